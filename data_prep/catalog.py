@@ -1,0 +1,282 @@
+"""The NIH's label file, checked and turned into a table.
+
+Source of the format: `Data_Entry_2017.csv` and `Data_Entry_2017_v2020.csv` of ChestX-ray14 (Wang
+et al., "ChestX-ray8", CVPR 2017). Its header holds two names with a comma inside and no quotes,
+`OriginalImage[Width,Height]` and `OriginalImagePixelSpacing[x,y]`, so that nine names make eleven
+columns; some copies end the header with one more comma.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterable
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from data_prep.errors import DataError
+
+FINDINGS: tuple[str, ...] = (
+    "Atelectasis",
+    "Cardiomegaly",
+    "Effusion",
+    "Infiltration",
+    "Mass",
+    "Nodule",
+    "Pneumonia",
+    "Pneumothorax",
+    "Consolidation",
+    "Edema",
+    "Emphysema",
+    "Fibrosis",
+    "Pleural_Thickening",
+    "Hernia",
+)
+"""The 14 findings: the eight of Wang et al. 2017, then the six the NIH added, in its order."""
+
+NO_FINDING = "No Finding"
+
+#: Other spellings in the NIH's own papers and side files (BBox_List_2017.csv has "Infiltrate").
+SPELLINGS = {"Pleural Thickening": "Pleural_Thickening", "Infiltrate": "Infiltration"}
+
+#: The names a label file may have; where a folder has several, the first of these is read.
+LABEL_FILES = (
+    "Data_Entry_2017_v2020.csv",
+    "Data_Entry_2017_v2020.csv.gz",
+    "Data_Entry_2017.csv",
+    "Data_Entry_2017.csv.gz",
+)
+
+#: Without these a row says nothing; the other columns of the NIH's file may be left out.
+NEEDED = ("Image Index", "Finding Labels", "Follow-up #", "Patient ID")
+
+#: No folders, no drive letter, no control characters, not hidden, no space at the end.
+NAME_ONLY = re.compile(r"[^./\\:\x00-\x1f][^/\\:\x00-\x1f]*(?<! )")
+WHOLE_NUMBER = re.compile(r"[0-9]{1,15}")
+#: The first release wrote ages as 058Y (or 013M, 002D); later ones as 58.
+AGE = re.compile(r"[0-9]{1,3}[YMD]?")
+
+
+def read_catalog(
+    folder: str | os.PathLike[str],
+    *,
+    check_images: bool = True,
+    only_present: bool = False,
+) -> pd.DataFrame:
+    """Read a data folder's label file into a checked table, a row an image, in the file's order.
+
+    A data folder holds one of `LABEL_FILES` and the images in `images/`, or as the NIH's archives
+    unpack, in `images_001/images/` to `images_012/images/`.
+
+    Columns: `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup` (int64),
+    then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
+
+    With `check_images` every image must be there. With `only_present` the rows whose image is not
+    there are left out instead. An image `x.png` is also found as `x.jpg`, which is what
+    `resize --format jpeg` leaves.
+
+    Raises `DataError` for anything the label file or the folder has wrong.
+    """
+    folder = Path(folder)
+    file = find_label_file(folder)
+    table = parse_label_file(file)
+    here = list_images(folder)
+    names = table["image"].tolist()
+    paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
+    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
+    if missing and only_present:
+        keep = np.array([path is not None for path in paths])
+        if not keep.any():
+            raise DataError(
+                f"{folder}: none of the {len(names):,} images named in {file.name} is there"
+                f" (looked in images/ and images_*/images/); put the images beside the label file"
+            )
+        table, paths = table[keep].reset_index(drop=True), [p for p in paths if p is not None]
+    elif missing and check_images:
+        raise DataError(
+            f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
+            f" missing, the first is {missing[0]} (looked in images/ and images_*/images/);"
+            f" add them, or use only those that are there with --only-present"
+        )
+    inside = str(folder / "images") + os.sep
+    found = [
+        path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
+    ]
+    table.insert(1, "path", found)
+    return table
+
+
+def labels(catalog: pd.DataFrame) -> np.ndarray:
+    """The labels of a catalog as a uint8 array of shape (images, 14), columns as `FINDINGS`."""
+    return np.ascontiguousarray(catalog[list(FINDINGS)].to_numpy(dtype=np.uint8))
+
+
+def find_label_file(folder: str | os.PathLike[str]) -> Path:
+    """The label file of a data folder (the first of `LABEL_FILES` that is there)."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise DataError(f"{folder} {what}: name the folder with the label file and the images")
+    for name in LABEL_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(
+        f"{folder}: no label file; expected {LABEL_FILES[2]} or {LABEL_FILES[0]} (or .gz) in it"
+    )
+
+
+def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """File name to path of every image of a data folder, without opening any."""
+    folder = Path(folder)
+    places = [folder / "images"]
+    for part in sorted(folder.glob("images_*")):
+        places += [part / "images", part]
+    found: dict[str, str] = {}
+    for place in places:
+        if not place.is_dir():
+            continue
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    found.setdefault(entry.name, entry.path)
+    return found
+
+
+def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
+    """The rows of one label file (.csv or .csv.gz), checked; columns as `read_catalog`'s, no path.
+
+    The whole NIH file of 112,120 rows takes well under a second.
+    """
+    file = Path(file)
+    columns = _read_columns(file)
+    images = columns["Image Index"]
+    _check(file, "Image Index", images, NAME_ONLY, "a bare file name, without folders")
+    if len(set(images)) != len(images):
+        seen: set[str] = set()
+        for number, name in enumerate(images, start=2):
+            if name in seen:
+                raise DataError(f"{file}, row {number}: the image {name} is listed twice")
+            seen.add(name)
+    if "Patient Age" in columns:
+        _check(file, "Patient Age", columns["Patient Age"], AGE, "an age such as 58 or 058Y")
+
+    table: dict[str, object] = {"image": images}
+    for column, name in (("patient", "Patient ID"), ("followup", "Follow-up #")):
+        texts = columns[name]
+        _check(file, name, texts, WHOLE_NUMBER, "a whole number")
+        table[column] = np.array([int(text) for text in texts], dtype=np.int64)
+    flags = _flags(file, columns["Finding Labels"])
+    for position, finding in enumerate(FINDINGS):
+        table[finding] = flags[:, position]
+    return pd.DataFrame(table)
+
+
+def parse_findings(text: str) -> tuple[str, ...]:
+    """The findings in one `Finding Labels` cell: names joined by `|`, or `No Finding`.
+
+    Raises `DataError` (without file and row) for an unknown name, an empty cell, or `No Finding`
+    beside a finding.
+    """
+    names = [name.strip() for name in text.split("|")]
+    if names == [NO_FINDING]:
+        return ()
+    for name in names:
+        if name == NO_FINDING:
+            raise DataError(f"'{text}' has '{NO_FINDING}' beside a finding")
+        if SPELLINGS.get(name, name) not in FINDINGS:
+            near = difflib.get_close_matches(name, FINDINGS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(FINDINGS)}"
+            raise DataError(f"'{name}' is not one of the 14 findings; {hint}")
+    return tuple(SPELLINGS.get(name, name) for name in names)
+
+
+def _as_jpeg(name: str) -> str:
+    return f"{name.rpartition('.')[0]}.jpg"
+
+
+def _read_text(file: Path) -> str:
+    try:
+        data = file.read_bytes()
+        if file.suffix == ".gz":
+            data = gzip.decompress(data)
+        return data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{file}: the label file is missing") from None
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{file}: not a text file in UTF-8; is this the NIH's label file?"
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: cannot be read ({error}); fetch the label file again") from None
+
+
+def _read_columns(file: Path) -> dict[str, list[str]]:
+    """The texts of the columns we use, by name; blank lines are left out."""
+    # strict: a quote left open would swallow the rest of the file without a word.
+    reader = csv.reader(io.StringIO(_read_text(file), newline=""), strict=True)
+    try:
+        # Joining and splitting again makes eleven names of nine, whether or not they were quoted.
+        header = [name.strip() for name in ",".join(next(reader, [])).split(",")]
+        if header == [""]:
+            raise DataError(f"{file}: empty; expected the NIH's label file with its header")
+        for name in NEEDED:
+            if name not in header:
+                raise DataError(f"{file}: the column '{name}' is missing from the header")
+        wanted = [*NEEDED, "Patient Age"] if "Patient Age" in header else list(NEEDED)
+        pick = itemgetter(*(header.index(name) for name in wanted))
+        widths = {len(header)}
+        if header[-1] == "":  # one comma more at the header's end, but not at the rows'
+            widths.add(len(header) - 1)
+        # One flat list: a hundred thousand small ones would keep the garbage collector busy for
+        # longer than all the parsing takes.
+        flat: list[str] = []
+        for row in reader:
+            if len(row) not in widths:
+                if not row:
+                    continue
+                raise DataError(
+                    f"{file}, row {len(flat) // len(wanted) + 2}: {len(row)} columns,"
+                    f" expected {len(header)}"
+                )
+            flat += pick(row)
+    except csv.Error as error:
+        raise DataError(
+            f"{file}, line {reader.line_num}: not a table of comma-separated values ({error})"
+        ) from None
+    if not flat:
+        raise DataError(f"{file}: no rows below the header")
+    return {name: flat[at :: len(wanted)] for at, name in enumerate(wanted)}
+
+
+def _check(file: Path, name: str, texts: list[str], form: re.Pattern[str], what: str) -> None:
+    # Ages and follow-ups repeat: look at each text once, and for the row only when one is bad.
+    bad = {text for text in set(texts) if form.fullmatch(text) is None}
+    if bad:
+        number, text = next((n, t) for n, t in enumerate(texts, start=2) if t in bad)
+        raise DataError(f"{file}, row {number}: '{name}' is {text!r}, expected {what}")
+
+
+def _flags(file: Path, cells: Iterable[str]) -> np.ndarray:
+    """uint8 (rows, 14). A cell's text is parsed once; the NIH's file has 836 different ones."""
+    kinds: dict[str, int] = {}
+    patterns: list[np.ndarray] = []
+    picks = []
+    for number, cell in enumerate(cells, start=2):
+        kind = kinds.get(cell)
+        if kind is None:
+            try:
+                names = parse_findings(cell)
+            except DataError as error:
+                raise DataError(f"{file}, row {number}: {error}") from None
+            kind = kinds[cell] = len(patterns)
+            patterns.append(np.array([finding in names for finding in FINDINGS], dtype=np.uint8))
+        picks.append(kind)
+    return np.stack(patterns)[np.array(picks)]

@@ -1,0 +1,83 @@
+"""Opening an image file of whatever kind as one grey plane."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from data_prep.errors import DataError
+
+#: The largest X-rays have about 12 million pixels; a header that claims far more is an attack or
+#: damage, and decoding it could take all memory.
+MAX_PIXELS = 64_000_000
+
+
+def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
+    """Read an image file as uint8 of shape (height, width).
+
+    Grey comes as it is, colour by the ITU-R 601 weights (three equal planes give their value
+    exactly), palettes through their colours, transparency is dropped (it says nothing in an
+    X-ray), 16-bit grey is scaled by 255/65535.
+
+    Raises `DataError`, naming the file, if it is missing, empty, truncated, damaged, not an image
+    or larger than `MAX_PIXELS`.
+    """
+    return np.asarray(open_grey(path))
+
+
+def open_grey(path: str | os.PathLike[str]) -> Image.Image:
+    """As `read_grey`, giving a loaded Pillow image of mode L."""
+    try:
+        with warnings.catch_warnings():
+            # Pillow's own size warning: the line below says it better.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise DataError(f"{path}: {width} x {height} pixels, more than an X-ray can have")
+            image.load()
+            return to_grey(image)
+    except FileNotFoundError:
+        raise DataError(f"{path}: the image is missing") from None
+    except DataError:
+        raise
+    except Exception as error:
+        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
+        # more on damaged input; to us they all mean the same.
+        raise DataError(f"{path}: cannot be read as an image ({_reason(path, error)})") from None
+
+
+def to_grey(image: Image.Image) -> Image.Image:
+    """A loaded Pillow image of any mode as mode L (8-bit grey), see `read_grey`."""
+    if image.mode == "L":
+        return image.copy() if image.readonly else image
+    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
+        wide = np.asarray(image).astype(np.int64)
+        if wide.min(initial=0) < 0 or wide.max(initial=0) > 65535:
+            raise ValueError("32-bit pixels; only 8 and 16 bits are read")
+        return Image.fromarray(((wide * 255 + 32767) // 65535).astype(np.uint8))
+    if image.mode in ("F", "LAB", "HSV"):
+        raise ValueError(f"pixels of mode {image.mode}; only grey and RGB are read")
+    if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr"):
+        image = image.convert("RGB")
+    return image.convert("L")
+
+
+def _reason(path: str | os.PathLike[str], error: Exception) -> str:
+    try:
+        if Path(path).stat().st_size == 0:
+            return "the file is empty"
+    except OSError:
+        pass
+    name = type(error).__name__
+    if name == "UnidentifiedImageError":
+        return "not an image, or its first bytes are damaged"
+    if name == "DecompressionBombError":
+        return "more pixels than an X-ray can have"
+    text = " ".join(str(error).split())
+    return text or name
