@@ -1,0 +1,115 @@
+"""What is built from source here: pillow-simd and chainercv.
+
+Both are source archives, pinned by hash, built with the tools pinned in `tools.txt`, and kept as
+wheels under `.venvs/.wheels`, so that each is built once and installed many times.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Callable
+
+HERE = Path(__file__).resolve().parent
+Run = Callable[..., None]  # run(command, env=None): logs the output, raises BuildError
+
+PILLOW_SIMD = "pillow-simd 12.1.1.post0"
+PILLOW = "pillow 12.1.1"
+
+NMS_MISSING = '''\
+"""In the place of an extension that this build of chainercv leaves out (see environments/)."""
+
+
+def _nms_gpu_post(*arguments):
+    raise NotImplementedError(
+        "chainercv was built without its GPU non-maximum suppression, whose C code does not "
+        "compile on Python 3.11; move the boxes to the CPU first (chainer.backends.cuda.to_cpu)"
+    )
+'''
+
+
+def instruction_set() -> str:
+    """The widest of pillow-simd's two instruction sets that this CPU has: "AVX2" or "SSE4"."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return "SSE4"
+    return "AVX2" if " avx2 " in flags else "SSE4"
+
+
+def compiler() -> str | None:
+    """The C compiler's path, or None."""
+    return shutil.which("cc") or shutil.which("gcc")
+
+
+def pillow_simd(python: Path, wheels: Path, run: Run) -> Path:
+    """Compiles pillow-simd for this CPU (about 40 s), unless its wheel is there. Returns the wheel.
+
+    `python` is the tools' interpreter. Raises whatever `run` raises where it cannot be compiled:
+    it needs a C compiler and the headers of Python, zlib and libjpeg.
+    """
+    folder = wheels / instruction_set().lower()
+    if not (found := sorted(folder.glob("pillow_simd-*.whl"))):
+        # SSE4 is what pillow-simd builds for unless told otherwise.
+        flag = " -mavx2" if instruction_set() == "AVX2" else ""
+        _wheel(python, folder, run, "-r", HERE / "pillow-simd.txt", CC=f"{compiler()}{flag}")
+        found = sorted(folder.glob("pillow_simd-*.whl"))
+    return found[0]
+
+
+def why_no_pillow_simd(log: str) -> str:
+    """One clause on why pillow-simd did not compile, from what the compiler said."""
+    for sign, reason in {
+        "Python.h": "the headers of Python are missing (Debian: python3-dev)",
+        "headers or library files could not be found for zlib": "zlib's headers are missing "
+        "(Debian: zlib1g-dev)",
+        "headers or library files could not be found for jpeg": "libjpeg's headers are missing "
+        "(Debian: libjpeg-dev)",
+    }.items():
+        if sign in log:
+            return reason
+    return "pillow-simd did not compile, see .venvs/pillow-simd.log"
+
+
+def chainercv(python: Path, wheels: Path, run: Run) -> Path:
+    """Builds chainercv 0.13.1 without its one C extension, unless its wheel is there.
+
+    The extension, part of non-maximum suppression on GPUs (for object detection, which nothing
+    here does), is C code that Cython wrote in 2019 and that Python 3.11's headers no longer take.
+    The rest of chainercv is plain Python and works. So: the published archive, the extension taken
+    out of its setup.py, and a module in the extension's place that says so when it is called.
+    """
+    if not (found := sorted(wheels.glob("chainercv-*.whl"))):
+        with tempfile.TemporaryDirectory(dir=wheels) as scratch:
+            run(
+                [python, "-m", "pip", "download", "--no-deps", "--no-build-isolation",
+                 "--require-hashes", "--dest", scratch, "-r", HERE / "chainercv.txt"]
+            )  # fmt: skip
+            (archive,) = Path(scratch).glob("chainercv-*.tar.gz")
+            with tarfile.open(archive) as tar:
+                tar.extractall(scratch)  # a known archive: its hash was checked
+            source = archive.with_name(archive.name[: -len(".tar.gz")])
+            setup = (source / "setup.py").read_text()
+            (source / "setup.py").write_text(setup.replace("=extensions,", "=[],"))
+            bbox = source / "chainercv" / "utils" / "bbox"
+            (bbox / "_nms_gpu_post.c").unlink()
+            (bbox / "_nms_gpu_post.py").write_text(NMS_MISSING)
+            _wheel(python, wheels, run, source)
+        found = sorted(wheels.glob("chainercv-*.whl"))
+    return found[0]
+
+
+def _wheel(python: Path, folder: Path, run: Run, *what: str | Path, **env: str) -> None:
+    """Builds one wheel with the tools' own packages and puts it, whole, into `folder`."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        run(
+            [python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
+             "--wheel-dir", scratch, *what],
+            env=env,
+        )  # fmt: skip
+        folder.mkdir(exist_ok=True)
+        for wheel in Path(scratch).glob("*.whl"):
+            os.replace(wheel, folder / wheel.name)
