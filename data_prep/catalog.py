@@ -198,6 +198,28 @@ def parse_findings(text: str) -> tuple[str, ...]:
     return tuple(SPELLINGS.get(name, name) for name in names)
 
 
+def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
+    """The bytes of a (checked) label file with the rows of these images only, as they stand."""
+    file = Path(file)
+    text = _read_text(file)
+    lines = text.splitlines(keepends=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    at = ",".join(next(reader)).split(",").index("Image Index")
+    kept, start = lines[: reader.line_num], reader.line_num
+    dropped = False
+    for row in reader:
+        if not row or row[at] in images:
+            kept += lines[start : reader.line_num]
+        else:
+            dropped = True
+        start = reader.line_num
+    if not dropped:
+        return file.read_bytes()
+    data = "".join(kept).encode()
+    # No time in the header: the same rows give the same bytes.
+    return gzip.compress(data, mtime=0) if file.suffix == ".gz" else data
+
+
 def _as_jpeg(name: str) -> str:
     return f"{name.rpartition('.')[0]}.jpg"
 

@@ -1,0 +1,171 @@
+"""What every writing command shares: whole files or none, one writer a folder, all cores."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any, TypeVar
+
+from data_prep.errors import DataError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+#: Temporary files start with a dot and end so; no reader takes them for images.
+TEMPORARY = ".part-of-data-prep"
+
+OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that it is there whole or not at all, also when killed half-way."""
+    folder, name = os.path.split(os.fspath(path))
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}{TEMPORARY}")  # noqa: PTH118 (speed)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+        finally:
+            os.close(handle)
+        os.replace(temporary, path)  # noqa: PTH105 (speed)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        raise
+
+
+def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write a small JSON file, whole or not at all."""
+    write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """A JSON file's object, or None where there is no such file."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise DataError(f"{path}: damaged ({error}); remove it and run again") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: damaged (not an object); remove it and run again")
+    return content
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files that a killed run left in a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(TEMPORARY):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(entry.path)  # noqa: PTH108
+
+
+@contextlib.contextmanager
+def sole_writer(folder: Path, patience: float = 5.0) -> Iterator[None]:
+    """Make the folder and hold it: a second writer would mix two results.
+
+    The hold is on the folder itself, so nothing is left behind, and ends with the process. The
+    workers of a run that was just killed may hold it for a moment longer, hence the patience.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except (FileExistsError, NotADirectoryError):
+        raise DataError(f"{folder} is in the way: it is, or lies under, a file") from None
+    except OSError as error:
+        raise DataError(f"{folder} cannot be made ({error.strerror})") from None
+    try:
+        until = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise DataError(
+                        f"{folder}: another data-prep is at work here; wait for it"
+                    ) from None
+                time.sleep(0.1)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(handle)
+
+
+def core_count() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def on_all_cores(
+    work: Callable[[Sequence[Job]], Result],
+    jobs: Iterable[Sequence[Job]],
+    workers: int | None = None,
+) -> Iterator[Result]:
+    """`work(batch)` for each batch of jobs in processes of their own, results as they come.
+
+    Only a few batches are under way at a time, so that memory stays flat. When the caller stops
+    early (an error, Ctrl-C) the batches under way are finished and the rest is dropped. Workers end
+    by themselves when this process is killed.
+    """
+    workers = workers or core_count()
+    if workers < 1:
+        raise DataError(f"workers is {workers}: at least 1 is needed")
+    # fork starts in milliseconds and needs no importable main module, which a notebook lacks.
+    method = "fork" if sys.platform == "linux" else "spawn"
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context(method),
+        initializer=_start_worker,
+        initargs=(os.getpid(),),
+    )
+    waiting = iter(jobs)
+    under_way: set[Future[Result]] = set()
+    try:
+        while True:
+            for batch in waiting:
+                under_way.add(pool.submit(work, batch))
+                if len(under_way) >= 2 * workers:
+                    break
+            if not under_way:
+                break
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+    except BrokenProcessPool:
+        raise DataError(
+            "a worker process was killed, most often for want of memory;"
+            " run the same command again, with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker(parent: int) -> None:
+    # Ctrl-C reaches every process of the terminal; the parent alone decides what to do about it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)

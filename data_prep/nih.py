@@ -1,0 +1,35 @@
+"""What the NIH publishes about its set: counts by finding, which come together, images a patient.
+
+The figures stand in `nih.json`, with their source.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from data_prep.catalog import FINDINGS
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The content of nih.json."""
+    text = resources.files("data_prep").joinpath("nih.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def finding_counts() -> dict[str, int]:
+    """Images by finding, in the order of `FINDINGS`, of `published()["images"]`."""
+    counts = published()["counts"]
+    return {finding: int(counts[finding]) for finding in FINDINGS}
+
+
+def finding_sets() -> list[tuple[tuple[str, ...], int]]:
+    """Each set of findings that images of the NIH have, with the number of such images."""
+    return [
+        (tuple(FINDINGS["abcdefghijklmn".index(letter)] for letter in letters), int(count))
+        for letters, count in published()["combinations"].items()
+    ]
