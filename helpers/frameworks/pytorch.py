@@ -1,0 +1,135 @@
+"""The few framework-bound helpers, for PyTorch.
+
+Peculiar to PyTorch: with DistributedDataParallel each device has a process of its own, so the
+functions here are called inside a replica and ``devices`` holds that replica's one device;
+sums over replicas are all-reduced. torchvision's layout is the canonical one, so weights need no
+mapping; ``num_batches_tracked`` counts steps and is not a weight.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+import torchvision
+
+NAME = "PyTorch"
+KERNEL = "pytorch"
+
+Device = torch.device
+Model = torch.nn.Module
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and the libraries its speed depends on."""
+    found = {"torch": torch.__version__, "torchvision": torchvision.__version__}
+    if torch.cuda.is_available():
+        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def list_devices(kind: str, count: int) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
+    if kind == "gpu":
+        return [torch.device("cuda", index) for index in range(count)]
+    return [torch.device("cpu")] * count
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    """Return when the devices have finished all queued work; for timing only."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+
+def seed(value: int) -> None:
+    """Seed every random generator the framework draws from."""
+    torch.manual_seed(value)
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy canonical weights (torchvision's names, OIHW) into ``model``."""
+    state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    wrong = [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
+    if wrong:
+        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
+    return {
+        name: tensor.detach().cpu().numpy().copy()
+        for name, tensor in model.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    first = next(model.parameters())
+    model.eval()
+    with torch.no_grad():
+        batch = torch.from_numpy(images).to(first.device, first.dtype)
+        return model(batch).cpu().numpy()
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+
+    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
+    the result: N devices must give what one gives.
+    """
+    model.eval()
+    model.zero_grad()
+    total = 0.0
+    shares = zip(
+        np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
+    )
+    for (x, y), device in zip(shares, devices, strict=True):
+        replica = model.to(device)
+        first = next(replica.parameters())
+        output = replica(torch.from_numpy(x).to(device, first.dtype))
+        loss = F.binary_cross_entropy_with_logits(
+            output, torch.from_numpy(y).to(device, first.dtype), reduction="sum"
+        )
+        loss = loss / targets.size
+        loss.backward()
+        total += loss.item()
+    return total, {
+        name: parameter.grad.cpu().numpy().copy()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+class DeviceLosses:
+    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._sums = [torch.zeros(2, dtype=torch.float64, device=device) for device in devices]
+
+    def add(self, position: int, loss: Any, images: int) -> None:
+        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
+        total = self._sums[position]
+        total[0] += loss.detach() * images
+        total[1] += images
+
+    def mean(self) -> float:
+        """Mean loss per image over all devices; waits for them."""
+        total = self._sums[0].clone()
+        for other in self._sums[1:]:
+            total += other.to(total.device)
+        if dist.is_initialized():
+            dist.all_reduce(total)
+        return float(total[0] / total[1])
+
+
+def skip(capability: str) -> str | None:
+    """Why PyTorch cannot do ``capability``; None where it can."""
+    return None

@@ -1,0 +1,155 @@
+"""From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+import data_prep
+from helpers import devices as device_helpers
+from helpers import paths
+from helpers.devices import Devices
+from helpers.errors import UserError
+from helpers.recipe import Recipe, ScaledRecipe, lookup
+
+LARGEST = 264
+"""Above this many pixels images are to be resized first; the recipe's own size is the limit."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run uses: devices, scaled recipe, data folder and run folder."""
+
+    devices: Devices
+    recipe: ScaledRecipe
+    data: Path
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Data:
+    """The three parts of the images: each a table with ``path`` and 14 label columns."""
+
+    train: pd.DataFrame
+    valid: pd.DataFrame
+    test: pd.DataFrame
+    folder: Path
+    pixels: int
+    kind: str  # "generated" or "real"
+
+    def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
+        """The record's section ``data``."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {
+            "folder": str(self.folder),
+            "kind": self.kind,
+            "pixels": self.pixels,
+            "format": Path(self.train["path"].iloc[0]).suffix.lstrip("."),
+            "images": {name: len(part) for name, part in parts.items()},
+            "patients": {name: part["patient"].nunique() for name, part in parts.items()},
+            "steps_per_epoch": recipe.steps(len(self.train)),
+        }
+
+
+def resolve(
+    notebook: str,
+    *,
+    recipe: str = "auto",
+    data: str | Path = "auto",
+    devices: int | str = "auto",
+    run: str | Path = "auto",
+    seed: int = 0,
+) -> Setup:
+    """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
+
+    ``recipe``: ``chexnet`` where there is a GPU, else ``demo``.
+    ``data``: the NIH's images under ``data/nih-264`` where they are there and the recipe is
+    ``chexnet``; else the generated set, made on first use.
+    ``devices``: all GPUs, or two virtual CPU devices.
+    ``run``: ``runs/interactive/<notebook>-<n>x``.
+    """
+    found = device_helpers.resolve(devices)
+    if recipe == "auto":
+        recipe = "chexnet" if found.kind == "gpu" else "demo"
+    chosen = lookup(recipe, seed=seed)
+    folder = prepare_data(chosen, data)
+    chosen = fit_to_images(chosen, folder)
+    if run == "auto":
+        run = paths.RUNS / "interactive" / f"{notebook}-{found.count}x"
+    return Setup(found, chosen.on(found.count), folder, Path(run).resolve())
+
+
+def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
+    """The folder with the images to train on; the generated set is made where it is missing."""
+    if data != "auto":
+        return _given_folder(data)
+    nih = paths.DATA / f"nih-{recipe.resized}"
+    if recipe.name == "chexnet" and (nih / "prepared.json").exists():
+        return nih
+    source, target = paths.DATA / "demo", paths.DATA / f"demo-{recipe.resized}"
+    if not (target / "prepared.json").exists():
+        started = time.perf_counter()
+        print(f"Generating X-ray-like images in {source}, once", flush=True)
+        data_prep.make_demo(source)
+        print(f"Resizing them to {recipe.resized} px in {target}, once", flush=True)
+        data_prep.resize_folder(source, target, size=recipe.resized)
+        print(f"Data ready after {time.perf_counter() - started:.0f} s", flush=True)
+    return target
+
+
+def fit_to_images(recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe with its crop suited to the size of the images in ``folder``."""
+    pixels = image_size(folder)
+    if pixels > LARGEST:
+        raise UserError(
+            f"{folder}: images of {pixels} px; resize them first: "
+            f"data-prep resize {folder} TARGET --size {recipe.resized}"
+        )
+    return recipe.for_images(pixels)
+
+
+def image_size(folder: Path) -> int:
+    """Pixels along the shorter side of the folder's first image."""
+    catalog = data_prep.read_catalog(folder)
+    with Image.open(catalog["path"].iloc[0]) as image:
+        return min(image.size)
+
+
+def load_data(setup: Setup) -> Data:
+    """The folder's checked catalogue, split by patient 70/10/20 with the recipe's seed."""
+    catalog = data_prep.read_catalog(setup.data)
+    parts = data_prep.split_by_patient(catalog, seed=setup.recipe.recipe.seed)
+    return Data(
+        **parts,
+        folder=setup.data,
+        pixels=setup.recipe.recipe.resized,
+        kind="generated" if _is_generated(setup.data) else "real",
+    )
+
+
+def labels(part: pd.DataFrame) -> np.ndarray:
+    """(N, 14) float32 targets of a part, in the order of ``data_prep.FINDINGS``."""
+    return data_prep.labels(part).astype(np.float32)
+
+
+def _given_folder(data: str | Path) -> Path:
+    """A folder somebody named: from the current folder, or from the checkout's top."""
+    for folder in (Path(data), paths.ROOT / data):
+        if folder.is_dir():
+            return folder.resolve()
+    raise UserError(f"data folder '{data}' does not exist: name one with a label file and images/")
+
+
+def _is_generated(folder: Path) -> bool:
+    """Whether the set was generated by data_prep, which leaves a note of it beside the images."""
+    for note in ("prepared.json", "demo.json"):
+        path = folder / note
+        if path.exists():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return bool(content.get("generated"))
+    return False

@@ -1,0 +1,280 @@
+"""The record of a run: one JSON file that is whole at every moment.
+
+A notebook starts a record, adds a section as it reaches it, and finishes it. Each addition is
+checked against ``record.schema.json`` and written to a temporary name first, so a reader never
+sees half a record. A run that is interrupted says so; one that was killed without a word is found
+out by its reader, because its process no longer exists.
+"""
+
+import atexit
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import psutil
+
+from helpers import paths
+from helpers.devices import Devices, hardware
+from helpers.errors import UserError
+from helpers.recipe import ScaledRecipe
+
+FILE = "record.json"
+
+
+class Run:
+    """A run's record while it is written. Make one with :func:`start`."""
+
+    def __init__(self, folder: Path, content: dict[str, Any]) -> None:
+        self.folder = folder
+        self.content = content
+        self._began = datetime.now(UTC)
+        self._write()
+        atexit.register(self._left)
+        _watch_notebook_cells(self)
+
+    def add(self, section: str, value: Any) -> None:
+        """Put ``value`` under ``section`` and write the record."""
+        changed = {**self.content, section: plain(value)}
+        check(changed)
+        self.content = changed
+        self._write()
+
+    def finish(self) -> Path:
+        """The run is whole. Returns the record's path."""
+        self._end("finished", None)
+        return self.folder / FILE
+
+    def fail(self, error: BaseException) -> None:
+        """The run ended with ``error``: interrupted if somebody stopped it, else failed."""
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        reason = f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(": ")
+        self._end("interrupted" if stopped else "failed", reason)
+
+    def _end(self, state: str, reason: str | None) -> None:
+        now = datetime.now(UTC)
+        run = {
+            **self.content["run"],
+            "finished": now.isoformat(),
+            "seconds": (now - self._began).total_seconds(),
+        }
+        changed = {**self.content, "state": state, "reason": reason, "run": run}
+        check(changed)
+        self.content = changed
+        self._write()
+
+    def _left(self) -> None:
+        if self.content["state"] == "running" and self.content["run"]["process"] == os.getpid():
+            self._end("interrupted", "the process ended before the run was finished")
+
+    def _write(self) -> None:
+        text = json.dumps(self.content, indent=1, ensure_ascii=False, allow_nan=False)
+        paths.write_atomically(self.folder / FILE, text + "\n")
+
+
+def start(
+    folder: Path,
+    *,
+    notebook: str,
+    framework: str,
+    kernel: str,
+    versions: Mapping[str, str],
+    devices: Devices,
+    recipe: ScaledRecipe,
+) -> Run:
+    """Begin the record of a run in ``folder``; an older record there is replaced."""
+    folder = Path(folder)
+    content = {
+        "schema": 1,
+        "run": {
+            "batch": folder.parent.name,
+            "notebook": notebook,
+            "started": datetime.now(UTC).isoformat(),
+            "finished": None,
+            "process": os.getpid(),
+            "host": socket.gethostname(),
+            "commit": _commit(),
+        },
+        "state": "running",
+        "framework": {
+            "name": framework,
+            "kernel": kernel,
+            "versions": {"python": sys.version.split()[0], **versions},
+        },
+        "hardware": hardware(),
+        "devices": {
+            "kind": devices.kind,
+            "count": devices.count,
+            "names": list(devices.names),
+        },
+        "recipe": recipe.as_record(),
+    }
+    content = plain(content)
+    check(content)
+    return Run(folder, content)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The checked record at ``path`` (a file, or the run's folder).
+
+    A record that says ``running`` although its process is gone is returned as ``interrupted``.
+
+    Raises:
+        UserError: it is missing, is not JSON, or does not fit the schema.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no record there; run its notebook first") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a JSON record ({error}); run its notebook again") from None
+    check(content, path)
+    if content["state"] == "running" and not _alive(content["run"]):
+        content["state"] = "interrupted"
+        content["reason"] = "the process was killed before the run was finished"
+    return content
+
+
+def interrupt(folder: Path, reason: str) -> None:
+    """Mark a record whose process somebody else stopped; nothing to do where there is none."""
+    path = Path(folder) / FILE
+    if not path.exists():
+        return
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content["state"] == "running":
+        content.update(state="interrupted", reason=reason)
+        paths.write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
+    """Hold ``content`` against the schema.
+
+    Raises:
+        UserError: naming the first field that does not fit.
+    """
+    error = jsonschema.exceptions.best_match(_validator().iter_errors(content))
+    if error is not None:
+        field = "/".join(str(part) for part in error.absolute_path) or "(top)"
+        raise UserError(f"{where}: field {field} does not fit the schema: {error.message[:200]}")
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON types: NumPy scalars and arrays unpacked, NaN as null, paths as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def training(history: Sequence[Mapping[str, Any]], first_step_seconds: float) -> dict[str, Any]:
+    """The section ``training`` from the epochs' rows (the schema's ``epochs``)."""
+    steady = history[1:] or history
+    return {
+        "seconds": sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in history),
+        "images_per_second": median(epoch["images_per_second"] for epoch in steady),
+        "first_step_seconds": first_step_seconds,
+        "train_images_seen": sum(epoch["images"] for epoch in history),
+    }
+
+
+def test(auc: pd.DataFrame, loss: float, seconds: float) -> dict[str, Any]:
+    """The section ``test`` from ``helpers.metrics.auc_table``."""
+    rows = auc.astype(object).where(auc.notna(), None)
+    return {
+        "mean_auc": float(auc["auc"].mean()),
+        "findings": rows.to_dict("records"),
+        "loss": loss,
+        "seconds": seconds,
+    }
+
+
+def throughput(images: int, seconds: float, *, epochs: float) -> dict[str, Any]:
+    """The sections ``synthetic`` and ``loader``: images over all devices in wall-clock seconds."""
+    return {
+        "images": images,
+        "seconds": seconds,
+        "images_per_second": images / seconds,
+        "epochs": epochs,
+    }
+
+
+def energy(summary: pd.DataFrame) -> dict[str, Any]:
+    """The section ``energy``: joules of all GPUs while training, from ``Monitor.summary()``."""
+    gpus = summary[(summary["device"] == "gpus") & (summary["phase"] == "train")]
+    if gpus.empty:
+        return {"joules": None, "images_per_joule": None, "reason": "no GPU was measured"}
+    joules = float(gpus["energy (J)"].iloc[0])
+    if not joules > 0:
+        return {"joules": None, "images_per_joule": None, "reason": "the GPUs tell no energy"}
+    images = float(gpus["images"].iloc[0])
+    return {"joules": joules, "images_per_joule": images / joules, "reason": None}
+
+
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    return jsonschema.Draft202012Validator(schema)
+
+
+def _alive(run: Mapping[str, Any]) -> bool:
+    """Whether the run's process still exists, as far as this machine can tell."""
+    if run["host"] != socket.gethostname():
+        return True
+    return bool(psutil.pid_exists(run["process"]))
+
+
+def _commit() -> str | None:
+    """The checkout's commit, with ``+`` where files were changed; None outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+            cwd=paths.ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip() or None
+
+
+def _watch_notebook_cells(run: Run) -> None:
+    """In a notebook, an error or interrupt in any cell goes into the record at once."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return
+    shell = get_ipython()
+    if shell is None:
+        return
+
+    def after_cell(result: Any) -> None:
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None and run.content["state"] == "running":
+            run.fail(error)
+        elif error is None and run.content["state"] in ("failed", "interrupted"):
+            run.content = {**run.content, "state": "running", "reason": None}
+            run._write()
+
+    shell.events.register("post_run_cell", after_cell)
