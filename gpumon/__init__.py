@@ -1,0 +1,34 @@
+"""gpumon: what the GPUs and the host were doing, lined up with what the program was doing.
+
+>>> import gpumon
+>>> with gpumon.Monitor("runs/mine/trace") as monitor:
+...     with monitor.phase("train", epoch=1, images=1120):
+...         train()
+>>> monitor.plot()
+
+Importing gpumon is cheap: pandas, NumPy and matplotlib are loaded only when a trace is read
+back or drawn, because the sampling process imports this package too and must stay small.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gpumon.errors import MonitorError
+from gpumon.marks import Marker
+from gpumon.monitor import Monitor
+
+if TYPE_CHECKING:
+    from gpumon.trace import Trace, read
+
+__version__ = "0.1.0"
+__all__ = ["Marker", "Monitor", "MonitorError", "Trace", "read"]
+
+_LAZY = {"read": "gpumon.trace", "Trace": "gpumon.trace"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

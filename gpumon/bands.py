@@ -1,0 +1,115 @@
+"""Phases in a chart: a ribbon of named segments, one row a nesting level, and tints behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from gpumon import stats
+from gpumon.recording import Mark
+from gpumon.style import Theme
+
+MOST_LEVELS = 3
+LETTER = 0.078  # inches, a mean letter at the ribbon's size
+MOST_LABELS = 60
+
+
+class Bands:
+    """The phases that show in a window, with their colours.
+
+    A phase marked by several processes at once is drawn once, over the union of their times.
+    """
+
+    def __init__(self, marks: Sequence[Mark], window: tuple[float, float], theme: Theme) -> None:
+        self.window = window
+        self.theme = theme
+        self.marks = [
+            mark
+            for mark in _joined(marks)
+            if mark.depth < MOST_LEVELS and mark.start < window[1] and mark.end > window[0]
+        ]
+        names = dict.fromkeys(m.name for m in sorted(self.marks, key=lambda m: (m.depth, m.start)))
+        self.colours = {
+            name: theme.phases[number % len(theme.phases)] for number, name in enumerate(names)
+        }
+        self.levels = 1 + max((mark.depth for mark in self.marks), default=-1)
+        self._labelled: set[str] = set()
+
+    def tint(self, axes: Axes) -> None:
+        """Colour the outermost phases faintly behind a lane."""
+        for name, colour in self.colours.items():
+            if "/" not in name:
+                spans = [(m.start, m.end - m.start) for m in self.marks if m.name == name]
+                axes.broken_barh(
+                    spans,
+                    (-10, 200),
+                    facecolor=colour,
+                    alpha=self.theme.tint,
+                    zorder=0,
+                    linewidth=0,
+                )
+
+    def ribbon(self, axes: Axes, inches: float) -> None:
+        """Draw the segments into axes as high as the levels, and name those that have room."""
+        start, end = self.window
+        axes.set_xlim(start, end)
+        axes.set_ylim(self.levels, 0)
+        axes.axis("off")
+        for name, colour in self.colours.items():
+            spans = [(m.start, m.end - m.start) for m in self.marks if m.name == name]
+            axes.broken_barh(
+                spans,
+                (name.count("/") + 0.06, 0.88),
+                facecolor=colour,
+                edgecolor=self.theme.background,
+                linewidth=0.6 if len(spans) < 300 else 0,
+            )
+        for name in self.colours:
+            marks = [mark for mark in self.marks if mark.name == name]
+            for mark in marks if len(marks) <= MOST_LABELS else []:
+                left, right = max(mark.start, start), min(mark.end, end)
+                text = self._fitting(mark, (right - left) / (end - start) * inches)
+                if text:
+                    self._labelled.add(name)
+                    axes.text(
+                        (left + right) / 2,
+                        mark.depth + 0.53,
+                        text,
+                        ha="center",
+                        va="center",
+                        fontsize=8,
+                        color=self.theme.phase_text,
+                        clip_on=True,
+                    )
+
+    def unlabelled(self) -> list[tuple[str, str]]:
+        """Names (with colours) that found no room in the ribbon and belong in the legend."""
+        return [
+            (name, colour) for name, colour in self.colours.items() if name not in self._labelled
+        ][:6]
+
+    def _fitting(self, mark: Mark, room: float) -> str:
+        """The longest form of a label that fits: ``train, epoch 2``, ``train 2``, ``train``."""
+        short = mark.name.rsplit("/", 1)[-1]
+        forms = [short]
+        if "epoch" in mark.attributes:
+            epoch = mark.attributes["epoch"]
+            forms = [f"{short}, epoch {epoch}", f"{short} {epoch}", short]
+        return next((form for form in forms if len(form) * LETTER + 0.05 <= room), "")
+
+
+def _joined(marks: Sequence[Mark]) -> list[Mark]:
+    """Marks with those of one name that overlap (several processes) made one."""
+    groups: dict[str, list[Mark]] = {}
+    for mark in marks:
+        groups.setdefault(mark.name, []).append(mark)
+    joined = []
+    for name, group in groups.items():
+        if len({mark.process for mark in group}) == 1:
+            joined += group
+            continue
+        for start, end in stats.union([(mark.start, mark.end) for mark in group]):
+            first = next(mark for mark in group if start <= mark.start <= end)
+            joined.append(Mark(name, start, end, first.process, first.attributes))
+    return joined

@@ -1,0 +1,242 @@
+"""The chart: one lane a device, the phases as bands above and behind them, one time axis."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from gpumon.bands import Bands
+from gpumon.errors import MonitorError
+from gpumon.lanes import Lane, condense, lanes_of
+from gpumon.style import Theme, clock, theme
+
+if TYPE_CHECKING:
+    from gpumon.trace import Trace
+
+LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.42, 0.09
+RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
+MOST_POINTS = 2000
+DASHES: dict[str, Any] = {"memory": "-", "power": (0, (4, 1.5)), "activity": "-"}
+
+
+class Chart(Figure):
+    """A matplotlib Figure that shows itself in a notebook, once, and leaves pyplot alone."""
+
+    def _repr_png_(self) -> bytes:
+        data = io.BytesIO()
+        self.savefig(data, format="png", dpi=130)
+        return data.getvalue()
+
+
+def draw(
+    trace: Trace,
+    *,
+    theme_name: str = "light",
+    title: str | None = None,
+    window: tuple[float, float] | None = None,
+    size: tuple[float, float] | None = None,
+    devices: Sequence[str] | None = None,
+) -> Chart:
+    """Draw a trace; see :meth:`gpumon.Trace.plot`."""
+    colours = theme(theme_name)
+    recording = trace.recording
+    start, end = window or (0.0, max(recording.end, 1e-3))
+    if not start < end:
+        raise MonitorError(f"window={window!r}: the start must come before the end, in seconds")
+    lanes = lanes_of(recording, (start, end))
+    if devices is not None:
+        lanes = [lane for lane in lanes if lane.name in devices]
+        if not lanes:
+            known = ", ".join(device["name"] for device in recording.devices)
+            raise MonitorError(f"devices={list(devices)!r}: the trace has {known}")
+    bands = Bands(recording.marks, (start, end), colours)
+    note = _note(recording.header, lanes)
+    with mpl.rc_context({"font.size": 8.5, "axes.linewidth": 0.6}):
+        return _draw(recording, lanes, bands, colours, title, (start, end), size, note)
+
+
+def _note(header: dict[str, Any], lanes: Sequence[Lane]) -> str:
+    """Why there is no GPU lane, in the figure itself."""
+    reason = header["nvml"].get("reason")
+    if any(lane.name != "host" for lane in lanes) or not reason:
+        return ""
+    return f"No GPU lane: {reason}."
+
+
+def _draw(
+    recording: Any,
+    lanes: list[Lane],
+    bands: Bands,
+    colours: Theme,
+    title: str | None,
+    window: tuple[float, float],
+    size: tuple[float, float] | None,
+    note: str,
+) -> Chart:
+    heights = _heights(lanes)
+    head = TOP + LEGEND + (TITLE if title else 0.0) + RIBBON * bands.levels
+    foot = BOTTOM + (NOTE if note else 0.0)
+    natural = head + sum(heights) + GAP * len(lanes) + foot
+    width, height = size or (10.0, natural)
+    # A size that was asked for is shared out among the lanes; heads and feet keep theirs.
+    scale = (height - head - foot - GAP * len(lanes)) / sum(heights)
+    if scale <= 0.15 or width < LEFT + RIGHT + 0.5:
+        raise MonitorError(f"size={size!r}: too small for {len(lanes)} lanes, in inches")
+    figure = Chart(figsize=(width, height), facecolor=colours.background)
+    FigureCanvasAgg(figure)
+    span = (LEFT / width, (width - LEFT - RIGHT) / width)
+    top = height - TOP
+    if title:
+        figure.text(
+            LEFT / width,
+            top / height,
+            title,
+            color=colours.text,
+            fontsize=12,
+            weight="bold",
+            va="top",
+        )
+        top -= TITLE
+    legend_at = top
+    top -= LEGEND
+    if bands.levels:
+        box = (span[0], (top - RIBBON * bands.levels) / height, span[1])
+        ribbon = figure.add_axes((*box, RIBBON * bands.levels / height))
+        bands.ribbon(ribbon, width - LEFT - RIGHT)
+        top -= RIBBON * bands.levels
+    last = len(lanes) - 1
+    for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
+        top -= GAP + tall * scale
+        axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
+        _frame(axes, colours, window, number == last)
+        bands.tint(axes)
+        _lane(axes, recording, lane, colours, tall * scale)
+    _legend(figure, lanes, bands, colours, (LEFT / width, legend_at / height))
+    if note:
+        figure.text(LEFT / width, 0.09 / height, note, color=colours.faint, fontsize=8.5)
+    return figure
+
+
+def _heights(lanes: Sequence[Lane]) -> list[float]:
+    """Inches: lanes get lower as there are more of them, so that eight GPUs still fit a page."""
+    gpus = sum(lane.name != "host" for lane in lanes)
+    tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
+    host = 1.1 if gpus == 0 else min(tall, 0.8)
+    return [host if lane.name == "host" else tall for lane in lanes]
+
+
+def _frame(axes: Axes, colours: Theme, window: tuple[float, float], last: bool) -> None:
+    axes.set_facecolor(colours.lane)
+    axes.set_xlim(*window)
+    axes.set_ylim(0, 104)
+    axes.set_yticks([0, 50, 100], ["0", "", "100 %"])
+    axes.grid(axis="y", color=colours.grid, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=colours.faint, length=0, labelsize=7.5, pad=3)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    length = window[1] - window[0]
+    axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else None))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value, length)))
+    axes.tick_params(axis="x", labelbottom=last, labelsize=8)
+
+
+def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float) -> None:
+    for line in lane.lines:
+        colour = getattr(colours, line.kind)
+        times, mean, low, high = condense(recording.times, line.values, recording.end, MOST_POINTS)
+        times, mean = np.append(times, recording.end), np.append(mean, mean[-1:])
+        if line.kind in ("busy", "host"):
+            axes.fill_between(times, mean, step="post", color=colour, alpha=0.30, linewidth=0)
+            axes.step(times, mean, where="post", color=colour, linewidth=0.9)
+        else:
+            axes.step(
+                times, mean, where="post", color=colour, linewidth=1.2, linestyle=DASHES[line.kind]
+            )
+        if low is not high and line.kind in ("busy", "host", "activity"):
+            axes.fill_between(
+                times[:-1], low, high, step="post", color=colour, alpha=0.18, linewidth=0
+            )
+    _side_texts(axes, lane, colours, inches)
+
+
+def _side_texts(axes: Axes, lane: Lane, colours: Theme, inches: float) -> None:
+    """The device's name on the left, its figures on the right in the colours of their lines."""
+    step = 0.155 / inches
+    middle = 0.5 + (step / 2 if lane.subtitle else 0.0)
+    place: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "clip_on": False}
+    left = -0.46 / _width_inches(axes)
+    axes.text(
+        left, middle, lane.title, color=colours.text, weight="bold", ha="right", fontsize=9, **place
+    )
+    axes.text(
+        left, middle - step, lane.subtitle, color=colours.faint, ha="right", fontsize=7, **place
+    )
+    right = 1 + 0.1 / _width_inches(axes)
+    first = 0.5 + step * (len(lane.lines) - 1) / 2
+    for number, line in enumerate(lane.lines):
+        axes.text(
+            right,
+            first - number * step,
+            line.note,
+            color=getattr(colours, line.kind),
+            fontsize=8,
+            **place,
+        )
+    if lane.reason:
+        axes.text(0.5, 0.5, lane.reason, color=colours.faint, ha="center", fontsize=8, **place)
+
+
+def _width_inches(axes: Axes) -> float:
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    return float(axes.get_position().width * figure.get_size_inches()[0])
+
+
+def _legend(
+    figure: Figure,
+    lanes: Sequence[Lane],
+    bands: Bands,
+    colours: Theme,
+    place: tuple[float, float],
+) -> None:
+    handles: list[Any] = []
+    for kind in ("busy", "activity", "host", "memory", "power"):
+        line = next((found for lane in lanes if (found := lane.line(kind))), None)
+        if line is None:
+            continue
+        colour = getattr(colours, kind)
+        if kind in ("busy", "host"):
+            handles.append(Patch(facecolor=colour, alpha=0.45, edgecolor=colour, label=line.label))
+        else:
+            handles.append(
+                Line2D(
+                    [], [], color=colour, linewidth=1.4, linestyle=DASHES[kind], label=line.label
+                )
+            )
+    handles += [Patch(facecolor=colour, label=name) for name, colour in bands.unlabelled()]
+    legend = figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=place,
+        ncol=len(handles) or 1,
+        frameon=False,
+        fontsize=8,
+        borderpad=0,
+        borderaxespad=0,
+        handlelength=1.4,
+        columnspacing=1.5,
+        handletextpad=0.5,
+    )
+    for text in legend.get_texts():
+        text.set_color(colours.faint)

@@ -1,0 +1,262 @@
+"""Monitor: a context manager around the sampling process, and the phases of the program."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+from gpumon.errors import MonitorError
+from gpumon.files import marks_file, prefix_of, samples_file
+from gpumon.marks import Marker, Phase
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from gpumon.trace import Trace
+
+SHORTEST, LONGEST = 0.005, 60.0
+READY_SECONDS = 20.0
+STOP_SECONDS = 5.0
+
+
+class Monitor:
+    """Records the GPUs and the host from a process of its own, and marks phases.
+
+    Parameters
+    ----------
+    path: where the trace goes, as a prefix (``runs/x/trace`` gives ``trace.jsonl`` and
+        ``trace.marks.jsonl``) or an existing folder (prefix ``trace`` inside). An older trace
+        there is replaced.
+    interval: seconds between samples, 0.005 to 60. NVML's own utilisation is a mean over 1/6 s
+        to 1 s, so under 0.1 s only power and the host tell more.
+    gpus: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
+        by CUDA_VISIBLE_DEVICES.
+    rank: this process's rank, kept in the trace; None: from RANK, OMPI_COMM_WORLD_RANK or
+        SLURM_PROCID where one is set.
+
+    Once running it never raises for the sampler's sake: trouble is one warning, and the program
+    goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
+    be handed to worker processes of the same machine.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = "trace",
+        interval: float = 0.1,
+        gpus: Sequence[str | int] | None = None,
+        *,
+        rank: int | None = None,
+    ) -> None:
+        if not SHORTEST <= interval <= LONGEST:
+            raise MonitorError(
+                f"interval={interval!r}: seconds between samples must be {SHORTEST} to {LONGEST}"
+            )
+        if isinstance(gpus, str):
+            gpus = [gpus]
+        self.path = prefix_of(path).absolute()
+        self.interval = float(interval)
+        self.gpus = None if gpus is None else list(gpus)
+        self.rank = _rank() if rank is None else rank
+        self.marker = Marker(marks_file(self.path))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
+        self._complaints: IO[bytes] | None = None
+        self._messages = b""
+
+    def __enter__(self) -> Monitor:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _marker, (self.marker.__getstate__(),)
+
+    @property
+    def running(self) -> bool:
+        """Whether the sampling process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def phase(self, name: str, /, **attributes: Any) -> Phase:
+        """A context manager that marks a phase; see :meth:`gpumon.Marker.phase`."""
+        if self._process is not None and not self.marker.current:
+            self._listen(0.0)
+        return self.marker.phase(name, **attributes)
+
+    def start(self) -> None:
+        """Start sampling; returns when the first sample is due (about a third of a second)."""
+        if self.running:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.marker.close()
+            samples_file(self.path).unlink(missing_ok=True)
+            self.marker.path.write_text('{"gpumon marks": 1}\n')
+        except OSError as error:
+            raise MonitorError(
+                f"the trace cannot be written to {self.path}: {error.strerror}; "
+                "choose another path for Monitor"
+            ) from error
+        self._owner = os.getpid()
+        config = {
+            "path": str(self.path),
+            "interval": self.interval,
+            "gpus": self.gpus,
+            "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "parent": os.getpid(),
+            "rank": self.rank,
+            "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python",
+            "version": _version(),
+        }
+        # Not a pipe, which a talkative library could fill until the sampler blocks.
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
+        try:
+            # A session of its own: an interrupt meant for the program does not reach the sampler.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gpumon.sampler", json.dumps(config)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                env=_environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            _warn(f"gpumon cannot start its sampler: {error}")
+            return
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """Stop sampling and close the trace; harmless when it is stopped or in a forked child."""
+        process = self._process
+        if process is None or os.getpid() != self._owner:
+            return
+        try:
+            with contextlib.suppress(OSError):
+                assert process.stdin is not None
+                process.stdin.write(b"stop\n")
+                process.stdin.flush()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                _warn("gpumon's sampler did not stop in time and was ended; its trace is kept")
+        finally:
+            # Also when a second interrupt arrives while waiting: leave no process behind.
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            self._listen(0.0)
+            for stream in (process.stdin, process.stdout, self._complaints):
+                with contextlib.suppress(OSError):
+                    if stream is not None:
+                        stream.close()
+            self._process = None
+            self.marker.close()
+
+    def read(self) -> Trace:
+        """The trace so far, as :func:`gpumon.read` gives it."""
+        from gpumon.trace import read
+
+        return read(self.path)
+
+    def frame(self) -> pd.DataFrame:
+        """Every series; see :meth:`gpumon.Trace.frame`."""
+        return self.read().frame()
+
+    def phases(self) -> pd.DataFrame:
+        """Every marked phase; see :meth:`gpumon.Trace.phases`."""
+        return self.read().phases()
+
+    def summary(self, by: str = "phase", idle_below: float = 5.0) -> pd.DataFrame:
+        """Figures per phase and device; see :meth:`gpumon.Trace.summary`."""
+        return self.read().summary(by=by, idle_below=idle_below)
+
+    def provenance(self) -> dict[str, Any]:
+        """What was read how, and what it cost; see :meth:`gpumon.Trace.provenance`."""
+        return self.read().provenance()
+
+    def plot(self, **options: Any) -> Figure:
+        """The chart; see :meth:`gpumon.Trace.plot`."""
+        return self.read().plot(**options)
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline and self.running:
+            if self._listen(0.05):
+                return
+        if self.running:
+            _warn(f"gpumon's sampler is not ready after {READY_SECONDS:.0f} s; going on without")
+            return
+        self._listen(0.0)
+        assert self._process is not None and self._complaints is not None
+        self._complaints.seek(0)
+        last = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
+        why = last[-1] if last else f"exit status {self._process.returncode}"
+        _warn(f"gpumon's sampler could not start, so nothing is recorded: {why}")
+
+    def _listen(self, seconds: float) -> bool:
+        """Pass on what the sampler says, as warnings; True once it has said that it is ready."""
+        process = self._process
+        if process is None or process.stdout is None or process.stdout.closed:
+            return False
+        ready = False
+        pipe = process.stdout.fileno()
+        while select.select([pipe], [], [], seconds)[0]:
+            data = os.read(pipe, 4096)
+            if not data:
+                break
+            *lines, self._messages = (self._messages + data).split(b"\n")
+            for line in lines:
+                if line == b"ready":
+                    ready = True
+                elif line.startswith(b"warning: "):
+                    _warn(line[9:].decode("utf-8", "replace"))
+                elif line.startswith(b"error: "):
+                    raise MonitorError(line[7:].decode("utf-8", "replace"))
+            seconds = 0.0
+        return ready
+
+
+def _marker(state: dict[str, Any]) -> Marker:
+    return Marker(state["path"], state["inside"])
+
+
+def _rank() -> int | None:
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def _version() -> str:
+    import gpumon
+
+    return gpumon.__version__
+
+
+def _environment() -> dict[str, str]:
+    """The program's own environment, with gpumon findable however the program found it."""
+    here = str(Path(__file__).resolve().parent.parent)
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": here + (os.pathsep + known if known else "")}
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -1,0 +1,207 @@
+"""NVML: open it, find this run's GPUs, and one gate through which every query goes.
+
+NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES, so devices are chosen by UUID.
+It must be opened in the process that samples: it is not fork-safe and its handles do not pickle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpumon.series import Unavailable
+
+# Errors that asking again cannot cure.
+_PERMANENT = (
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_NO_PERMISSION",
+)
+_LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
+
+
+@dataclass
+class Device:
+    """A GPU or a MIG instance. name: ``gpu0`` by NVML's index, ``gpu0-mig1`` for an instance."""
+
+    name: str
+    handle: Any
+    uuid: str
+    product: str
+    memory_mib: float | None = None
+    power_limit_w: float | None = None
+    parent: Any = None
+    instance: int | None = None
+    visible: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": "gpu" if self.parent is None else "mig",
+            "uuid": self.uuid,
+            "product": self.product,
+            "memory total (MiB)": self.memory_mib,
+            "power limit (W)": self.power_limit_w,
+            **self.extra,
+        }
+
+
+def nvml() -> Any:
+    """The pynvml module, imported only when it is wanted."""
+    try:
+        import pynvml
+    except ImportError as error:
+        raise Unavailable(
+            f"pynvml cannot be imported ({error}); install nvidia-ml-py", permanent=True
+        ) from error
+    return pynvml
+
+
+def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call NVML; whatever goes wrong becomes an Unavailable that says which call and why."""
+    pynvml = nvml()
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        code = getattr(error, "value", None)
+        raise Unavailable(
+            f"{function.__name__}: {error}",
+            permanent=any(code == getattr(pynvml, name) for name in _PERMANENT),
+            lost=any(code == getattr(pynvml, name) for name in _LOST),
+        ) from None
+
+
+def open_nvml() -> dict[str, Any]:
+    """Initialise NVML and say what it is; Unavailable with the reason where it cannot be used."""
+    pynvml = nvml()
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        raise Unavailable(
+            "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found)", permanent=True
+        ) from None
+    except pynvml.NVMLError_DriverNotLoaded:
+        raise Unavailable("the NVIDIA driver is installed but not loaded", permanent=True) from None
+    except pynvml.NVMLError as error:
+        raise Unavailable(f"NVML cannot be initialised: {error}", permanent=True) from None
+    return {
+        "available": True,
+        "driver": _maybe(pynvml.nvmlSystemGetDriverVersion),
+        "nvml": _maybe(pynvml.nvmlSystemGetNVMLVersion),
+    }
+
+
+def close_nvml() -> None:
+    with contextlib.suppress(Unavailable):
+        ask(nvml().nvmlShutdown)
+
+
+def find_devices(wanted: list[str | int] | None, visible: str | None) -> list[Device]:
+    """The devices to watch, in NVML's order.
+
+    wanted: UUIDs or NVML indices, or None for those that ``visible`` (the text of
+    CUDA_VISIBLE_DEVICES; None: all) lets the program see. Raises Unavailable, naming what there
+    is, if a wanted device is not there.
+    """
+    devices = _all_devices()
+    if wanted is None:
+        return devices if visible is None else _visible(devices, visible)
+    chosen = []
+    for want in wanted:
+        found = [d for d in devices if _is(d, str(want))]
+        if not found:
+            there = ", ".join(f"{d.name} {d.uuid}" for d in devices) or "none"
+            raise Unavailable(
+                f"no GPU {want!r} on this machine; there are: {there}", wrong_request=True
+            )
+        chosen += [d for d in found if d not in chosen]
+    return [d for d in devices if d in chosen]
+
+
+def _is(device: Device, want: str) -> bool:
+    """Whether a name, NVML index, or (the beginning of a) UUID means this device."""
+    if want.isdigit():
+        return device.name == f"gpu{want}" or device.name.startswith(f"gpu{want}-")
+    return device.name == want or (len(want) > 4 and device.uuid.startswith(want))
+
+
+def _visible(devices: list[Device], text: str) -> list[Device]:
+    """What CUDA shows for a CUDA_VISIBLE_DEVICES: it stops at the first entry it cannot find."""
+    chosen: list[Device] = []
+    for order, entry in enumerate(part.strip() for part in text.split(",")):
+        found = [d for d in devices if entry and _is(d, entry)]
+        if not found:
+            break
+        for device in found:
+            device.visible = order if device.visible is None else device.visible
+        chosen += [d for d in found if d not in chosen]
+    return [d for d in devices if d in chosen]
+
+
+def _all_devices() -> list[Device]:
+    pynvml = nvml()
+    devices = []
+    for index in range(ask(pynvml.nvmlDeviceGetCount)):
+        try:
+            handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            device = _device(f"gpu{index}", handle)
+        except Unavailable as error:
+            # A GPU that fell off the bus keeps its number and says so; the others are measured.
+            devices.append(Device(f"gpu{index}", None, "", f"unreachable: {error}"))
+            continue
+        instances = _mig_instances(device, index)
+        devices += instances or [device]
+    return devices
+
+
+def _device(name: str, handle: Any) -> Device:
+    pynvml = nvml()
+    limit = _maybe(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    return Device(
+        name=name,
+        handle=handle,
+        uuid=_text(ask(pynvml.nvmlDeviceGetUUID, handle)),
+        product=_text(_maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU"),
+        memory_mib=_total_memory(handle),
+        power_limit_w=None if limit is None else limit / 1000,
+    )
+
+
+def _total_memory(handle: Any) -> float | None:
+    memory = _maybe(nvml().nvmlDeviceGetMemoryInfo, handle)
+    return None if memory is None else round(memory.total / 2**20)
+
+
+def _mig_instances(parent: Device, index: int) -> list[Device]:
+    """The MIG instances of a GPU; empty where MIG is off or unknown to the driver."""
+    pynvml = nvml()
+    mode = _maybe(pynvml.nvmlDeviceGetMigMode, parent.handle)
+    if not mode or mode[0] != 1:
+        return []
+    found = []
+    for slot in range(_maybe(pynvml.nvmlDeviceGetMaxMigDeviceCount, parent.handle) or 0):
+        handle = _maybe(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, parent.handle, slot)
+        if handle is None:
+            continue
+        device = _device(f"gpu{index}-mig{slot}", handle)
+        device.parent = parent.handle
+        device.power_limit_w = None
+        device.instance = _maybe(pynvml.nvmlDeviceGetGpuInstanceId, handle)
+        found.append(device)
+    return found
+
+
+def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer, decoded, or None where there is none."""
+    try:
+        answer = ask(function, *arguments)
+    except Unavailable:
+        return None
+    return _text(answer) if isinstance(answer, bytes) else answer
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

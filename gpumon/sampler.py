@@ -1,0 +1,239 @@
+"""The sampling process: ``python -m gpumon.sampler CONFIG``, started by Monitor alone.
+
+It reads every source on a drift-free schedule of the monotonic clock and appends to the trace,
+one unbuffered write a sample, so that a kill loses at most the sample being written. It ends when
+told to through its standard input, when its parent is gone, or on SIGTERM; SIGINT is the
+program's and is ignored here. What it has to tell, it prints: ``ready`` or ``warning: ...``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from gpumon.files import FORMAT, samples_file
+from gpumon.gpu import gpu_sources
+from gpumon.host import host_description, host_sources
+from gpumon.nvml import close_nvml, find_devices, open_nvml
+from gpumon.series import Source, Unavailable
+from gpumon.writer import Writer, say
+
+RETRY_SECONDS = 1.0
+
+
+def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], dict[str, Any]]:
+    """Every source, the devices' descriptions, and what became of NVML."""
+    sources: list[Source] = []
+    devices: list[dict[str, Any]] = []
+    try:
+        nvml = open_nvml()
+    except Unavailable as error:
+        nvml = {"available": False, "reason": str(error)}
+        devices.append(host_description())
+        return host_sources(), devices, nvml
+    try:
+        found = find_devices(config["gpus"], config["visible"])
+        for device in found:
+            devices.append(device.describe())
+            sources += gpu_sources(device)
+        if not found:
+            nvml["reason"] = (
+                f"CUDA_VISIBLE_DEVICES={config['visible']!r} hides every GPU"
+                if config["visible"] is not None
+                else "the NVIDIA driver sees no GPU"
+            )
+    except Unavailable as error:
+        if error.wrong_request:
+            raise
+        nvml = {"available": False, "reason": str(error)}
+    devices.append(host_description())
+    return sources + host_sources(), devices, nvml
+
+
+def probe(sources: list[Source]) -> list[Source]:
+    """Read each source once; one that can never work keeps its series, with the reason."""
+    for source in sources:
+        try:
+            source.read()
+        except Unavailable as error:
+            for series in source.series:
+                series.reason = str(error)
+            source.dead = error.permanent or error.lost
+        except Exception as error:
+            for series in source.series:
+                series.reason = f"{type(error).__name__}: {error}"
+    return sources
+
+
+class Sampler:
+    """The loop's state: which source is due when, and what each last said."""
+
+    def __init__(self, sources: list[Source], interval: float, writer: Writer) -> None:
+        self.sources = sources
+        self.writer = writer
+        self.interval = interval
+        self.offsets = []
+        self.retry = [0.0] * len(sources)
+        count = 0
+        for source in sources:
+            self.offsets.append(count)
+            count += len(source.series)
+        self.values: list[float | None] = [None] * count
+        self.steps = [max(1, round(source.every / interval)) for source in sources]
+
+    def tick(self, number: int, now: float) -> None:
+        """Read what is due and write one line."""
+        for index, source in enumerate(self.sources):
+            # The index spreads the slow ones over different ticks; the first tick reads all.
+            due = number == 0 or (number + index) % self.steps[index] == 0
+            if source.dead or not due or now < self.retry[index]:
+                continue
+            offset = self.offsets[index]
+            try:
+                values = source.read()
+            except Unavailable as error:
+                self._failed(index, source, str(error), now, error.permanent, error.lost)
+                continue
+            except Exception as error:
+                # A fault in one reader must not end the others.
+                self._failed(index, source, f"{type(error).__name__}: {error}", now, False, False)
+                continue
+            if self.retry[index]:
+                self.retry[index] = 0.0
+                self.writer.event(now, "back", series=self._numbers(index, source))
+            for place, value in enumerate(values):
+                series = source.series[place]
+                self.values[offset + place] = (
+                    None if value is None or value != value else round(value, series.digits)
+                )
+        self.writer.sample(now, self.values)
+
+    def _numbers(self, index: int, source: Source) -> list[int]:
+        return [self.offsets[index] + place for place in range(len(source.series))]
+
+    def _failed(
+        self, index: int, source: Source, reason: str, now: float, permanent: bool, lost: bool
+    ) -> None:
+        numbers = self._numbers(index, source)
+        for number in numbers:
+            self.values[number] = None
+        if not self.retry[index]:
+            self.writer.event(now, "failed", series=numbers, reason=reason)
+        self.retry[index] = now + max(RETRY_SECONDS, self.interval)
+        if lost:
+            self.writer.event(now, "device lost", device=source.device, reason=reason)
+            for other_index, other in enumerate(self.sources):
+                if other.device == source.device:
+                    other.dead = True
+                    for number in self._numbers(other_index, other):
+                        self.values[number] = None
+        source.dead = source.dead or permanent or lost
+
+
+def header_of(
+    config: dict[str, Any],
+    sources: list[Source],
+    devices: list[dict[str, Any]],
+    nvml: dict[str, Any],
+) -> dict[str, Any]:
+    uname = os.uname()
+    return {
+        "gpumon": FORMAT,
+        "version": config["version"],
+        "host": uname.nodename,
+        "system": f"{uname.sysname} {uname.release}",
+        "boot": _boot(),
+        "rank": config["rank"],
+        "program": config["program"],
+        "sampler": os.getpid(),
+        "clock": "monotonic, shared by all processes of the machine",
+        "interval (s)": config["interval"],
+        "nvml": nvml,
+        "devices": devices,
+        "series": [text for source in sources for text in source.describe()],
+    }
+
+
+def _boot() -> str | None:
+    """An identity of this boot: traces of one machine share their monotonic clock."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return None
+
+
+def loop(sampler: Sampler, start: float, parent: int) -> str:
+    """Sample until told to stop; returns why it ended."""
+    number = 0
+    stopping: list[str] = []
+    signal.signal(signal.SIGTERM, lambda *_: stopping.append("terminated"))
+    while True:
+        sampler.tick(number, time.monotonic() - start)
+        sampler.writer.ticks += 1
+        # Missed ticks are skipped, never crowded together, and the grid stays where it was.
+        late = time.monotonic() - start
+        following = max(number + 1, int(late / sampler.interval) + 1)
+        sampler.writer.missed += following - number - 1
+        number = following
+        wait = start + number * sampler.interval - time.monotonic()
+        readable, _, _ = select.select([0], [], [], max(0.0, wait))
+        if readable:
+            told = os.read(0, 64)
+            reason = "closed" if told else "parent gone"
+        elif stopping:
+            reason = stopping[0]
+        elif os.getppid() != parent:
+            # Forked children of the program may still hold the pipe, so its end is not enough.
+            reason = "parent gone"
+        else:
+            continue
+        sampler.tick(number, time.monotonic() - start)
+        return reason
+
+
+def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    config = json.loads(arguments[0])
+    try:
+        sources, devices, nvml = gather(config)
+    except Unavailable as error:
+        say(f"error: {error}")
+        return 2
+    probe(sources)
+    header = header_of(config, sources, devices, nvml)
+    start = time.monotonic()
+    header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
+    writer = Writer(samples_file(Path(config["path"])))
+    writer.line(header)
+    gc.collect()
+    gc.freeze()
+    sampler = Sampler(sources, config["interval"], writer)
+    say("ready")
+    reason = loop(sampler, start, config["parent"])
+    used = os.times()
+    writer.event(
+        time.monotonic() - start,
+        "end",
+        why=reason,
+        **{
+            "samples": writer.ticks,
+            "missed": writer.missed,
+            "sampler cpu (s)": round(used.user + used.system, 3),
+            "sampler memory (MiB)": round(psutil.Process().memory_info().rss / 2**20, 1),
+        },
+    )
+    close_nvml()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""What is measured: a series has a key with its unit in it, a source reads one or several.
+
+Kept free of imports, because the sampling process loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class Unavailable(Exception):
+    """A series cannot be read; the message is the reason that the trace keeps.
+
+    permanent: asking again is pointless (not supported, function missing in this driver).
+    lost: the whole device is gone. wrong_request: the user asked for what is not there.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        permanent: bool = False,
+        lost: bool = False,
+        wrong_request: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.permanent = permanent
+        self.lost = lost
+        self.wrong_request = wrong_request
+
+
+@dataclass
+class Series:
+    """One column of the trace: key such as ``gpu0/power (W)``, how it is read, how often."""
+
+    key: str
+    api: str
+    digits: int = 0
+    reason: str | None = None
+
+
+@dataclass
+class Source:
+    """One call that gives the values of one or several series, in their order.
+
+    every: seconds between two readings, 0 for each sample. device: the name before the slash.
+    """
+
+    device: str
+    series: list[Series]
+    read: Callable[[], Sequence[float | None]]
+    every: float = 0.0
+    dead: bool = False
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [
+            {"key": s.key, "api": s.api, "every (s)": self.every, "reason": s.reason}
+            for s in self.series
+        ]

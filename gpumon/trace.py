@@ -1,0 +1,173 @@
+"""A trace read back: tables, figures, provenance, charts. Works on a trace still being written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from gpumon.files import prefix_of
+from gpumon.recording import Recording, load
+from gpumon.summary import summarize
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def read(path: str | os.PathLike[str]) -> Trace:
+    """The trace that a Monitor wrote to ``path`` (its prefix, folder or one of its files).
+
+    It may still be growing or have been cut off by a kill. Raises MonitorError if there is none.
+    """
+    return Trace(load(prefix_of(path)))
+
+
+class Trace:
+    """What a Monitor recorded."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.path: Path = recording.prefix
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The trace's first line: clock, host, devices and series as they were at the start."""
+        return self.recording.header
+
+    @property
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices watched, GPUs first, the host last."""
+        return self.recording.devices
+
+    def frame(self) -> pd.DataFrame:
+        """Every series: index ``time (s)`` since the start, one column a key with its unit.
+
+        A series holds its last value between its own readings. What could not be read is NaN;
+        ``provenance()`` says why.
+        """
+        index = pd.Index(self.recording.times, name="time (s)")
+        return pd.DataFrame(self.recording.values, index=index, columns=self.recording.keys)
+
+    def phases(self) -> pd.DataFrame:
+        """Every marked phase in order of its start, one column for each attribute.
+
+        ``open`` is True for a phase that was never closed (its end is the trace's end).
+        """
+        columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
+        rows = [
+            {
+                "phase": mark.name,
+                "depth": mark.depth,
+                "start (s)": mark.start,
+                "end (s)": mark.end,
+                "seconds": mark.end - mark.start,
+                "process": mark.process,
+                "open": mark.open,
+                **{k: v for k, v in mark.attributes.items() if k not in columns},
+            }
+            for mark in self.recording.marks
+        ]
+        extra = dict.fromkeys(key for row in rows for key in row if key not in columns)
+        return pd.DataFrame(rows, columns=[*columns, *extra])
+
+    def summary(self, by: str = "phase", idle_below: float = 5.0) -> pd.DataFrame:
+        """Figures per phase and device; phase ``(all)`` is the whole run.
+
+        by: ``"phase"`` joins the repeats of a phase, ``"mark"`` gives each its own row with its
+        attributes. Means and percentiles are over time, not over samples. ``idle share`` is the
+        share of time with a utilisation under ``idle_below`` percent. Device ``gpus`` is all GPUs
+        together: mean utilisation, summed memory, power and energy, and the imbalance, which is
+        how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation
+        is the CPU's. Energy is the GPU's own counter, else the integral of its power
+        (``provenance()["energy"]`` says which).
+        """
+        return summarize([self.recording], by, idle_below)
+
+    def provenance(self) -> dict[str, Any]:
+        """What was read, how, how often, and at what cost; ready for JSON."""
+        recording = self.recording
+        header = dict(recording.header)
+        events = recording.events
+        ended = [event for event in events if event["event"] == "end"]
+        return {
+            "gpumon": header["version"],
+            "host": header["host"],
+            "system": header["system"],
+            "rank": header["rank"],
+            "nvml": header["nvml"],
+            "devices": header["devices"],
+            "series": header["series"],
+            "energy": self._energy(),
+            "clock": header["clock"],
+            "start (unix s)": header["start (unix s)"],
+            "seconds": recording.end,
+            "cadence": self._cadence(),
+            "sampler": self._cost(ended[-1] if ended else None),
+            "events": [event for event in events if event["event"] != "end"],
+            "ended": ended[-1]["why"] if ended else "open or cut off",
+        }
+
+    def plot(self, **options: Any) -> Figure:
+        """The chart: a lane a device, a band a phase, on one time axis.
+
+        theme: ``"light"`` or ``"dark"``. title: a line above. window: (start, end) in seconds.
+        size: (width, height) in inches. devices: names of the lanes wanted. The figure shows
+        itself as the value of a notebook cell; it does not touch pyplot.
+        """
+        from gpumon.chart import draw
+
+        if "theme" in options:
+            options["theme_name"] = options.pop("theme")
+        return draw(self, **options)
+
+    def _energy(self) -> dict[str, str]:
+        found = {}
+        for device in self.recording.gpus:
+            name = device["name"]
+            if self.recording.series(f"{name}/energy (J)") is not None:
+                found[name] = "counter"
+            elif self.recording.series(f"{name}/power (W)") is not None:
+                found[name] = "integrated power"
+            else:
+                found[name] = "not available"
+        return found
+
+    def _cadence(self) -> dict[str, Any]:
+        """The schedule as asked and as kept: lateness is against the grid of the interval."""
+        times, interval = self.recording.times, self.recording.header["interval (s)"]
+        result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
+        # The last sample of a closed trace is taken when told to stop, off the grid.
+        closed = any(event["event"] == "end" for event in self.recording.events)
+        grid = times[:-1] if closed else times
+        if len(grid) < 2:
+            return result
+        lateness = grid - np.floor(grid / interval + 1e-6) * interval
+        gaps = np.diff(grid)
+        result |= {
+            "reached, median (s)": round(float(np.median(gaps)), 5),
+            "reached, p99 (s)": round(float(np.quantile(gaps, 0.99)), 5),
+            "late, p99 (ms)": round(1000 * float(np.quantile(lateness, 0.99)), 2),
+            "within 10 ms (%)": round(100 * float((lateness < 0.010).mean()), 2),
+            "missed": round(float(grid[-1]) / interval) + 1 - len(grid),
+        }
+        return result
+
+    def _cost(self, end: dict[str, Any] | None) -> dict[str, Any]:
+        """The sampler's own cost: exact from its last line, else from its series."""
+        seconds = self.recording.end
+        if end is not None:
+            used = end["sampler cpu (s)"]
+            return {
+                "cpu (s)": used,
+                "memory (MiB)": end["sampler memory (MiB)"],
+                "cpu, start-up included (% of a core)": round(100 * used / seconds, 3),
+                "cpu (% of a core)": self._own_share(),
+            }
+        return {"cpu (% of a core)": self._own_share()}
+
+    def _own_share(self) -> float | None:
+        own = self.recording.series("sampler/cpu (%)")
+        return None if own is None else round(float(np.nanmean(own)), 3)
