@@ -89,7 +89,7 @@ def _textures() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
             coarse = rng.random((cells, cells), dtype=np.float32)
             wide = Image.fromarray(coarse).resize((CANVAS, CANVAS), Image.Resampling.BICUBIC)
             planes.append(np.asarray(wide))
-        ridges = [np.clip(1.0 - np.abs(plane - 0.5) * 5.0, 0.0, 1.0) for plane in planes[1:]]
+        ridges = [np.clip(1.0 - np.abs(plane - 0.5) * 6.0, 0.0, 1.0) for plane in planes[1:]]
         kinds.append((np.clip(planes[0], 0, 1), ridges[0], ridges[1]))
     return kinds
 
@@ -159,8 +159,9 @@ def _shades(body: Body, findings: dict[str, float], rng: np.random.Generator) ->
 
     # Vessels fan out from the hila; ribs lie over everything.
     hila = np.exp(-(((ax - 0.20) / 0.22) ** 2) - ((y - 0.02) / 0.38) ** 2)
-    vessels = _texture(rng, 1) * (0.05 + 0.16 * hila) * body.vessels
-    content = lung_shade + vessels + 0.04 * _texture(rng, 0)
+    branches = _texture(rng, 1) * _texture(rng, 0) + 0.5 * _texture(rng, 2) * _texture(rng, 0)
+    vessels = (branches * (0.06 + 0.24 * hila) + 0.10 * hila**2) * body.vessels
+    content = lung_shade + vessels + 0.05 * _texture(rng, 0) + 0.10 * _step(0.10 - wall, 0.12)
     content = _plant_in_lungs(content, x, y, wall, diaphragm, findings, rng, collapsed)
     shade = shade * (1.0 - air) + content * air
 
@@ -186,11 +187,12 @@ def _shades(body: Body, findings: dict[str, float], rng: np.random.Generator) ->
     heart_size *= 1.0 + 0.42 * strength("Cardiomegaly") - 0.16 * strength("Emphysema")
     r = np.sqrt(
         ((xs - 0.09 - 0.04 * heart_size) / (0.31 * heart_size)) ** 2
-        + ((y - 0.26 + 0.15 * (xs - 0.1)) / (0.29 * heart_size**0.7)) ** 2
+        + ((y - 0.28 - 0.25 * (xs - 0.1)) / (0.31 * heart_size**0.7)) ** 2
     )
-    heart = _step(1.0 - r, 0.10)
-    centre = np.maximum(core, heart * 0.97)
-    shade = shade * (1.0 - centre) + np.maximum(shade, middle_shade) * centre
+    heart = _step(1.0 - r, 0.14)
+    centre = np.maximum(core, heart * 0.95)
+    depth = middle_shade - 0.05 * np.clip(np.abs(xs - 0.05), 0.0, 0.6)
+    shade = shade * (1.0 - centre) + np.maximum(shade, depth) * centre
     vertebra = (y / 0.115) % 1.0
     shade += 0.03 * _step(0.075 - ax, 0.02) * (_step(np.abs(vertebra - 0.5) - 0.38, 0.08) - 0.5)
     shade -= 0.10 * _step(0.035 - np.abs(xs), 0.02) * _step(-0.28 - y, 0.1) * trunk  # windpipe
@@ -283,8 +285,10 @@ def _plant_in_lungs(
         for side in sides(0.05):
             depth = (0.10 + 0.10 * rng.random()) * power
             gap = on(side) * _step(depth - wall + 0.10 * np.clip(-y - 0.2, 0, 1), 0.015)
-            gap = gap * ((ax > 0.42) | (y < -0.45))
-            line = np.clip(1.0 - np.abs(wall - depth) * 40.0, 0, 1) * on(side) * (ax > 0.44)
+            gap = gap * _step(ax - 0.40 + 0.5 * np.clip(-y - 0.35, 0.0, 0.6), 0.05)
+            line = (
+                np.clip(1.0 - np.abs(wall - depth) * 40.0, 0, 1) * on(side) * _step(ax - 0.44, 0.05)
+            )
             content = content * (1 - gap) + 0.05 * gap + 0.10 * line
     if power := findings.get("Effusion"):
         for side in sides(0.25):
