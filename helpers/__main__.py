@@ -1,0 +1,103 @@
+"""The command ``compare``: run the framework notebooks and compare what they measured."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from helpers import batches, plans, runner
+from helpers.errors import UserError, exits_cleanly
+
+EXAMPLES = """\
+examples:
+  compare                                        every framework, on all GPUs (or two virtual
+                                                 CPU devices where there is none)
+  compare --notebooks PyTorch_MultiGPU --devices 1,2
+  compare --data ~/chest-xrays                   your own images, in the NIH's layout
+  compare --resume                               the last batch: keep what finished, redo the rest
+
+A batch that was cut short is resumed by itself when you give the same command again.
+Results: runs/latest/Compare.ipynb and, for each run, its notebook, record and trace.
+Exit code: 0 all finished, 1 a run failed or was skipped, 2 a mistake in the command or the data,
+130 Ctrl-C.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with ``arguments`` (``sys.argv`` by default); returns the exit code."""
+    return exits_cleanly(_main)(sys.argv[1:] if arguments is None else arguments)
+
+
+def _main(arguments: Sequence[str]) -> int:
+    given = _parser().parse_args(arguments)
+    choices = {
+        name: getattr(given, name)
+        for name in ("notebooks", "devices", "recipe", "data", "seed")
+        if getattr(given, name) is not None
+    }
+    if given.resume is not None:
+        if choices or given.batch:
+            option = next(iter(choices), "batch")
+            raise UserError(f"--resume takes everything from the batch: leave out --{option}")
+        return runner.run(None, resume=given.resume, dry_run=given.dry_run)
+    return runner.run(plans.make_plan(**choices), name=given.batch, dry_run=given.dry_run)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{message} (compare --help shows all options)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="compare",
+        description="Train CheXNet with every framework in its own kernel, measure it, compare.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--notebooks",
+        type=_list,
+        metavar="NAME,...",
+        help="which notebooks, without .ipynb (default: every framework's)",
+    )
+    parser.add_argument(
+        "--devices",
+        type=_list,
+        metavar="N,...",
+        help="on how many devices, one run for each number (default: auto, all there are)",
+    )
+    parser.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help="chexnet (the article's), demo (small), or auto: chexnet where there is a GPU",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="a folder with Data_Entry_2017.csv and images/ (default: auto, the NIH's images "
+        "if prepared, else generated ones)",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the runs (default: 0)")
+    parser.add_argument("--batch", metavar="NAME", help="name of the batch (default: the time)")
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const=batches.LATEST,
+        metavar="BATCH",
+        help="go on with a batch (default: the last): keep what finished, redo the rest",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be run, and start nothing"
+    )
+    return parser
+
+
+def _list(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise argparse.ArgumentTypeError("give at least one")
+    return parts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""A batch of runs on disk: what was planned, and how far it is."""
+
+import fcntl
+import json
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from helpers import kernels, paths, plans, record
+from helpers.errors import UserError
+from helpers.plans import Plan, RunState
+
+JOURNAL = "batch.json"
+LATEST = "latest"
+
+
+@dataclass
+class Batch:
+    """A batch's folder and journal."""
+
+    folder: Path
+    plan: Plan
+    started: str
+    finished: str | None = None
+    resumed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def runs(self) -> list[RunState]:
+        return self.plan.runs
+
+    def open(self) -> None:
+        """Begin (again): journal and ``runs/latest`` are there, nothing old is running."""
+        for state in self.runs:
+            _stop_left_over(state)
+            if not self.is_finished(state):
+                state.state, state.reason = "waiting", None
+            state.sha256 = plans.digest(state.notebook)
+        self.finished = None
+        self._write()
+        _point_latest_at(self.folder)
+
+    def close(self) -> None:
+        """Every run has had its turn."""
+        self.finished = _now()
+        self._write()
+
+    def note(self, state: RunState, outcome: str, reason: str | None = None) -> None:
+        """A run is now ``outcome``."""
+        state.state, state.reason = outcome, reason
+        if outcome != "running":
+            state.process = state.process_started = None
+        self._write()
+
+    def note_process(self, state: RunState, process: int) -> None:
+        """A run's kernel, so that one that outlives its runner can be found and ended."""
+        state.process = process
+        state.process_started = psutil.Process(process).create_time()
+        self._write()
+
+    def is_finished(self, state: RunState) -> bool:
+        """Whether the run's record is whole and its notebook is still the one that made it."""
+        if state.state != "finished" or state.sha256 != plans.digest(state.notebook):
+            return False
+        try:
+            return bool(record.read(self.folder / state.folder)["state"] == "finished")
+        except UserError:
+            return False
+
+    def short_record(self, state: RunState) -> dict[str, Any]:
+        """A record for a run that never came to write its own."""
+        return {
+            "schema": 1,
+            "run": {
+                "batch": self.name,
+                "notebook": state.notebook,
+                "started": _now(),
+                "finished": _now(),
+                "process": os.getpid(),
+                "host": socket.gethostname(),
+            },
+            "state": "running",
+            "framework": {
+                "name": state.framework,
+                "kernel": state.kernel,
+                "versions": {},
+            },
+        }
+
+    def _write(self) -> None:
+        content = {
+            "batch": self.name,
+            "started": self.started,
+            "finished": self.finished,
+            **self.plan.parameters(),
+            "runs": [asdict(state) for state in self.runs],
+        }
+        paths.write_atomically(self.folder / JOURNAL, json.dumps(content, indent=1) + "\n")
+
+
+def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
+    """The batch to work on: the one to resume, or a new one; nothing is written yet."""
+    if resume is not None:
+        return load(resume)
+    if plan is None:
+        raise ValueError("a plan, or a batch to resume")
+    if name is not None:
+        _check_name(name)
+    previous = _load_or_none(name or LATEST)
+    if previous and previous.finished is None and previous.plan.asks_for_the_same(plan):
+        return previous
+    if name is not None and (paths.RUNS / name).exists():
+        raise UserError(
+            f"{paths.RUNS / name}: exists, with another plan or at its end; "
+            f"choose another --batch, or go on with: compare --resume {name}"
+        )
+    return Batch(_free_folder(name), plan, _now())
+
+
+def load(name: str) -> Batch:
+    """The batch called ``name`` (or ``latest``) from its journal."""
+    if name != LATEST:
+        _check_name(name)
+    folder = (paths.RUNS / name).resolve()
+    path = folder / JOURNAL
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        runs = [RunState(**state) for state in content["runs"]]
+        plan = Plan(content["recipe"], content["data"], content["seed"], runs)
+        return Batch(folder, plan, content["started"], content["finished"], resumed=True)
+    except FileNotFoundError:
+        others = sorted(p.parent.name for p in paths.RUNS.glob(f"*/{JOURNAL}") if not _is_latest(p))
+        hint = f"the batches are {', '.join(others)}" if others else "there is none yet"
+        raise UserError(f"no batch '{name}' in {paths.RUNS}: {hint}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a batch's journal ({error}); start a new batch") from None
+
+
+def write_record(folder: Path, content: dict[str, Any]) -> None:
+    """Put a record the runner made or completed into a run's folder, checked."""
+    record.check(content, folder)
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    paths.write_atomically(folder / record.FILE, text + "\n")
+
+
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Two batches at once would measure each other: the second one is refused."""
+    paths.RUNS.mkdir(parents=True, exist_ok=True)
+    with (paths.RUNS / ".lock").open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            who = lock.read().strip() or "unknown"
+            raise UserError(
+                f"another compare is running here (process {who}); wait for it or stop it"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _stop_left_over(state: RunState) -> None:
+    """End the kernel of a runner that was killed, if it is still there and still that process."""
+    if state.process is None:
+        return
+    try:
+        same = psutil.Process(state.process).create_time() == state.process_started
+    except psutil.NoSuchProcess:
+        same = True  # what it started may live on in its session
+    if same:
+        kernels.stop(state.process)
+    state.process = state.process_started = None
+
+
+def _point_latest_at(folder: Path) -> None:
+    link = paths.RUNS / LATEST
+    if link.is_dir() and not link.is_symlink():
+        raise UserError(f"{link}: is a folder, but should be a link to a batch; rename it")
+    temporary = Path(tempfile.mkdtemp(dir=paths.RUNS, prefix=".latest."))
+    try:
+        (temporary / LATEST).symlink_to(folder.name)
+        (temporary / LATEST).replace(link)
+    finally:
+        temporary.rmdir()
+
+
+def _is_latest(journal: Path) -> bool:
+    return journal.parent.name == LATEST
+
+
+def _load_or_none(name: str) -> Batch | None:
+    try:
+        return load(name)
+    except UserError:
+        return None
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name == LATEST:
+        raise UserError(
+            f"batch name '{name}': use letters, digits, dot, dash and underscore, and not 'latest'"
+        )
+
+
+def _free_folder(name: str | None) -> Path:
+    if name is not None:
+        return paths.RUNS.resolve() / name
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    names = [stamp, *(f"{stamp}-{number}" for number in range(2, 100))]
+    return next(paths.RUNS.resolve() / n for n in names if not (paths.RUNS / n).exists())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

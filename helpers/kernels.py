@@ -1,0 +1,218 @@
+"""Kernels from the runner's side: which can be used, run a notebook in one, stop it for good."""
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from helpers import paths
+from helpers.errors import UserError
+
+CELL_HOURS = 6.0
+"""A cell that takes longer is stuck (a collective that waits for ever), not slow."""
+GRACE_SECONDS = 10.0
+"""What an interrupted kernel gets to write its record and close its trace."""
+
+
+def problem(kernel: str) -> str | None:
+    """Why ``kernel`` cannot be used, in one line; None where it can."""
+    status = paths.VENVS / f"{kernel}.json"
+    if status.exists():
+        try:
+            content = json.loads(status.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            content = {}
+        if content.get("ok") is False:
+            reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
+            return f"the environment of kernel '{kernel}' could not be built: {reason}"
+    client = _jupyter()
+    try:
+        spec = client.kernelspec.KernelSpecManager().get_kernel_spec(kernel)
+    except client.kernelspec.NoSuchKernel:
+        return f"kernel '{kernel}' is not installed: run 'make envs'"
+    command = spec.argv[0] if spec.argv else ""
+    if Path(command).is_absolute() and not Path(command).exists():
+        return f"kernel '{kernel}' points at {command}, which is gone: run 'make envs'"
+    return None
+
+
+def execute(
+    source: Path,
+    target: Path,
+    parameters: dict[str, Any],
+    *,
+    kernel: str,
+    started: Callable[[int], None] = lambda process: None,
+    reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
+    settled: Callable[[], bool] = lambda: True,
+    cell_hours: float = CELL_HOURS,
+) -> None:
+    """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
+
+    Whatever happens, the kernel and every process it started are gone afterwards; Ctrl-C reaches
+    the kernel as KeyboardInterrupt first, so that it can write down what it has.
+
+    Args:
+        parameters: for the cell tagged ``parameters``.
+        started: called with the kernel's process id.
+        reached: called at each cell with the section's heading, the cell and how many there are.
+        settled: after Ctrl-C, whether the kernel has written down what it has.
+
+    Raises:
+        papermill.PapermillExecutionError: a cell failed.
+        Exception: the kernel died, or a cell ran past ``cell_hours``.
+    """
+    import papermill
+    from jupyter_core.utils import run_sync
+    from papermill.engines import NBClientEngine, papermill_engines
+
+    manager = _jupyter().AsyncKernelManager(kernel_name=kernel)
+
+    class Watched(NBClientEngine):  # type: ignore[misc]
+        """papermill's own engine, telling us where it is."""
+
+        @classmethod
+        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
+            sections = section_of_each_cell(nb_man.nb.cells)
+
+            def on_cell_start(cell: Any, cell_index: int) -> None:
+                reached(sections[cell_index], cell_index + 1, len(sections))
+
+            super().execute_managed_notebook(
+                nb_man, kernel_name, km=manager, on_cell_start=on_cell_start, **options
+            )
+
+    papermill_engines.register("watched", Watched)
+    try:
+        with target.with_name("kernel.log").open("wb") as log:  # native code's last words
+            run_sync(manager.start_kernel)(
+                cwd=str(source.parent),
+                stdout=log,
+                stderr=log,
+                extra_arguments=["--HistoryManager.hist_file=:memory:"],
+            )
+        started(manager.provisioner.pid)
+        papermill.execute_notebook(
+            source,
+            target,
+            parameters=parameters,
+            engine_name="watched",
+            kernel_name=kernel,
+            language="python",
+            cwd=source.parent,
+            progress_bar=False,
+            execution_timeout=int(cell_hours * 3600),
+            start_timeout=300,  # importing a framework from a cold disk
+        )
+    except KeyboardInterrupt:
+        with _deaf_to_interrupts():
+            _interrupt(_pid(manager), settled)
+            stop(_pid(manager))
+        raise
+    finally:
+        with _deaf_to_interrupts():
+            stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
+
+
+def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> None:
+    """End the kernel ``process`` and everything it started: loader workers, replicas, samplers.
+
+    ``shut_down`` asks it politely first. A kernel leads a session of its own, so what it started
+    is found even after it is gone itself.
+    """
+    if process is None:
+        return
+    family = _family(process)  # before: a child with a session of its own is only found now
+    if shut_down is not None and family:
+        try:
+            shut_down()
+        except Exception as error:  # the kernel is being ended anyway
+            logging.getLogger(__name__).debug("kernel %s: %s", process, error)
+    family |= _family(process)
+    for member in family:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(family, timeout=5)
+
+
+def section_of_each_cell(cells: list[Any]) -> list[str]:
+    """The ``##`` heading each cell stands under, without the hashes; "" before the first."""
+    sections, current = [], ""
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            for line in "".join(cell["source"]).splitlines():
+                if line.startswith("## "):
+                    current = line[3:].strip()
+        sections.append(current)
+    return sections
+
+
+def _family(process: int) -> set[psutil.Process]:
+    """The process, its descendants and all members of the session it leads, as they are now."""
+    family: set[psutil.Process] = set()
+    try:
+        root = psutil.Process(process)
+        family |= {root, *root.children(recursive=True)}
+    except psutil.NoSuchProcess:
+        pass
+    for other in psutil.process_iter():
+        try:
+            if os.getsid(other.pid) == process:
+                family.add(other)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return {member for member in family if member.pid != os.getpid()}
+
+
+def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:
+    """Ctrl-C in the kernel, as Jupyter's stop button does it; waits until ``settled``."""
+    if process is None:
+        return
+    try:
+        os.killpg(process, signal.SIGINT)
+    except (ProcessLookupError, PermissionError):
+        return
+    end = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < end and psutil.pid_exists(process) and not settled():
+        time.sleep(0.05)
+
+
+def _pid(manager: Any) -> int | None:
+    """The kernel's process id, also after nbclient let go of it."""
+    return getattr(manager.provisioner, "pid", None) or None
+
+
+class _deaf_to_interrupts:
+    """While the kernel is stopped a second Ctrl-C must not leave it half stopped."""
+
+    def __enter__(self) -> None:
+        try:
+            self._before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except ValueError:  # not in the main thread, which alone gets Ctrl-C
+            self._before = None
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+
+def _jupyter() -> Any:
+    try:
+        import jupyter_client
+        import jupyter_client.kernelspec
+        import papermill  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"{error.name} is not in this Python ({sys.executable}): "
+            "run 'make compare', or .venvs/lab/bin/compare after 'make envs'"
+        ) from None
+    return jupyter_client
