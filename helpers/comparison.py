@@ -1,0 +1,260 @@
+"""What the records of one or several batches say, side by side.
+
+Everything here reads records and nothing else, so the same comparison can be made on another
+machine, years later. Tables for a reader are in ``helpers.tables``, pictures in
+``helpers.charts``.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers import paths, record
+from helpers.errors import UserError
+
+FRAMEWORKS = ("PyTorch", "Keras", "TensorFlow", "MXNet", "Chainer")
+"""The order in which they are run and shown; others follow by name."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run as its folder tells it; ``content`` is the record, checked."""
+
+    folder: Path
+    content: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The framework, and which notebook where it has several: ``PyTorch Exp Loss``."""
+        name = str(self.content["framework"]["name"])
+        variant = self.content["run"]["notebook"].partition("_MultiGPU")[2]
+        return f"{name} {variant.replace('_', ' ').strip()}".strip()
+
+    @property
+    def devices(self) -> int | None:
+        return self.content.get("devices", {}).get("count")
+
+    @property
+    def run(self) -> str:
+        """Label and number of devices, for people."""
+        return self.label if self.devices is None else f"{self.label}, {devices(self.devices)}"
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.content["state"] == "finished")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs that are compared, in order, and the records that could not be read."""
+
+    entries: tuple[Entry, ...]
+    unreadable: tuple[str, ...]
+    folders: tuple[Path, ...]
+
+    @property
+    def finished(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if entry.finished)
+
+
+def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
+    """The runs of a batch (a name under ``runs/``, or a folder), or of several together.
+
+    A record that cannot be read is reported in the result, it does not hide the others.
+    """
+    if isinstance(batches, str | Path):
+        batches = [batches]
+    folders = tuple(_folder(batch) for batch in batches)
+    entries, unreadable = [], []
+    for folder in folders:
+        for path in sorted(folder.glob(f"*/{record.FILE}")):
+            try:
+                entries.append(Entry(path.parent, record.read(path)))
+            except UserError as error:
+                unreadable.append(str(error))
+    entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
+    return Comparison(tuple(entries), tuple(unreadable), folders)
+
+
+def how_to_begin(compared: Comparison) -> str | None:
+    """What to do where there is nothing to compare; None where there is something."""
+    if compared.entries or compared.unreadable:
+        return None
+    where = " and ".join(str(folder) for folder in compared.folders)
+    return (
+        f"There is no record under {where} yet: run 'make compare' in a terminal, "
+        'or all cells of a framework\'s notebook (then set batch = "interactive" here).'
+    )
+
+
+def results(compared: Comparison) -> pd.DataFrame:
+    """One row a finished run, numbers only: the source of every table and chart.
+
+    Columns: label, devices, kind (gpu or cpu), seconds (all epochs, training and validation),
+    images_per_second, first_step_seconds, synthetic_seconds (of as many images),
+    synthetic_scaled (whether that was scaled up from fewer measured images),
+    synthetic_images_per_second, loader_images_per_second, mean_auc, images_per_joule.
+    """
+    return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=list(_COLUMNS))
+
+
+def remarks(compared: Comparison) -> pd.DataFrame:
+    """What is missing or not comparable, and why: columns about, remark."""
+    said: dict[str, list[str]] = {}
+    for why in compared.unreadable:
+        said.setdefault(why, []).append("a record")
+    for entry in compared.entries:
+        if not entry.finished:
+            reason = entry.content.get("reason") or "no reason was recorded"
+            state = _STATES[entry.content["state"]]
+            said.setdefault(f"{state}: {reason}", []).append(entry.run)
+    for what, remark in _differences(compared.finished):
+        said.setdefault(remark, []).append(what)
+    limited: dict[str, list[str]] = {}
+    for entry in compared.finished:
+        for text in _limits(entry.content):
+            limited.setdefault(text, []).append(entry.run)
+    everyone = [entry.run for entry in compared.finished]
+    for text, runs in limited.items():
+        every = len(everyone) > 1 and runs == everyone
+        said.setdefault(text, []).extend(["every finished run"] if every else runs)
+    rows = [
+        {"about": "; ".join(dict.fromkeys(runs)), "remark": text} for text, runs in said.items()
+    ]
+    return pd.DataFrame(rows, columns=["about", "remark"]).set_index("about")
+
+
+def latest_of_each(entries: Iterable[Entry]) -> list[Entry]:
+    """One entry for each label and number of devices: the last that was started."""
+    last = {(entry.label, entry.devices): entry for entry in entries}
+    return list(last.values())
+
+
+def widest(entries: Iterable[Entry]) -> list[Entry]:
+    """One entry for each label: the last run on the most devices (skipped ones have none)."""
+    last: dict[str, Entry] = {}
+    for entry in latest_of_each(entries):
+        if (entry.devices or 0) >= (last[entry.label].devices or 0 if entry.label in last else 0):
+            last[entry.label] = entry
+    return list(last.values())
+
+
+def devices(count: int) -> str:
+    """``1 device``, ``4 devices``."""
+    return f"{count} device{'s' if count != 1 else ''}"
+
+
+def order(name: str) -> tuple[int, str]:
+    """Sorting key of a framework's or notebook's name."""
+    for index, framework in enumerate(FRAMEWORKS):
+        if name.startswith(framework):
+            return index, name
+    return len(FRAMEWORKS), name
+
+
+_COLUMNS = (
+    "label",
+    "devices",
+    "kind",
+    "seconds",
+    "images_per_second",
+    "first_step_seconds",
+    "synthetic_seconds",
+    "synthetic_scaled",
+    "synthetic_images_per_second",
+    "loader_images_per_second",
+    "mean_auc",
+    "images_per_joule",
+)
+
+_STATES = {
+    "running": "still running, or lost with its machine",
+    "failed": "failed",
+    "interrupted": "interrupted",
+    "skipped": "skipped",
+}
+
+_MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "machine": lambda c: c["run"]["host"],
+    "kind of device": lambda c: sorted(set(c["hardware"]["gpus"])) or "virtual CPU devices",
+    "recipe": lambda c: c["recipe"]["name"],
+    "crop in pixels": lambda c: c["recipe"]["crop"],
+    "epochs": lambda c: c["recipe"]["epochs"],
+    "batch per device": lambda c: c["recipe"]["batch"],
+    "learning rate per device": lambda c: c["recipe"]["learning_rate"],
+    "precision": lambda c: c["recipe"]["precision"],
+    "seed": lambda c: c["recipe"]["seed"],
+    "data folder": lambda c: c["data"]["folder"],
+    "number of images": lambda c: c["data"]["images"],
+    "initial weights": lambda c: f"{c['weights']['source']} {c['weights']['sha256'][:12]}",
+}
+
+
+def _differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Settings that should be the same in all runs and are not: what, and who has which."""
+    rows = []
+    for what, get in _MUST_AGREE.items():
+        found: dict[str, list[str]] = {}
+        for entry in entries:
+            found.setdefault(_plain(get(entry.content)), []).append(entry.run)
+        if len(found) > 1:
+            said = "; ".join(f"{value} ({', '.join(runs)})" for value, runs in found.items())
+            rows.append((f"{what} differs", f"not comparable in this: {said}"))
+    return rows
+
+
+def _limits(content: dict[str, Any]) -> list[str]:
+    """What a finished run's own record says it cannot show."""
+    texts = []
+    if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
+        texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if not content["fairness"]["comparable"]:
+        failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
+        texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
+    unchecked = [c for c in content["fairness"]["checks"] if c["verdict"] == "not checked"]
+    texts += [f"{c['check']} not checked: {c.get('reason') or 'no reason'}" for c in unchecked]
+    missing: dict[str, list[str]] = {}
+    for row in content["test"]["findings"]:
+        if row["auc"] is None:
+            missing.setdefault(row["reason"] or "AUC missing", []).append(row["finding"])
+    texts += [f"{', '.join(findings)}: {reason}" for reason, findings in missing.items()]
+    texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
+    energy = content.get("energy", {})
+    if energy.get("joules") is None and energy.get("reason"):
+        texts.append(f"no energy: {energy['reason']}")
+    return texts
+
+
+def _numbers(entry: Entry) -> dict[str, Any]:
+    content = entry.content
+    training, synthetic = content["training"], content["synthetic"]
+    trained = training.get("train_images_seen") or sum(e["images"] for e in content["epochs"])
+    scaled = synthetic["images"] < trained
+    seconds = synthetic["seconds"] * trained / synthetic["images"] if synthetic["images"] else None
+    return {
+        "label": entry.label,
+        "devices": entry.devices,
+        "kind": content["devices"]["kind"],
+        "seconds": training["seconds"],
+        "images_per_second": training["images_per_second"],
+        "first_step_seconds": training["first_step_seconds"],
+        "synthetic_seconds": seconds,
+        "synthetic_scaled": scaled,
+        "synthetic_images_per_second": synthetic["images_per_second"],
+        "loader_images_per_second": content["loader"]["images_per_second"],
+        "mean_auc": content["test"]["mean_auc"],
+        "images_per_joule": content.get("energy", {}).get("images_per_joule"),
+    }
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value).replace('"', "")
+
+
+def _folder(batch: str | Path) -> Path:
+    given = Path(batch)
+    return given if given.is_absolute() else paths.RUNS / given

@@ -1,0 +1,227 @@
+"""The tables of the comparison, as text for a reader; rows and columns as in the article.
+
+Numbers to compute with come from ``helpers.comparison.results``.
+"""
+
+from typing import Any
+
+import pandas as pd
+
+from helpers.comparison import Comparison, devices, latest_of_each, order, results, widest
+
+
+def training(compared: Comparison) -> pd.DataFrame:
+    """The article's table for images read from files: rows frameworks, columns devices."""
+    return _speed_table(results(compared), "seconds", "images_per_second", scaled=None)
+
+
+def synthetic(compared: Comparison) -> pd.DataFrame:
+    """The article's table for synthetic data: compute only, nothing is loaded.
+
+    ``~`` marks a time scaled up from fewer measured images than the run trained on.
+    """
+    numbers = results(compared)
+    return _speed_table(
+        numbers, "synthetic_seconds", "synthetic_images_per_second", scaled="synthetic_scaled"
+    )
+
+
+def auc(compared: Comparison) -> pd.DataFrame:
+    """AUC per finding with its 95 % interval: rows findings, then their mean.
+
+    One column a framework, on its most devices; the mean on fewer is in ``training``.
+    """
+    columns = {}
+    for entry in widest(compared.finished):
+        test = entry.content["test"]
+        cells = {row["finding"]: _auc_cell(row) for row in test["findings"]}
+        cells["Mean"] = "n/a" if test["mean_auc"] is None else f"{test['mean_auc']:.3f}"
+        columns[entry.run] = pd.Series(cells)
+    return pd.DataFrame(columns).rename_axis("finding").fillna("-") if columns else pd.DataFrame()
+
+
+def state(compared: Comparison) -> pd.DataFrame:
+    """Every run, how it ended, and why if not well."""
+    rows = [
+        {
+            "framework": entry.label,
+            "devices": "-" if entry.devices is None else str(entry.devices),
+            "state": entry.content["state"],
+            "run time": _duration(entry.content["run"].get("seconds")),
+            "reason": entry.content.get("reason") or "",
+        }
+        for entry in compared.entries
+    ]
+    rows += [
+        {"framework": "?", "devices": "-", "state": "unreadable", "run time": "-", "reason": why}
+        for why in compared.unreadable
+    ]
+    return _table(rows, ["framework", "devices", "state", "run time", "reason"])
+
+
+def fairness(compared: Comparison) -> pd.DataFrame:
+    """The certificate: rows checks, columns runs; each cell the difference and the verdict."""
+    columns = {}
+    for entry in latest_of_each(compared.entries):
+        if "fairness" in entry.content:
+            checks = entry.content["fairness"]["checks"]
+            columns[entry.run] = pd.Series({c["check"]: _check_cell(c) for c in checks})
+    return pd.DataFrame(columns).rename_axis("check").fillna("-") if columns else pd.DataFrame()
+
+
+def attribution(compared: Comparison) -> pd.DataFrame:
+    """Where the time went: rows runs, columns shares of the training time (0 to 1)."""
+    rows = {e.run: e.content["attribution"]["shares"] for e in latest_of_each(compared.finished)}
+    return pd.DataFrame(rows).T.astype(float)
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """The attribution in words, one line a run."""
+    return [
+        f"{entry.run}: {entry.content['attribution']['sentence']}"
+        for entry in latest_of_each(compared.finished)
+    ]
+
+
+def versions(compared: Comparison) -> pd.DataFrame:
+    """Versions of everything that matters: rows packages, columns frameworks."""
+    columns = {
+        entry.label: pd.Series(entry.content["framework"]["versions"], dtype=object)
+        for entry in latest_of_each(compared.entries)
+        if entry.content["framework"]["versions"]
+    }
+    return pd.DataFrame(columns).rename_axis("package").fillna("-") if columns else pd.DataFrame()
+
+
+def hardware(compared: Comparison) -> pd.DataFrame:
+    """What the numbers were measured on: machine, devices, recipe, data; rows properties.
+
+    What is the same for all runs stands in one row; else there is a row for each value.
+    """
+    rows: dict[tuple[str, str], list[str]] = {}
+    runs = []
+    for entry in latest_of_each(compared.entries):
+        content = entry.content
+        if "hardware" not in content:
+            continue
+        hardware, recipe, data = content["hardware"], content["recipe"], content.get("data")
+        runs.append(entry.run)
+        values = {
+            "machine": content["run"]["host"],
+            "CPU": f"{hardware['cpu']}, {hardware['cores']} cores",
+            "memory": f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
+            "devices": _devices_cell(content["devices"]),
+            "driver": hardware["driver"] or "none",
+            "recipe": (
+                f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
+                f"{recipe['precision']}, seed {recipe['seed']}"
+            ),
+            "global batch": str(recipe["global_batch"]),
+            "learning rate": f"{recipe['scaled_learning_rate']:g}",
+            "data": _data_cell(data),
+            "initial weights": _weights_cell(content.get("weights")),
+            "commit": content["run"].get("commit") or "unknown",
+        }
+        for what, value in values.items():
+            rows.setdefault((what, value), []).append(entry.run)
+    order_of = list(dict.fromkeys(what for what, _ in rows))
+    table = [
+        {"what": what, "value": value, "runs": "every run" if who == runs else "; ".join(who)}
+        for (what, value), who in sorted(rows.items(), key=lambda row: order_of.index(row[0][0]))
+    ]
+    return _table(table, ["what", "value", "runs"])
+
+
+def _speed_table(
+    numbers: pd.DataFrame, seconds: str, rate: str, scaled: str | None
+) -> pd.DataFrame:
+    """Rows frameworks; for each number of devices time, images/s, speed-up, AUC, as text.
+
+    Speed-up is over the fewest devices anybody ran on. Repeats of a run are shown by their
+    median; all times have the same unit.
+    """
+    if numbers.empty:
+        return pd.DataFrame()
+    keys = ["label", "devices"]
+    values = [seconds, rate] + (["mean_auc"] if scaled is None else [])
+    median = numbers.astype({"mean_auc": float}).groupby(keys, sort=False)[values].median()
+    marked = set()
+    if scaled is not None:
+        marked = set(numbers.loc[numbers[scaled], keys].itertuples(index=False, name=None))
+    unit, divisor = ("min", 60.0) if median[seconds].max() >= 120 else ("s", 1.0)
+    counts = sorted(numbers["devices"].unique())
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for (label, count), row in median.iterrows():  # type: ignore[misc]
+        mark = "~" if (label, count) in marked else ""
+        texts = {
+            f"time ({unit})": mark + short_number(row[seconds] / divisor),
+            "images/s": short_number(row[rate]),
+        }
+        if count != counts[0]:
+            fewest = (label, counts[0])
+            texts["speed-up"] = (
+                f"{median.loc[fewest, seconds] / row[seconds]:.2f}"
+                if fewest in median.index
+                else "-"
+            )
+        if "mean_auc" in row:
+            texts["test AUC"] = "n/a" if pd.isna(row["mean_auc"]) else f"{row['mean_auc']:.3f}"
+        for name, text in texts.items():
+            cells.setdefault((devices(count), name), {})[label] = text
+    columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
+    frame = pd.DataFrame(cells).fillna("-")[columns]
+    return frame.loc[sorted(frame.index, key=order)].rename_axis("framework")
+
+
+def _auc_cell(row: dict[str, Any]) -> str:
+    if row["auc"] is None:
+        return "n/a"
+    if row["low"] is None or row["high"] is None:
+        return f"{row['auc']:.3f}"
+    return f"{row['auc']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+
+
+def _check_cell(check: dict[str, Any]) -> str:
+    if check["difference"] is None:
+        return str(check["verdict"])
+    limit = "" if check["threshold"] is None else f" (limit {check['threshold']:.0e})"
+    return f"{check['verdict']}: {check['difference']:.1e}{limit}"
+
+
+def _devices_cell(found: dict[str, Any]) -> str:
+    if found["kind"] == "cpu":
+        return f"{found['count']} virtual on the CPU"
+    return f"{found['count']} x {', '.join(dict.fromkeys(found['names']))}"
+
+
+def _data_cell(data: dict[str, Any] | None) -> str:
+    if data is None:
+        return "-"
+    images = data["images"]
+    return (
+        f"{data['kind']}, {data['pixels']} px, "
+        f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
+    )
+
+
+def _weights_cell(found: dict[str, Any] | None) -> str:
+    return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def short_number(value: float) -> str:
+    """Three digits that count: 1,234, 12.3, 1.23."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _table(rows: list[dict[str, str]], columns: list[str]) -> pd.DataFrame:
+    """A table for reading, whose index says nothing and takes no room."""
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.set_index(columns[0])

@@ -1,0 +1,152 @@
+"""Handmade records and traces: valid ones, to be bent by the tests that need them bent."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from data_prep import FINDINGS
+from helpers import record
+from helpers.recipe import lookup
+
+
+def make(
+    framework: str = "PyTorch",
+    devices: int = 2,
+    *,
+    notebook: str | None = None,
+    speed: float = 100.0,
+    auc: float = 0.75,
+    **sections: Any,
+) -> dict[str, Any]:
+    """A finished run's record that fits the schema; ``sections`` replace whole sections."""
+    recipe = lookup("demo").on(devices)
+    steps = recipe.steps(1120)
+    images = steps * recipe.global_batch
+    epochs = [
+        {
+            "epoch": number,
+            "learning_rate": recipe.learning_rate,
+            "steps": steps,
+            "images": images,
+            "train_loss": 0.3 - 0.02 * number,
+            "train_seconds": images / speed,
+            "images_per_second": speed,
+            "valid_loss": 0.31 - 0.015 * number,
+            "valid_auc": auc - 0.15 + 0.03 * number,
+            "valid_seconds": 1.0,
+        }
+        for number in range(1, 6)
+    ]
+    content: dict[str, Any] = {
+        "schema": 1,
+        "run": {
+            "batch": "b",
+            "notebook": notebook or f"{framework.replace(' ', '_')}_MultiGPU",
+            "started": "2026-11-21T01:00:00+00:00",
+            "finished": "2026-11-21T01:02:00+00:00",
+            "seconds": 120.0,
+            "process": 1,
+            "host": "box",
+            "commit": "abc",
+        },
+        "state": "finished",
+        "reason": None,
+        "framework": {
+            "name": framework,
+            "kernel": framework.split()[0].lower(),
+            "versions": {"python": "3.11.9", framework.lower(): "1.0"},
+        },
+        "hardware": {
+            "cpu": "A CPU",
+            "cores": 2,
+            "memory_bytes": 8 * 2**30,
+            "platform": "Linux",
+            "gpus": [],
+            "driver": None,
+        },
+        "devices": {
+            "kind": "cpu",
+            "count": devices,
+            "names": [f"virtual CPU device {i}" for i in range(devices)],
+        },
+        "recipe": recipe.as_record(),
+        "data": {
+            "folder": "data/demo-38",
+            "kind": "generated",
+            "pixels": 38,
+            "format": "png",
+            "images": {"train": 1120, "valid": 160, "test": 320},
+            "patients": {"train": 300, "valid": 40, "test": 80},
+            "steps_per_epoch": steps,
+        },
+        "weights": {"source": "seeded", "sha256": "0" * 64, "note": "from the seed"},
+        "fairness": {
+            "comparable": True,
+            "checks": [
+                {
+                    "check": "logits",
+                    "difference": 1.1e-6,
+                    "threshold": 1e-5,
+                    "verdict": "pass",
+                    "reason": None,
+                }
+            ],
+        },
+        "epochs": epochs,
+        "training": {
+            "seconds": sum(e["train_seconds"] + e["valid_seconds"] for e in epochs),
+            "images_per_second": speed,
+            "first_step_seconds": 0.5,
+            "train_images_seen": 5 * images,
+        },
+        "test": {
+            "mean_auc": auc,
+            "seconds": 2.0,
+            "findings": [
+                {
+                    "finding": finding,
+                    "auc": auc + 0.01 * (i % 5 - 2),
+                    "low": auc - 0.1 + 0.01 * (i % 5 - 2),
+                    "high": auc + 0.1 + 0.01 * (i % 5 - 2),
+                    "positives": 10,
+                    "negatives": 310,
+                    "reason": None,
+                }
+                for i, finding in enumerate(FINDINGS)
+            ],
+        },
+        "synthetic": {
+            "images": images,
+            "seconds": images / (1.25 * speed),
+            "images_per_second": 1.25 * speed,
+            "epochs": 1,
+        },
+        "loader": {"images": images, "seconds": images / 900, "images_per_second": 900.0},
+        "attribution": {
+            "shares": {"compute": 0.72, "data": 0.18, "validation": 0.1},
+            "sentence": "Compute is the limit.",
+        },
+        "energy": {"joules": None, "images_per_joule": None, "reason": "no GPU"},
+        "monitor": {},
+    }
+    whole: dict[str, Any] = json.loads(json.dumps(content | sections))  # tuples to lists
+    return whole
+
+
+def short(framework: str, state: str, reason: str) -> dict[str, Any]:
+    """The record of a run that never wrote its own."""
+    whole = make(framework)
+    return {key: whole[key] for key in ("schema", "run", "framework")} | {
+        "state": state,
+        "reason": reason,
+    }
+
+
+def save(batch: Path, content: dict[str, Any]) -> Path:
+    """Write ``content``, which must fit the schema, as a run of ``batch``; returns its folder."""
+    record.check(content)
+    count = content.get("devices", {}).get("count", 2)
+    folder = batch / f"{content['run']['notebook']}-{count}x"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
