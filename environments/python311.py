@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSION = "3.11"
-_PROBE = "import sys; print('%d.%d' % sys.version_info[:2], getattr(sys, '_base_executable', sys.executable))"  # noqa: E501
+_PROBE = "import sys; print('%d.%d' % sys.version_info[:2], sys._base_executable)"
 
 
 class NoPython(Exception):
@@ -48,10 +48,10 @@ def fetch_python(uv: Path) -> str:
 
     Raises NoPython where it cannot.
     """
-    subprocess.run([uv, "python", "install", "--no-bin", "-q", VERSION], stderr=subprocess.DEVNULL, check=False)  # noqa: E501
-    found = subprocess.run(
-        [uv, "python", "find", "--managed-python", VERSION], capture_output=True, text=True, check=False
-    )  # fmt: skip
+    install = [str(uv), "python", "install", "--no-bin", "--quiet", VERSION]
+    subprocess.run(install, stderr=subprocess.DEVNULL, check=False)
+    find = [str(uv), "python", "find", "--managed-python", VERSION]
+    found = subprocess.run(find, capture_output=True, text=True, check=False)
     if found.returncode or not found.stdout.strip():
         raise NoPython(
             f"Python {VERSION} is not on PATH and could not be fetched: install it "

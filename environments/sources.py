@@ -6,12 +6,11 @@ wheels under `.venvs/.wheels`, so that each is built once and installed many tim
 
 from __future__ import annotations
 
-import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 HERE = Path(__file__).resolve().parent
 Run = Callable[..., None]  # run(command, env=None): logs the output, raises BuildError
@@ -107,9 +106,10 @@ def _wheel(python: Path, folder: Path, run: Run, *what: str | Path, **env: str) 
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         run(
             [python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
+             "--no-cache-dir",  # its cache does not tell AVX2 from SSE4
              "--wheel-dir", scratch, *what],
-            env=env,
+            env,
         )  # fmt: skip
         folder.mkdir(exist_ok=True)
         for wheel in Path(scratch).glob("*.whl"):
-            os.replace(wheel, folder / wheel.name)
+            wheel.replace(folder / wheel.name)

@@ -1,0 +1,33 @@
+# Needs Python 3.9 or newer, pip and make; everything else is fetched into .venvs/.
+PYTHON ?= python3
+LAB := .venvs/lab/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help envs compare test lab lock clean
+
+help:     ## what can be made
+	@echo "usage: make TARGET [ARGS=\"...\"]"
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+
+envs:     ## the environments, one a framework, under .venvs/ (ARGS="--kernels lab,pytorch" for some)
+	@$(PYTHON) environments/build.py $(ARGS)
+
+# The comparison goes on with the frameworks whose environment could be built (exit code 1 means
+# that one could not), reports the others, and then ends with an error itself.
+compare:  ## runs the notebooks on this machine and compares them (ARGS="--help" for the choices)
+	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
+	@$(LAB)/compare $(ARGS)
+
+test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)
+	@$(PYTHON) tests/run.py $(ARGS)
+
+lab:      ## JupyterLab with all kernels (ARGS go to jupyter)
+	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
+	@$(LAB)/jupyter-lab $(ARGS)
+
+lock:     ## re-makes the locks from environments/*.in (ARGS=-U for the newest versions)
+	@$(PYTHON) environments/build.py --lock $(ARGS)
+
+clean:    ## removes the environments and caches; data/ and runs/ stay
+	rm -rf .venvs .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,144 @@
+"""The kernels: which there are, which form this machine gets, and how Jupyter finds them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+VENVS = ROOT / ".venvs"
+
+
+class Kernel(NamedTuple):
+    title: str  # as Jupyter's menu shows it
+    imports: str  # what must import for the environment to count as built
+    cpu_above: int | None = None  # newer GPUs than this compute capability (major): the CPU form
+
+
+# To add a kernel: a line here, <name>.in beside this file (and <name>-gpu.in if its GPU packages
+# are other packages), and `make lock`. docs/environments.md says it step by step.
+KERNELS = {
+    "lab": Kernel("Lab (no framework)", "jupyterlab, papermill, nbmake"),
+    "pytorch": Kernel("PyTorch", "torch, torchvision"),
+    "tensorflow": Kernel("TensorFlow and Keras", "tensorflow, keras"),
+    # MXNet's GPU build holds code for compute capability 5.0 to 8.6 and none that newer GPUs run.
+    "mxnet": Kernel("MXNet Gluon", "mxnet", cpu_above=8),
+    "chainer": Kernel("Chainer", "chainer, chainercv.transforms"),
+}
+
+
+class Machine(NamedTuple):
+    """What decides between a kernel's CPU and GPU form."""
+
+    gpu: bool  # install GPU forms
+    capability: int | None = None  # compute capability (major) of the oldest GPU, None if unknown
+
+
+def this_machine(gpu: bool | None = None) -> Machine:
+    """GPU forms where an NVIDIA driver is loaded (also that of Windows, in WSL), unless told."""
+    signs = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1"
+    driver = any(Path(sign).exists() for sign in signs)
+    return Machine(driver if gpu is None else gpu, _oldest_capability() if driver else None)
+
+
+def _oldest_capability() -> int | None:
+    ask = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False).stdout
+        return min(int(float(line)) for line in said.split())
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+
+
+def form(kernel: str, machine: Machine) -> str:
+    """Which form of a kernel this machine gets, "gpu" or "cpu"."""
+    limit = KERNELS[kernel].cpu_above
+    too_new = limit is not None and (machine.capability or 0) > limit
+    return "gpu" if machine.gpu and kernel != "lab" and not too_new else "cpu"
+
+
+def lock_of(kernel: str, kind: str) -> Path:
+    """The lock of a form. PyTorch has one for both."""
+    gpu = HERE / f"{kernel}-gpu.txt"
+    return gpu if kind == "gpu" and gpu.exists() else HERE / f"{kernel}.txt"
+
+
+# --- What is built ---------------------------------------------------------------------------
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file's object; empty if it is missing or not whole."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(value, indent=1) + "\n")
+    part.replace(path)
+
+
+def status_file(kernel: str) -> Path:
+    return VENVS / f"{kernel}.json"
+
+
+def status(kernel: str) -> dict[str, Any]:
+    """How a kernel's environment stands: kernel, ok, form, reason, seconds, pillow."""
+    if found := read_json(status_file(kernel)):
+        return found
+    return {"kernel": kernel, "ok": False, "form": "cpu", "reason": "not made yet: make envs",
+            "seconds": 0.0, "pillow": None}  # fmt: skip
+
+
+# --- How it is used --------------------------------------------------------------------------
+
+
+def activation(kernel: str, kind: str) -> dict[str, str]:
+    """This process's environment variables, as if the kernel's environment were active."""
+    own = _variables(kernel, kind)
+    path = f"{VENVS / kernel / 'bin'}:{os.environ.get('PATH', os.defpath)}"
+    rest = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    return {**rest, **own, "PATH": path}
+
+
+def _variables(kernel: str, kind: str) -> dict[str, str]:
+    venv = VENVS / kernel
+    # Jupyter fills in ${PATH}, which is always set; of a variable that is not set it would leave
+    # the ${...} standing, so there is no other.
+    env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv)}
+    if kind == "gpu" and lock_of(kernel, kind).stem.endswith("-gpu"):
+        # The CUDA libraries come as packages. MXNet and Chainer were made before that and find
+        # them only so; what was on the path before (some containers keep the driver there) stays.
+        libraries = sorted(map(str, venv.glob("lib/python*/site-packages/nvidia/*/lib")))
+        before = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+        env["LD_LIBRARY_PATH"] = ":".join(dict.fromkeys([*libraries, *before]))
+    return env
+
+
+def _specification(kernel: str) -> Path:
+    return VENVS / "lab" / "share" / "jupyter" / "kernels" / kernel / "kernel.json"
+
+
+def register(kernel: str, kind: str) -> None:
+    """Tells the lab's Jupyter, papermill and nbmake of a kernel."""
+    python = VENVS / kernel / "bin" / "python"
+    write_json(_specification(kernel), {
+        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": KERNELS[kernel].title,
+        "language": "python",
+        "metadata": {"debugger": True},
+        "env": _variables(kernel, kind),
+    })  # fmt: skip
+
+
+def unregister(kernel: str) -> None:
+    shutil.rmtree(_specification(kernel).parent, ignore_errors=True)
