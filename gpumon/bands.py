@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from gpumon import stats
 from gpumon.recording import Mark
-from gpumon.style import Theme
+from gpumon.style import Theme, phase_colours
 
 MOST_LEVELS = 3
 LETTER = 0.078  # inches, a mean letter at the ribbon's size
@@ -30,9 +30,7 @@ class Bands:
             if mark.depth < MOST_LEVELS and mark.start < window[1] and mark.end > window[0]
         ]
         names = dict.fromkeys(m.name for m in sorted(self.marks, key=lambda m: (m.depth, m.start)))
-        self.colours = {
-            name: theme.phases[number % len(theme.phases)] for number, name in enumerate(names)
-        }
+        self.colours = phase_colours(list(names), theme)
         self.levels = 1 + max((mark.depth for mark in self.marks), default=-1)
         self._labelled: set[str] = set()
 

@@ -23,9 +23,11 @@ from gpumon.style import Theme, clock, theme
 if TYPE_CHECKING:
     from gpumon.trace import Trace
 
-LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.42, 0.09
+LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.32, 0.09
 RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
-MOST_POINTS = 2000
+# Steps a line may have: more than about one in two pixels of an area, or one in four of a line over
+# it, is a smear and not a chart. What is condensed keeps its range as a faint shade.
+MOST_STEPS = {"busy": 420, "host": 420, "activity": 260, "memory": 260, "power": 200}
 DASHES: dict[str, Any] = {"memory": "-", "power": (0, (4, 1.5)), "activity": "-"}
 
 
@@ -118,7 +120,7 @@ def _draw(
     for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
-        _frame(axes, colours, window, number == last)
+        _frame(axes, colours, window, number == last, tall * scale > 0.8)
         bands.tint(axes)
         _lane(axes, recording, lane, colours, tall * scale)
     _legend(figure, lanes, bands, colours, (LEFT / width, legend_at / height))
@@ -135,11 +137,11 @@ def _heights(lanes: Sequence[Lane]) -> list[float]:
     return [host if lane.name == "host" else tall for lane in lanes]
 
 
-def _frame(axes: Axes, colours: Theme, window: tuple[float, float], last: bool) -> None:
+def _frame(axes: Axes, colours: Theme, window: tuple[float, float], last: bool, tall: bool) -> None:
     axes.set_facecolor(colours.lane)
     axes.set_xlim(*window)
     axes.set_ylim(0, 104)
-    axes.set_yticks([0, 50, 100], ["0", "", "100 %"])
+    axes.set_yticks([0, 50, 100], ["0" if tall else "", "", "100 %"])
     axes.grid(axis="y", color=colours.grid, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=colours.faint, length=0, labelsize=7.5, pad=3)
@@ -154,7 +156,9 @@ def _frame(axes: Axes, colours: Theme, window: tuple[float, float], last: bool) 
 def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float) -> None:
     for line in lane.lines:
         colour = getattr(colours, line.kind)
-        times, mean, low, high = condense(recording.times, line.values, recording.end, MOST_POINTS)
+        times, mean, low, high = condense(
+            recording.times, line.values, recording.end, MOST_STEPS[line.kind]
+        )
         times, mean = np.append(times, recording.end), np.append(mean, mean[-1:])
         if line.kind in ("busy", "host"):
             axes.fill_between(times, mean, step="post", color=colour, alpha=0.30, linewidth=0)
@@ -163,9 +167,9 @@ def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float)
             axes.step(
                 times, mean, where="post", color=colour, linewidth=1.2, linestyle=DASHES[line.kind]
             )
-        if low is not high and line.kind in ("busy", "host", "activity"):
+        if low is not high and line.kind in ("busy", "host"):
             axes.fill_between(
-                times[:-1], low, high, step="post", color=colour, alpha=0.18, linewidth=0
+                times[:-1], low, high, step="post", color=colour, alpha=0.14, linewidth=0
             )
     _side_texts(axes, lane, colours, inches)
 

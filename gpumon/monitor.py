@@ -148,6 +148,11 @@ class Monitor:
         process = self._process
         if process is None or os.getpid() != self._owner:
             return
+        if process.poll() is not None:
+            _warn(
+                f"gpumon's sampler ended early (status {process.returncode}); "
+                "the trace is kept up to there"
+            )
         try:
             with contextlib.suppress(OSError):
                 assert process.stdin is not None
@@ -209,6 +214,7 @@ class Monitor:
         self._complaints.seek(0)
         last = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
         why = last[-1] if last else f"exit status {self._process.returncode}"
+        self._process = None
         _warn(f"gpumon's sampler could not start, so nothing is recorded: {why}")
 
     def _listen(self, seconds: float) -> bool:

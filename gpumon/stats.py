@@ -27,14 +27,19 @@ def union(spans: Sequence[Span]) -> list[Span]:
 
 
 def weights(times: Floats, end: float, spans: Sequence[Span]) -> Floats:
-    """Seconds for which each sample held inside the spans (joined, in order); shape (n,)."""
+    """Seconds for which each sample held inside the spans (joined, in order); shape (n,).
+
+    The first sample also stands for the moment before it, since the start.
+    """
     if not len(times) or not spans:
         return np.zeros(len(times))
     edges = np.array([edge for span in spans for edge in span])
     lengths = np.diff(edges)
     lengths[1::2] = 0.0
     covered = np.concatenate([[0.0], np.cumsum(lengths)])
-    reached = np.interp(np.append(times, max(end, times[-1])), edges, covered)
+    held = np.append(times, max(end, times[-1]))
+    held[0] = min(held[0], 0.0)
+    reached = np.interp(held, edges, covered)
     return np.diff(reached)
 
 

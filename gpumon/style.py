@@ -1,8 +1,8 @@
 """Colours and sizes of the charts: two themes, safe for colour-blind readers.
 
-The series colours are Okabe and Ito's ("Color Universal Design", 2008), brightened for the dark
-theme; the phase tints are Paul Tol's "light" scheme. No meaning rests on colour alone: areas are
-filled, lines differ in dash, and bands carry their names.
+The series colours follow Okabe and Ito's ("Color Universal Design", 2008), brightened for the
+dark theme; the phase tints follow Paul Tol's "pale" and "dark" schemes. No meaning
+rests on colour alone: areas are filled, lines differ in dash, and bands carry their names.
 """
 
 from __future__ import annotations
@@ -29,16 +29,11 @@ class Theme:
     tint: float
 
 
-PHASES = (
-    "#77AADD",
-    "#EE8866",
-    "#EEDD88",
-    "#44BB99",
-    "#FFAABB",
-    "#99DDFF",
-    "#BBCC33",
-    "#DDDDDD",
-)
+# The first three are kept for the phases every training run has, so that charts of several runs
+# agree; other names take the rest in the order in which they appear.
+USUAL = ("train", "validate", "test")
+PALE = ("#D5DBE3", "#EEE8AA", "#CCDDAA", "#FFCCCC", "#CCEEFF", "#DDCCEE", "#F3D9B1")
+DEEP = ("#3D4754", "#6B6424", "#2B6A33", "#713A3A", "#22606B", "#54407A", "#75512A")
 
 THEMES = {
     "light": Theme(
@@ -52,9 +47,9 @@ THEMES = {
         memory="#007F5C",
         power="#A8457F",
         host="#5B6B7B",
-        phases=PHASES,
+        phases=PALE,
         phase_text="#1F2328",
-        tint=0.16,
+        tint=0.38,
     ),
     "dark": Theme(
         background="#0D1117",
@@ -67,9 +62,9 @@ THEMES = {
         memory="#2FD3A0",
         power="#EE9CCB",
         host="#9FB3C8",
-        phases=PHASES,
-        phase_text="#11161C",
-        tint=0.13,
+        phases=DEEP,
+        phase_text="#F2F5F8",
+        tint=0.32,
     ),
 }
 
@@ -80,14 +75,23 @@ def theme(name: str) -> Theme:
     return THEMES[name]
 
 
+def phase_colours(names: list[str], colours: Theme) -> dict[str, str]:
+    """A colour for each phase; repeated only where there are more names than colours."""
+    palette = colours.phases
+    others = [name for name in names if name not in USUAL]
+    rest = palette[len(USUAL) :]
+    found = {name: palette[USUAL.index(name)] for name in names if name in USUAL}
+    return found | {name: rest[number % len(rest)] for number, name in enumerate(others)}
+
+
 def clock(seconds: float, span: float) -> str:
     """A moment on the time axis, as long as the span asks: ``12 s``, ``3:05``, ``1:02:30``."""
     if span <= 120:
         return f"{seconds:g} s"
-    whole = round(seconds)
-    hours, rest = divmod(whole, 3600)
-    minutes, left = divmod(rest, 60)
-    return f"{hours}:{minutes:02d}:{left:02d}" if span > 3600 else f"{minutes}:{left:02d}"
+    minutes, left = divmod(round(seconds), 60)
+    if span <= 3600:
+        return f"{minutes}:{left:02d}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{left:02d}"
 
 
 def mebibytes(amount: float) -> str:

@@ -1,0 +1,65 @@
+"""A compiled stand-in for the NVIDIA driver's library; only hardware is faked in these tests.
+
+pynvml does nothing but load ``libnvidia-ml.so.1``, so a library of that name, found through an
+LD_LIBRARY_PATH set before the sampler starts, is all it takes. What it replays is described at
+the top of ``fake_nvml.c``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+
+H200 = """
+{gpu} uuid GPU-{gpu}0000000-aaaa-bbbb-cccc-dddddddddddd
+{gpu} name NVIDIA H200
+{gpu} memory_total 143771
+{gpu} limit 700000
+{gpu} temperature 41
+{gpu} sm_clock 1980
+{gpu} memory_clock 3201
+"""
+
+
+@functools.cache
+def library(old_driver: bool = False) -> Path:
+    """The folder that holds the compiled library; the test is skipped without a C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler here, so the fake NVML cannot be built")
+    folder = Path(tempfile.mkdtemp(prefix="fake-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    subprocess.run(
+        [
+            compiler,
+            *(["-DOLD_DRIVER"] if old_driver else []),
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-Wl,-soname,libnvidia-ml.so.1",
+            str(SOURCE),
+            "-o",
+            str(folder / "libnvidia-ml.so.1"),
+        ],
+        check=True,
+    )
+    return folder
+
+
+def environment(script: Path, old_driver: bool = False) -> dict[str, str]:
+    """What a process must be started with to see the scripted GPUs."""
+    known = os.environ.get("LD_LIBRARY_PATH")
+    folder = str(library(old_driver))
+    return {
+        "LD_LIBRARY_PATH": folder + (os.pathsep + known if known else ""),
+        "FAKE_NVML_SCRIPT": str(script),
+    }

@@ -1,0 +1,273 @@
+/* A stand-in for NVIDIA's libnvidia-ml.so.1 that replays a script, for machines without a GPU.
+ *
+ * The script is named by FAKE_NVML_SCRIPT; a line is "DEVICE NAME VALUE...", DEVICE being 0, 1, ...
+ * or 0.1 for MIG slot 1 of GPU 0, or one of: "init CODE", "driver TEXT", "step SECONDS".
+ * Without "step", each reading of a series takes its next value and the last one stays; with it,
+ * the value is that of the time since nvmlInit. A value Ecode is returned as that NVML error.
+ * What the script does not name is NVML_ERROR_NOT_SUPPORTED (3).
+ *
+ * -DOLD_DRIVER leaves out the functions that old drivers do not have.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define OK 0
+#define NOT_INITIALISED 1
+#define INVALID 2
+#define NOT_SUPPORTED 3
+#define NOT_FOUND 6
+#define MOST_DEVICES 160
+#define MOST_SERIES 48
+
+typedef struct { char name[24]; double *values; int count, cursor; } series_t;
+typedef struct {
+    int there, mig_slots;
+    char uuid[64], product[64];
+    series_t series[MOST_SERIES];
+    int count;
+} device_t;
+
+static device_t devices[MOST_DEVICES]; /* GPU i is at 16 * i, its MIG slot j at 16 * i + 1 + j */
+static int gpus, ready, init_code;
+static char driver[64] = "570.00";
+static double step, born;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void add(device_t *device, const char *name, char *text) {
+    series_t *s = &device->series[device->count++];
+    snprintf(s->name, sizeof s->name, "%s", name);
+    for (char *word = strtok(text, " \t"); word; word = strtok(NULL, " \t")) {
+        s->values = realloc(s->values, (s->count + 1) * sizeof(double));
+        s->values[s->count++] = *word == 'E' ? -1e6 - atof(word + 1) : atof(word);
+    }
+}
+
+static void load(void) {
+    const char *path = getenv("FAKE_NVML_SCRIPT");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    static char line[1 << 20];
+    char who[64], what[64];
+    int used;
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (sscanf(line, "%63s %n", who, &used) != 1 || who[0] == '#') continue;
+        if (!strcmp(who, "init")) { init_code = atoi(line + used); continue; }
+        if (!strcmp(who, "step")) { step = atof(line + used); continue; }
+        if (!strcmp(who, "driver")) { snprintf(driver, sizeof driver, "%s", line + used); continue; }
+        int gpu = atoi(who), slot = strchr(who, '.') ? atoi(strchr(who, '.') + 1) + 1 : 0;
+        device_t *device = &devices[16 * gpu + slot];
+        char *rest = line + used;
+        if (sscanf(rest, "%63s %n", what, &used) != 1) continue;
+        rest += used;
+        device->there = 1;
+        if (!slot && gpu >= gpus) gpus = gpu + 1;
+        if (slot && slot > devices[16 * gpu].mig_slots) devices[16 * gpu].mig_slots = slot;
+        if (!strcmp(what, "uuid")) snprintf(device->uuid, sizeof device->uuid, "%s", rest);
+        else if (!strcmp(what, "name")) snprintf(device->product, sizeof device->product, "%s", rest);
+        else add(device, what, rest);
+    }
+    if (file) fclose(file);
+}
+
+static int value(device_t *device, const char *name, double *out) {
+    if (!ready) return NOT_INITIALISED;
+    for (int i = 0; i < device->count; i++) {
+        series_t *s = &device->series[i];
+        if (strcmp(s->name, name)) continue;
+        if (!s->count) return NOT_SUPPORTED;
+        int at = step > 0 ? (int)((now() - born) / step) : s->cursor++;
+        double v = s->values[at < s->count ? at : s->count - 1];
+        if (v <= -1e6) return (int)(-v - 1e6);
+        *out = v;
+        return OK;
+    }
+    return NOT_SUPPORTED;
+}
+
+static int whole(device_t *device, const char *name, unsigned *out) {
+    double v;
+    int code = value(device, name, &v);
+    if (!code) *out = (unsigned)v;
+    return code;
+}
+
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    if (!gpus) load();
+    born = now();
+    ready = !init_code;
+    return init_code;
+}
+int nvmlShutdown(void) { ready = 0; return OK; }
+int nvmlSystemGetDriverVersion(char *text, unsigned n) { snprintf(text, n, "%s", driver); return OK; }
+int nvmlSystemGetNVMLVersion(char *text, unsigned n) { snprintf(text, n, "12.fake"); return OK; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = gpus; return OK; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, device_t **out) {
+    double ignored;
+    if ((int)i >= gpus) return INVALID;
+    *out = &devices[16 * i];
+    int code = value(*out, "handle", &ignored);
+    return code == NOT_SUPPORTED ? OK : code;
+}
+int nvmlDeviceGetUUID(device_t *d, char *text, unsigned n) { snprintf(text, n, "%s", d->uuid); return OK; }
+int nvmlDeviceGetName(device_t *d, char *text, unsigned n) { snprintf(text, n, "%s", d->product); return OK; }
+int nvmlDeviceGetEnforcedPowerLimit(device_t *d, unsigned *out) { return whole(d, "limit", out); }
+
+typedef struct { unsigned long long total, free, used; } memory_t;
+int nvmlDeviceGetMemoryInfo(device_t *d, memory_t *out) {
+    double used, total;
+    int code = value(d, "memory", &used);
+    if (code) return code;
+    code = value(d, "memory_total", &total);
+    out->total = total * 1048576;
+    out->used = used * 1048576;
+    out->free = out->total - out->used;
+    return code;
+}
+typedef struct { unsigned gpu, memory; } rates_t;
+int nvmlDeviceGetUtilizationRates(device_t *d, rates_t *out) {
+    int code = whole(d, "utilisation", &out->gpu);
+    if (code) return code;
+    out->memory = 0;
+    whole(d, "memory_utilisation", &out->memory);
+    return OK;
+}
+int nvmlDeviceGetPowerUsage(device_t *d, unsigned *out) { return whole(d, "power", out); }
+int nvmlDeviceGetTemperature(device_t *d, unsigned kind, unsigned *out) {
+    (void)kind;
+    return whole(d, "temperature", out);
+}
+int nvmlDeviceGetClockInfo(device_t *d, unsigned kind, unsigned *out) {
+    return whole(d, kind == 1 ? "sm_clock" : "memory_clock", out);
+}
+int nvmlDeviceGetPcieThroughput(device_t *d, unsigned counter, unsigned *out) {
+    return whole(d, counter ? "pcie_rx" : "pcie_tx", out);
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(device_t *d, unsigned long long *out) {
+    double v;
+    int code = value(d, "throttle", &v);
+    if (!code) *out = (unsigned long long)v;
+    return code;
+}
+
+#ifndef OLD_DRIVER
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory2_t;
+int nvmlDeviceGetMemoryInfo_v2(device_t *d, memory2_t *out) {
+    memory_t plain;
+    int code = nvmlDeviceGetMemoryInfo(d, &plain);
+    if (code) return code;
+    out->total = plain.total;
+    out->used = plain.used;
+    out->free = plain.free;
+    out->reserved = 0;
+    return OK;
+}
+int nvmlDeviceGetTotalEnergyConsumption(device_t *d, unsigned long long *out) {
+    double v;
+    int code = value(d, "energy", &v);
+    if (!code) *out = (unsigned long long)v;
+    return code;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(device_t *d, unsigned long long *out) {
+    return nvmlDeviceGetCurrentClocksThrottleReasons(d, out);
+}
+int nvmlDeviceGetMigMode(device_t *d, unsigned *current, unsigned *pending) {
+    *current = *pending = d->mig_slots > 0;
+    return OK;
+}
+int nvmlDeviceGetMaxMigDeviceCount(device_t *d, unsigned *out) { *out = d->mig_slots; return OK; }
+int nvmlDeviceGetMigDeviceHandleByIndex(device_t *d, unsigned slot, device_t **out) {
+    if ((int)slot >= d->mig_slots || !(d + 1 + slot)->there) return NOT_FOUND;
+    *out = d + 1 + slot;
+    return OK;
+}
+int nvmlDeviceGetGpuInstanceId(device_t *d, unsigned *out) { return whole(d, "instance", out); }
+
+/* Each call that asks for the samples themselves gives the next two of the driver's buffer. */
+typedef struct { unsigned long long stamp; unsigned long long value; } sample_t;
+int nvmlDeviceGetSamples(device_t *d, unsigned kind, unsigned long long seen, unsigned *type,
+                         unsigned *count, sample_t *out) {
+    char name[24];
+    snprintf(name, sizeof name, "samples%u", kind);
+    *type = 1; /* unsigned int */
+    for (int i = 0; i < d->count; i++) {
+        series_t *s = &d->series[i];
+        if (strcmp(s->name, name)) continue;
+        if (s->cursor >= s->count) return NOT_FOUND;
+        *count = 2;
+        for (int k = 0; out && k < 2; k++) {
+            out[k].stamp = seen + 1 + k;
+            out[k].value = (unsigned)s->values[s->cursor < s->count ? s->cursor++ : s->count - 1];
+        }
+        return OK;
+    }
+    return NOT_SUPPORTED;
+}
+
+typedef struct {
+    unsigned field, scope;
+    long long stamp, latency;
+    unsigned type, code;
+    unsigned long long value;
+} field_t;
+int nvmlDeviceGetFieldValues(device_t *d, int count, field_t *fields) {
+    char name[24];
+    double v;
+    int good = 0;
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "field%u", fields[i].field);
+        fields[i].code = value(d, name, &v);
+        fields[i].type = 3; /* unsigned long long */
+        if (!fields[i].code) {
+            fields[i].value = (unsigned long long)v;
+            good = 1;
+        }
+    }
+    return good ? OK : (int)fields[0].code;
+}
+
+typedef struct { device_t *device; } gpm_sample_t;
+typedef struct {
+    unsigned id, code;
+    double value;
+    char *names[3];
+} gpm_metric_t;
+typedef struct {
+    unsigned version, count;
+    gpm_sample_t *one, *two;
+    gpm_metric_t metrics[];
+} gpm_get_t;
+typedef struct { unsigned version, supported; } gpm_support_t;
+int nvmlGpmQueryDeviceSupport(device_t *d, gpm_support_t *out) {
+    double v = 0;
+    value(d, "gpm", &v);
+    out->supported = v > 0;
+    return OK;
+}
+int nvmlGpmSampleAlloc(gpm_sample_t **out) { *out = calloc(1, sizeof(gpm_sample_t)); return OK; }
+int nvmlGpmSampleFree(gpm_sample_t *s) { free(s); return OK; }
+int nvmlGpmSampleGet(device_t *d, gpm_sample_t *s) { s->device = d; return OK; }
+int nvmlGpmMigSampleGet(device_t *d, unsigned instance, gpm_sample_t *s) {
+    for (int slot = 1; slot <= d->mig_slots; slot++) {
+        unsigned id;
+        if (!whole(d + slot, "instance", &id) && id == instance) { s->device = d + slot; return OK; }
+    }
+    return NOT_FOUND;
+}
+int nvmlGpmMetricsGet(gpm_get_t *get) {
+    char name[24];
+    if (!get->one->device || !get->two->device) return INVALID;
+    for (unsigned i = 0; i < get->count; i++) {
+        snprintf(name, sizeof name, "gpm%u", get->metrics[i].id);
+        get->metrics[i].code = value(get->two->device, name, &get->metrics[i].value);
+    }
+    return OK;
+}
+#endif

@@ -1,0 +1,187 @@
+"""The GPU series, read by the real sampler through pynvml from a fake driver that replays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fake_nvml
+import pytest
+
+import gpumon
+
+Play = Callable[..., gpumon.Trace]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
+    """Record a while with a script as the driver and give the trace."""
+
+    def run(
+        script: str,
+        *,
+        samples: int = 12,
+        interval: float = 0.02,
+        old_driver: bool = False,
+        gpus: list[str | int] | None = None,
+        visible: str | None = None,
+    ) -> gpumon.Trace:
+        file = tmp_path / "script"
+        file.write_text(script)
+        for name, text in fake_nvml.environment(file, old_driver).items():
+            monkeypatch.setenv(name, text)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with gpumon.Monitor(tmp_path / "trace", interval=interval, gpus=gpus):
+            deadline = time.monotonic() + 10
+            wanted = samples + 1
+            while time.monotonic() < deadline:
+                if (tmp_path / "trace.jsonl").read_text().count("\n") > wanted:
+                    break
+                time.sleep(interval)
+        return gpumon.read(tmp_path / "trace")
+
+    yield run
+
+
+def gpu(number: int, lines: str = "") -> str:
+    base = fake_nvml.H200.format(gpu=number)
+    return base + "\n".join(f"{number} {line}" for line in lines.strip().splitlines()) + "\n"
+
+
+def changes(values: list[float]) -> list[float]:
+    """The values without repeats, as a script's steps come out whatever the timing."""
+    return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
+
+
+def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
+    trace = play(
+        gpu(
+            0,
+            """
+            utilisation 0 10 20 30 100
+            memory_utilisation 0 1 2 3 4
+            memory 600 600 600 700 800 900
+            power 71500 100250 200000 300000
+            energy 5000000 5001000 5002500 5004000
+            """,
+        )
+    )
+    frame = trace.frame()
+    # The first reading (for memory the first three) is a probe's, before the first sample.
+    assert changes(list(frame["gpu0/utilisation (%)"])) == [10, 20, 30, 100]
+    assert changes(list(frame["gpu0/memory utilisation (%)"])) == [1, 2, 3, 4]
+    assert changes(list(frame["gpu0/memory used (MiB)"])) == [700, 800, 900]
+    assert changes(list(frame["gpu0/power (W)"])) == [100.2, 200.0, 300.0]
+    assert changes(list(frame["gpu0/energy (J)"])) == [1.0, 2.5, 4.0]
+    assert set(frame["gpu0/temperature (C)"]) == {41.0}
+    assert set(frame["gpu0/SM clock (MHz)"]) == {1980.0}
+    assert set(frame["gpu0/memory clock (MHz)"]) == {3201.0}
+    assert trace.provenance()["nvml"]["driver"] == "570.00"
+
+
+def test_unsupported_series_is_nan_with_its_reason_and_harms_no_other(play: Play) -> None:
+    trace = play(gpu(0, "utilisation 50\nmemory 100") + gpu(1, "memory 100\npower 90000"))
+    frame = trace.frame()
+    reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
+    assert frame["gpu1/utilisation (%)"].isna().all()
+    assert "Not Supported" in reasons["gpu1/utilisation (%)"]
+    assert "nvmlDeviceGetUtilizationRates" in reasons["gpu1/utilisation (%)"]
+    assert frame["gpu0/power (W)"].isna().all() and reasons["gpu0/power (W)"]
+    assert set(frame["gpu0/utilisation (%)"]) == {50.0} and not reasons["gpu0/utilisation (%)"]
+    assert set(frame["gpu1/power (W)"]) == {90.0}
+
+
+def test_old_driver_without_functions(play: Play) -> None:
+    trace = play(gpu(0, "utilisation 50\nmemory 100\npower 100000"), old_driver=True)
+    reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
+    apis = {s["key"]: s["api"] for s in trace.provenance()["series"]}
+    assert "Function Not Found" in reasons["gpu0/energy (J)"]
+    assert set(trace.frame()["gpu0/memory used (MiB)"]) == {100.0}
+    assert "reserve" in apis["gpu0/memory used (MiB)"]
+    # Energy then is the integral of power, and says so.
+    row = trace.summary().query("phase == '(all)' and device == 'gpu0'").iloc[0]
+    assert row["energy (J)"] == pytest.approx(100 * row["seconds"], rel=0.1)
+    assert trace.provenance()["energy"] == {"gpu0": "integrated power"}
+
+
+def test_a_series_that_fails_for_a_while_comes_back(play: Play) -> None:
+    trace = play(gpu(0, "utilisation 1 2 E999 4 5\npower 100000"), samples=40, interval=0.05)
+    values = trace.frame()["gpu0/utilisation (%)"]
+    assert values.iloc[0] == 2 and values.isna().any() and values.iloc[-1] == 5
+    events = [event["event"] for event in trace.provenance()["events"]]
+    assert events == ["failed", "back"]
+    assert set(trace.frame()["gpu0/power (W)"]) == {100.0}
+
+
+def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> None:
+    trace = play(
+        gpu(0, "utilisation 50 50 50 50 E15\nmemory 100\npower 90000")
+        + gpu(1, "utilisation 60\nmemory 100\npower 90000"),
+        samples=20,
+    )
+    frame = trace.frame()
+    lost = [e for e in trace.provenance()["events"] if e["event"] == "device lost"]
+    assert [event["device"] for event in lost] == ["gpu0"]
+    assert frame["gpu0/utilisation (%)"].iloc[0] == 50
+    last = frame.iloc[-1]
+    assert last[[c for c in frame if c.startswith("gpu0/")]].isna().all()
+    assert last["gpu1/utilisation (%)"] == 60 and last["host/memory used (MiB)"] > 0
+    trace.plot()._repr_png_()  # type: ignore[attr-defined]
+
+
+def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:
+    trace = play("0 handle E15\n" + gpu(1, "utilisation 60\nmemory 1"))
+    assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
+    assert "unreachable" in trace.devices[0]["product"]
+    assert set(trace.frame()["gpu1/utilisation (%)"]) == {60.0}
+    trace.plot()
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [("init 9\n" + gpu(0), "not loaded"), ("", "sees no GPU"), ("init 4\n" + gpu(0), "Permission")],
+)
+def test_no_gpu_says_why_in_trace_and_figure(play: Play, script: str, words: str) -> None:
+    trace = play(script, samples=2)
+    assert words in trace.provenance()["nvml"]["reason"]
+    assert [device["name"] for device in trace.devices] == ["host"]
+    texts = " ".join(text.get_text() for text in trace.plot().texts)
+    assert words in texts
+
+
+def test_only_the_runs_own_gpus(play: Play) -> None:
+    script = "".join(gpu(n, f"utilisation {n}\nmemory 1") for n in range(8))
+    uuid = "GPU-50000000-aaaa-bbbb-cccc-dddddddddddd"
+
+    def names(**choice: object) -> list[str]:
+        trace = play(script, samples=1, **choice)
+        return [device["name"] for device in trace.devices][:-1]
+
+    assert names() == [f"gpu{n}" for n in range(8)]
+    assert names(visible="6,2") == ["gpu2", "gpu6"]
+    assert names(visible=f"{uuid},1") == ["gpu1", "gpu5"]
+    assert names(visible="GPU-5") == ["gpu5"]
+    assert names(visible="3,99,4") == ["gpu3"]  # CUDA stops at what it cannot find
+    assert names(visible="") == []
+    assert names(visible="0", gpus=[7, uuid]) == ["gpu5", "gpu7"]
+    with pytest.raises(gpumon.MonitorError, match=r"no GPU 12.*gpu7"):
+        names(gpus=[12])
+
+
+def test_eight_gpus_imbalance_and_energy(play: Play) -> None:
+    script = "".join(
+        gpu(
+            n, f"utilisation {80 if n == 0 else 40}\nmemory {2000 if n == 0 else 500}\npower 100000"
+        )
+        for n in range(8)
+    )
+    summary = play(script).summary()
+    together = summary.query("device == 'gpus'").iloc[0]
+    assert together["utilisation mean (%)"] == pytest.approx(45)
+    assert together["utilisation imbalance (%)"] == pytest.approx(50)
+    assert together["memory imbalance (%)"] == pytest.approx(75)
+    assert together["memory peak (MiB)"] == 2000 + 7 * 500
+    assert together["power mean (W)"] == pytest.approx(800)

@@ -1,0 +1,249 @@
+"""The monitor around a program: life and death of the sampler, phases, cost, errors."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import gpumon
+from gpumon.files import marks_file, samples_file
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def gone(pid: int, seconds: float = 5.0) -> bool:
+    """Whether a process ends in time (a zombie counts as ended)."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def start_program(folder: Path, body: str) -> subprocess.Popen[str]:
+    """A program under the monitor in its own process; it prints ``running`` inside."""
+    code = "import gpumon, os, sys, time\n"
+    code += f"with gpumon.Monitor({str(folder / 'trace')!r}, interval=0.02) as monitor:\n"
+    code += "    print('running', flush=True)\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    program = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "running\n"
+    return program
+
+
+def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
+    with gpumon.Monitor(tmp_path / "trace", interval=0.02) as monitor:
+        with monitor.phase("train", epoch=1, images=100):
+            time.sleep(0.15)
+            with monitor.phase("step"):
+                time.sleep(0.05)
+        inside = monitor.frame()
+        time.sleep(0.12)
+    assert len(inside) > 3
+    frame = monitor.frame()
+    assert frame.index.name == "time (s)" and frame.index.is_monotonic_increasing
+    assert frame["host/memory used (MiB)"].gt(0).all()
+    assert frame["host/cpu (%)"].dropna().between(0, 100).all()
+    phases = monitor.phases()
+    assert list(phases["phase"]) == ["train", "train/step"]
+    assert phases["epoch"][0] == 1 and phases["seconds"][0] >= 0.2
+    summary = monitor.summary().set_index(["phase", "device"])
+    row = summary.loc[("train", "host")]
+    assert row["images/s"] == pytest.approx(100 / row["seconds"])
+    assert summary.loc[("(all)", "host"), "images"] == 100
+    report = json.loads(json.dumps(monitor.provenance()))
+    assert report["ended"] == "closed" and not report["nvml"]["available"]
+    assert report["cadence"]["samples"] == len(frame)
+
+
+def test_the_sampler_is_a_light_process_of_its_own(tmp_path: Path) -> None:
+    with gpumon.Monitor(tmp_path / "trace") as monitor:
+        pid = gpumon.read(tmp_path / "trace").header["sampler"]
+        assert pid != os.getpid()
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        assert "numpy" not in maps and "pandas" not in maps and "matplotlib" not in maps
+    assert gone(pid)
+    assert monitor.provenance()["sampler"]["memory (MiB)"] < 60
+
+
+def test_importing_gpumon_loads_nothing_heavy() -> None:
+    heavy = ("numpy", "pandas", "matplotlib", "psutil", "pynvml")
+    code = f"import sys, gpumon; print([m for m in {heavy} if m in sys.modules])"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+def worker(marker: gpumon.Marker, rank: int) -> None:
+    with marker.phase("train", rank=rank, images=10), marker.phase("step"):
+        time.sleep(0.02)
+
+
+def test_child_processes_mark_in_the_same_trace(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with gpumon.Monitor(tmp_path / "trace", interval=0.02) as monitor, monitor.phase("run"):
+        children = [context.Process(target=worker, args=(monitor, rank)) for rank in range(2)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+    assert [child.exitcode for child in children] == [0, 0]
+    phases = monitor.phases()
+    counts = phases["phase"].value_counts()
+    assert counts.to_dict() == {"run": 1, "run/train": 2, "run/train/step": 2}
+    assert phases["process"].nunique() == 3
+    assert not phases["open"].any()
+    # Images of different processes add up; time is their union.
+    row = monitor.summary().query("phase == 'run/train'").iloc[0]
+    assert row["images"] == 20 and row["count"] == 2
+
+
+def test_pickles_to_a_marker(tmp_path: Path) -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    monitor = gpumon.Monitor(tmp_path / "trace")
+    for module in (pickle, cloudpickle):
+        assert type(pickle.loads(module.dumps(monitor))) is gpumon.Marker
+
+
+def test_a_mark_is_cheap(tmp_path: Path) -> None:
+    with gpumon.Monitor(tmp_path / "trace", interval=1.0) as monitor:
+        best = float("inf")
+        for _ in range(10):
+            start = time.process_time()
+            for _ in range(200):
+                with monitor.phase("train", epoch=1):
+                    pass
+            best = min(best, (time.process_time() - start) / 400)
+    # 10 microseconds is the promise; twice that leaves room for a loaded machine.
+    assert best < 20e-6
+
+
+def test_interrupt_is_the_programs_and_the_trace_is_closed(tmp_path: Path) -> None:
+    program = start_program(
+        tmp_path,
+        """
+        try:
+            with monitor.phase("train"):
+                time.sleep(30)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+            time.sleep(0.2)
+        """,
+    )
+    time.sleep(0.1)
+    os.killpg(program.pid, signal.SIGINT)  # as a terminal and Jupyter do
+    out, _ = program.communicate(timeout=10)
+    assert out == "interrupted\n" and program.returncode == 0
+    trace = gpumon.read(tmp_path / "trace")
+    assert trace.provenance()["ended"] == "closed"
+    train = trace.phases().iloc[0]
+    assert not train["open"] and train["end (s)"] < trace.recording.end - 0.15
+
+
+@pytest.mark.parametrize("whom", ["program", "sampler", "both"])
+def test_kill_nine_leaves_a_readable_trace(tmp_path: Path, whom: str) -> None:
+    program = start_program(
+        tmp_path, "with monitor.phase('train', images=5):\n    time.sleep(1.2)\n"
+    )
+    time.sleep(0.4)
+    sampler = gpumon.read(tmp_path / "trace").header["sampler"]
+    if whom in ("sampler", "both"):
+        os.kill(sampler, signal.SIGKILL)
+    if whom in ("program", "both"):
+        program.kill()
+    moment = time.monotonic()
+    _, err = program.communicate(timeout=10)
+    assert gone(sampler)
+    trace = gpumon.read(tmp_path / "trace")
+    last = trace.header["start (monotonic s)"] + trace.frame().index[-1]
+    assert moment - last < 0.5  # one interval, and what a loaded machine adds
+    assert trace.provenance()["ended"] == (
+        "parent gone" if whom == "program" else "open or cut off"
+    )
+    assert bool(trace.phases()["open"][0]) == (whom != "sampler")
+    assert len(trace.summary()) and trace.plot()
+    if whom == "sampler":
+        assert program.returncode == 0 and "ended" in err
+
+
+def test_sampler_ends_with_its_parent_although_a_fork_lives_on(tmp_path: Path) -> None:
+    program = start_program(
+        tmp_path,
+        """
+        child = os.fork()
+        if child == 0:
+            os.close(1); os.close(2)
+            time.sleep(3)
+            os._exit(0)
+        time.sleep(30)
+        """,
+    )
+    time.sleep(0.2)
+    sampler = gpumon.read(tmp_path / "trace").header["sampler"]
+    program.kill()
+    program.communicate(timeout=10)
+    assert gone(sampler, 2.0)
+
+
+def test_torn_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
+    with gpumon.Monitor(tmp_path / "trace", interval=0.02) as monitor, monitor.phase("train"):
+        time.sleep(0.2)
+    file = samples_file(monitor.path)
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-3]) + lines[-3][:4])
+    with marks_file(monitor.path).open("a") as marks:
+        marks.write('["B",123')
+    trace = gpumon.read(monitor.path)
+    assert len(trace.frame()) == len(lines) - 4
+    assert list(trace.phases()["phase"]) == ["train"]
+
+
+def test_user_errors_are_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(gpumon.MonitorError, match="seconds between samples"):
+        gpumon.Monitor(tmp_path, interval=0.0001)
+    with pytest.raises(gpumon.MonitorError, match="does not exist"):
+        gpumon.read(tmp_path / "nothing")
+    (tmp_path / "a.jsonl").write_text('{"some": "json"}\n')
+    with pytest.raises(gpumon.MonitorError, match="no header"):
+        gpumon.read(tmp_path / "a")
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(gpumon.MonitorError, match="cannot be written"),
+        gpumon.Monitor(tmp_path / "file" / "trace"),
+    ):
+        pass
+    with gpumon.Monitor(tmp_path / "trace") as monitor:
+        with pytest.raises(gpumon.MonitorError, match="needs a name"):
+            monitor.phase("")
+        with pytest.raises(gpumon.MonitorError, match="theme"):
+            monitor.plot(theme="pink")
+        with pytest.raises(gpumon.MonitorError, match="by='week'"):
+            monitor.summary(by="week")
