@@ -101,6 +101,9 @@ def resize_folder(
         _resize_all(todo, len(pairs), target, size, workers, progress)
         if label_file is not None:
             write_whole(target / label_file.name, rows)
+        made = source / "demo.json"
+        if made.exists():  # so that nobody takes generated images for real ones
+            write_whole(target / made.name, made.read_bytes())
         _write_note(target, {**settings, "complete": True})
     return {
         **settings,
