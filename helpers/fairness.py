@@ -117,8 +117,9 @@ def _same_weights(framework: Any, model: Any, weights: Weights) -> Check:
     if held.keys() != weights.arrays.keys():
         odd = sorted(held.keys() ^ weights.arrays.keys())[0]
         return Check("initial weights", float("inf"), 0.0, f"{odd} is on one side only")
-    worst = max(float(np.abs(held[name] - array).max()) for name, array in weights.arrays.items())
-    return Check("initial weights", worst, 0.0)
+    # np.max, because Python's max() loses a NaN
+    worst = np.max([np.abs(held[name] - array).max() for name, array in weights.arrays.items()])
+    return Check("initial weights", float(worst), 0.0)
 
 
 def _same_pixels(evaluate_pixels: Callable[[np.ndarray], np.ndarray], recipe: Recipe) -> Check:

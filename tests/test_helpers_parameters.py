@@ -1,0 +1,90 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import data_prep
+from helpers import parameters, paths
+from helpers.errors import UserError
+from helpers.recipe import lookup
+
+SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
+needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH sample is not here")
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small generated set, resized to the demo recipe's 38 px."""
+    source, target = (tmp_path_factory.mktemp("data") / name for name in ("demo", "demo-38"))
+    data_prep.make_demo(source, images=48, size=128, progress=False)
+    data_prep.resize_folder(source, target, size=38, progress=False)
+    return target
+
+
+def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
+    setup = parameters.resolve("N", recipe="demo", data=generated, devices=1, run=tmp_path)
+    assert (setup.recipe.recipe.crop, setup.recipe.global_batch) == (32, 64)
+    images = parameters.load_data(setup)
+    assert images.kind == "generated"
+    assert parameters.labels(images.train).dtype == np.float32
+    assert len(images.train) + len(images.valid) + len(images.test) == 48
+
+
+def test_too_few_images_for_a_batch(generated: Path, tmp_path: Path) -> None:
+    setup = parameters.resolve("N", recipe="demo", data=generated, devices=2, run=tmp_path)
+    with pytest.raises(UserError, match="do not fill one global batch of 128"):
+        parameters.load_data(setup).as_record(setup.recipe)
+
+
+@needs_sample
+def test_real_sample_is_real_and_gets_a_crop_of_54(tmp_path: Path) -> None:
+    setup = parameters.resolve("N", data=SAMPLE, devices=2, run=tmp_path, recipe="demo")
+    assert (setup.recipe.recipe.resized, setup.recipe.recipe.crop) == (64, 54)
+    images = parameters.load_data(setup)
+    section = images.as_record(setup.recipe)
+    assert section["kind"] == "real"
+    assert sum(section["images"].values()) == 749
+    assert section["steps_per_epoch"] == section["images"]["train"] // 128
+
+
+def test_unprepared_images_are_refused_with_the_command_to_run(tmp_path: Path) -> None:
+    data_prep.make_demo(tmp_path / "big", images=8, size=512, progress=False)
+    with pytest.raises(UserError, match="data-prep resize"):
+        parameters.fit_to_images(lookup("demo"), tmp_path / "big")
+
+
+def test_a_folder_that_is_not_there() -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        parameters.prepare_data(lookup("demo"), "no/such/folder")
+
+
+def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(generated, folder)
+    parameters.check_images(folder)
+    victim = sorted((folder / "images").iterdir())[5]
+    victim.write_bytes(victim.read_bytes()[:60])
+    parameters.check_images(folder)  # prepared by data_prep: trusted
+    (folder / "prepared.json").unlink()
+    with pytest.raises(data_prep.DataError, match=victim.name):
+        parameters.check_images(folder)
+
+
+def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+
+    def small(folder: Path) -> None:
+        made.append(folder)
+        real(folder, images=8, size=96, progress=False)
+
+    real = data_prep.make_demo
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    monkeypatch.setattr(data_prep, "make_demo", small)
+    first = parameters.prepare_data(lookup("demo"))
+    assert first == tmp_path / "demo-38"
+    with Image.open(next((first / "images").iterdir())) as image:
+        assert (image.size, image.mode) == ((38, 38), "L")
+    assert parameters.prepare_data(lookup("demo")) == first
+    assert made == [tmp_path / "demo"]

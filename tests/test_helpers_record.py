@@ -1,0 +1,162 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from records import make
+
+from helpers import record
+from helpers.devices import Devices
+from helpers.errors import UserError
+from helpers.recipe import lookup
+
+START = """
+import sys, time
+from pathlib import Path
+from helpers import record
+from helpers.devices import Devices
+from helpers.recipe import lookup
+devices = Devices("cpu", ("virtual CPU device 0",))
+run = record.start(Path(sys.argv[1]), notebook="N", framework="F", kernel="k", versions={},
+                   devices=devices, recipe=lookup("demo").on(1))
+"""
+
+
+def started(folder: Path, devices: int = 2) -> record.Run:
+    names = tuple(f"virtual CPU device {i}" for i in range(devices))
+    return record.start(
+        folder,
+        notebook="PyTorch_MultiGPU",
+        framework="PyTorch",
+        kernel="pytorch",
+        versions={"torch": "2"},
+        devices=Devices("cpu", names),
+        recipe=lookup("demo").on(devices),
+    )
+
+
+def run_child(folder: Path, code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", START + code, folder], text=True)
+
+
+def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    assert record.read(tmp_path)["state"] == "running"
+    whole = make()
+    for section in set(whole) - set(run.content):
+        run.add(section, whole[section])
+    run.finish()
+    found = record.read(tmp_path)
+    assert found["state"] == "finished"
+    assert found["recipe"]["global_batch"] == 128
+    assert found["recipe"]["scaled_learning_rate"] == pytest.approx(2e-4)
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    with pytest.raises(UserError, match="required property"):
+        run.finish()
+    assert record.read(tmp_path)["state"] == "running"
+
+
+def test_what_does_not_fit_is_refused_and_the_record_kept(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    with pytest.raises(UserError, match="field weights/source"):
+        run.add("weights", {"source": "pickle", "sha256": "0"})
+    with pytest.raises(UserError, match="does not fit the schema"):
+        run.add("surprise", 1)
+    assert "weights" not in record.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error, state", [(ValueError("bad"), "failed"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_errors_end_in_the_record(tmp_path: Path, error: BaseException, state: str) -> None:
+    run = started(tmp_path)
+    run.fail(error)
+    found = record.read(tmp_path)
+    assert found["state"] == state
+    assert found["reason"].startswith(type(error).__name__)
+
+
+def test_a_process_that_just_ends_leaves_an_interrupted_record(tmp_path: Path) -> None:
+    assert run_child(tmp_path, "sys.exit(3)").wait() == 3
+    on_disk = json.loads((tmp_path / "record.json").read_text())
+    assert on_disk["state"] == "interrupted"
+
+
+def test_a_killed_process_is_found_out(tmp_path: Path) -> None:
+    child = run_child(tmp_path, "time.sleep(60)")
+    while not (tmp_path / "record.json").exists():
+        time.sleep(0.05)
+    assert record.read(tmp_path)["state"] == "running"
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert json.loads((tmp_path / "record.json").read_text())["state"] == "running"
+    found = record.read(tmp_path)
+    assert found["state"] == "interrupted" and "killed" in found["reason"]
+
+
+def test_interrupt_marks_somebody_elses_record(tmp_path: Path) -> None:
+    record.interrupt(tmp_path, "nothing here")  # no record: nothing to do
+    started(tmp_path)
+    record.interrupt(tmp_path, "Ctrl-C")
+    assert record.read(tmp_path)["reason"] == "Ctrl-C"
+
+
+def test_unreadable_records(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no record there"):
+        record.read(tmp_path)
+    (tmp_path / "record.json").write_text('{"schema": 1')
+    with pytest.raises(UserError, match="not a JSON record"):
+        record.read(tmp_path)
+
+
+def test_plain_json_values() -> None:
+    given = {"a": np.float32(1.5), "b": (np.int64(2), float("nan")), "c": Path("x"), 3: np.eye(1)}
+    assert record.plain(given) == {"a": 1.5, "b": [2, None], "c": "x", "3": [[1.0]]}
+
+
+def test_training_leaves_out_the_first_epoch() -> None:
+    rate = [10.0, 40.0, 50.0, 60.0]
+    history = [
+        {"train_seconds": 2.0, "valid_seconds": 1.0, "images_per_second": r, "images": 128}
+        for r in rate
+    ]
+    section = record.training(history, 7.0)
+    assert section["images_per_second"] == 50.0
+    assert section["seconds"] == 12.0
+    assert record.training(history[:1], 7.0)["images_per_second"] == 10.0
+
+
+def test_section_test_keeps_findings_that_cannot_be_computed() -> None:
+    auc = pd.DataFrame(
+        {
+            "finding": ["Mass", "Hernia"],
+            "auc": [0.7, np.nan],
+            "low": [0.6, np.nan],
+            "high": [0.8, np.nan],
+            "positives": [5, 0],
+            "negatives": [5, 10],
+            "reason": [None, "not computable"],
+        }
+    )
+    section = record.test(auc, 0.2, 1.0)
+    assert section["mean_auc"] == pytest.approx(0.7)
+    assert section["findings"][1]["auc"] is None
+
+
+def test_energy_is_never_a_made_up_zero() -> None:
+    row = {"device": "gpus", "phase": "train", "energy (J)": 50.0, "images": 100.0}
+    assert record.energy(pd.DataFrame([row]))["images_per_joule"] == 2.0
+    without = record.energy(pd.DataFrame([{**row, "device": "host"}]))
+    assert without["joules"] is None and without["reason"]
+    unknown = record.energy(pd.DataFrame([{**row, "energy (J)": np.nan}]))
+    assert unknown["joules"] is None and unknown["reason"]

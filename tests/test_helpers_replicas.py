@@ -1,0 +1,62 @@
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from helpers import replicas
+
+
+def replicas_left() -> list[psutil.Process]:
+    # multiprocessing also keeps a resource tracker, which is no replica
+    children = psutil.Process().children()
+    return [child for child in children if any("spawn_main" in part for part in child.cmdline())]
+
+
+def test_results_come_in_order_of_rank() -> None:
+    offset = 10  # a closure, as in a notebook: shipped by value
+
+    def replica(rank: int, factor: int) -> tuple[int, str, str, int]:
+        return offset + factor * rank, os.environ["RANK"], os.environ["WORLD_SIZE"], os.getpid()
+
+    (a, *first, pid0), (b, *second, pid1) = replicas.run(replica, 2, 5)
+    assert (a, b) == (10, 15)
+    assert (first, second) == (["0", "2"], ["1", "2"])
+    assert len({pid0, pid1, os.getpid()}) == 3
+
+
+def test_one_failure_ends_all() -> None:
+    def replica(rank: int) -> None:
+        if rank == 1:
+            raise ValueError("planted")
+        time.sleep(60)
+
+    began = time.monotonic()
+    with pytest.raises(replicas.ReplicaError, match=r"replica 1 failed[\s\S]*planted"):
+        replicas.run(replica, 2)
+    assert time.monotonic() - began < 50
+    assert not replicas_left()
+
+
+def test_a_killed_replica_is_named() -> None:
+    def replica(rank: int) -> None:
+        if rank == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+    with pytest.raises(replicas.ReplicaError, match="replica 0 died with exit code -9"):
+        replicas.run(replica, 2)
+
+
+def test_interrupting_the_caller_leaves_no_process() -> None:
+    def replica(rank: int) -> Any:
+        time.sleep(60)
+
+    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        replicas.run(replica, 2)
+    assert not replicas_left()
