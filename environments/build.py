@@ -236,6 +236,10 @@ def line(status: dict[str, Any]) -> str:
 # --- The command -----------------------------------------------------------------------------
 
 
+def same_disk(one: Path, other: Path) -> bool:
+    return one.stat().st_dev == other.stat().st_dev
+
+
 def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) -> int:
     """The command, when no other build is going on here."""
     machine = kernels.this_machine(options.gpu)
@@ -243,7 +247,8 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
     failed = []
     if todo:
         # uv installs by hard links, which need its cache and .venvs on one file system.
-        if "UV_CACHE_DIR" not in os.environ and Path.home().stat().st_dev != VENVS.stat().st_dev:
+        home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
+        if "UV_CACHE_DIR" not in os.environ and not (home.exists() and same_disk(home, VENVS)):
             os.environ["UV_CACHE_DIR"] = str(VENVS / ".cache")
         os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
         python = python311.find_python()
