@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 #: Temporary files start with a dot and end so; no reader takes them for images.
 TEMPORARY = ".part-of-data-prep"
 
-OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

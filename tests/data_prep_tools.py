@@ -1,0 +1,96 @@
+"""What the data_prep tests share: small data folders, and the command line as a user meets it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_prep.__main__ import main
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+
+HEADER = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+
+needs_sample = pytest.mark.skipif(
+    not (SHARED / "nih-sample").is_dir(), reason="no ../shared/nih-sample beside the repository"
+)
+needs_metadata = pytest.mark.skipif(
+    not (SHARED / "nih-metadata").is_dir(), reason="no ../shared/nih-metadata beside the repository"
+)
+needs_512 = pytest.mark.skipif(
+    not (SHARED / "nih-512").is_dir(), reason="no ../shared/nih-512 beside the repository"
+)
+
+
+def row(image: str, findings: str = "No Finding", followup: object = 0, patient: object = 1) -> str:
+    """One line of a label file as the NIH writes it."""
+    return f"{image},{findings},{followup},{patient},58,M,PA,2500,2048,0.168,0.168"
+
+
+def make_folder(folder: Path, patients: int = 12, images: int = 2, size: int = 16) -> Path:
+    """A data folder of `patients` x `images` small grey pictures with a few findings."""
+    (folder / "images").mkdir(parents=True)
+    rng = np.random.default_rng(3)
+    lines = [HEADER]
+    for patient in range(1, patients + 1):
+        for followup in range(images):
+            name = f"{patient:08d}_{followup:03d}.png"
+            pixels = rng.integers(0, 256, (size, size), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / "images" / name)
+            findings = ("No Finding", "Mass", "Edema|Effusion")[(patient + followup) % 3]
+            lines.append(row(name, findings, followup, patient))
+    (folder / "Data_Entry_2017.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """`data-prep` with these arguments, in this process: a new one takes a second to start."""
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as said,
+        contextlib.redirect_stderr(io.StringIO()) as complained,
+    ):
+        code = main([str(argument) for argument in arguments])
+    return subprocess.CompletedProcess([], code, said.getvalue(), complained.getvalue())
+
+
+def process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """`python -m data_prep` with these arguments, as a user meets it."""
+    return subprocess.run(
+        [sys.executable, "-m", "data_prep", *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
+
+
+def the_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The one error line of a command that failed as a user error; fails if there is more."""
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    # The progress bar shares stderr; it writes with carriage returns and never says data-prep.
+    lines = [line for line in done.stderr.replace("\r", "\n").splitlines() if "data-prep:" in line]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return lines[0]
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """Relative path to hash of every file under a folder, hidden ones too."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,259 @@
+"""The NIH's label file: read right, fast, and refused with one clear line when it is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_tools import (
+    HEADER,
+    SHARED,
+    command,
+    make_folder,
+    needs_metadata,
+    needs_sample,
+    process,
+    row,
+    the_line,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep import FINDINGS, DataError, labels, read_catalog
+from data_prep.catalog import keep_rows, parse_findings, parse_label_file
+
+PUBLISHED = {
+    "Atelectasis": 11559,
+    "Cardiomegaly": 2776,
+    "Effusion": 13317,
+    "Infiltration": 19894,
+    "Mass": 5782,
+    "Nodule": 6331,
+    "Pneumonia": 1431,
+    "Pneumothorax": 5302,
+    "Consolidation": 4667,
+    "Edema": 2303,
+    "Emphysema": 2516,
+    "Fibrosis": 1686,
+    "Pleural_Thickening": 3385,
+    "Hernia": 227,
+}
+
+
+def write(folder: Path, *rows: str, header: str = HEADER) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / "Data_Entry_2017.csv"
+    file.write_text("\n".join([header, *rows]) + "\n")
+    return file
+
+
+def test_reads_a_data_folder(tmp_path: Path) -> None:
+    catalog = read_catalog(make_folder(tmp_path / "set"))
+    assert list(catalog.columns) == ["image", "path", "patient", "followup", *FINDINGS]
+    assert len(catalog) == 24
+    assert catalog["patient"].dtype == np.int64 and catalog["Mass"].dtype == np.uint8
+    assert all(Path(path).is_file() for path in catalog["path"])
+    second = catalog.iloc[1]  # patient 1, follow-up 1: "Edema|Effusion"
+    assert (second["image"], second["patient"], second["followup"]) == ("00000001_001.png", 1, 1)
+    assert [name for name in FINDINGS if second[name]] == ["Effusion", "Edema"]
+    array = labels(catalog)
+    assert array.shape == (24, 14) and array.dtype == np.uint8 and array.flags.c_contiguous
+    assert array.sum() == catalog[list(FINDINGS)].to_numpy().sum()
+
+
+@needs_metadata
+def test_the_whole_nih_file_is_right_and_fast() -> None:
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        catalog = read_catalog(SHARED / "nih-metadata", check_images=False)
+        taken.append(time.process_time() - start)
+    assert len(catalog) == 112_120
+    assert catalog["patient"].nunique() == 30_805
+    assert {name: int(catalog[name].sum()) for name in FINDINGS} == PUBLISHED
+    assert int((labels(catalog).sum(axis=1) == 0).sum()) == 60_361
+    assert min(taken) < 1.0, taken
+
+
+@needs_sample
+def test_the_real_sample_is_read() -> None:
+    catalog = read_catalog(SHARED / "nih-sample")
+    assert len(catalog) == 749 and catalog["patient"].nunique() == 189
+    assert int(catalog["Hernia"].sum()) > 0
+
+
+@pytest.mark.parametrize("name", ["Data_Entry_2017.csv.gz", "Data_Entry_2017_v2020.csv.gz"])
+def test_reads_compressed_files(tmp_path: Path, name: str) -> None:
+    folder = make_folder(tmp_path / "set")
+    plain = folder / "Data_Entry_2017.csv"
+    before = read_catalog(folder)
+    (folder / name).write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    assert read_catalog(folder).equals(before)
+
+
+def test_reads_the_archives_layout(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set")
+    (folder / "images_001").mkdir()
+    (folder / "images").rename(folder / "images_001" / "images")
+    (folder / "images_012" / "images").mkdir(parents=True)
+    last = "00000012_001.png"
+    (folder / "images_001" / "images" / last).rename(folder / "images_012" / "images" / last)
+    catalog = read_catalog(folder)
+    assert "images_012" in catalog["path"].iloc[-1] and "images_001" in catalog["path"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        HEADER,
+        HEADER + ",",  # the NIH's first release
+        "\ufeff" + HEADER,
+        HEADER.replace("OriginalImage[Width,Height]", '"OriginalImage[Width,Height]"'),
+    ],
+)
+def test_header_variants(tmp_path: Path, header: str) -> None:
+    file = write(tmp_path, row("a.png", "Mass"), row("b.png"), header=header)
+    assert parse_label_file(file)["Mass"].tolist() == [1, 0]
+
+
+def test_row_variants(tmp_path: Path) -> None:
+    first_release = "a.png,Pleural Thickening|Infiltrate,0,1,058Y,M,PA,2500,2048,0.168,0.168,"
+    file = write(tmp_path, first_release, "", row("b.png"), header=HEADER + ",")
+    table = parse_label_file(file)
+    assert [name for name in FINDINGS if table[name].iloc[0]] == [
+        "Infiltration",
+        "Pleural_Thickening",
+    ]
+    windows = tmp_path / "w.csv"
+    windows.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert parse_label_file(windows).equals(table)
+
+
+BAD_ROWS = {
+    "unknown finding": (row("a.png", "Masss"), "row 3", "'Masss'", "did you mean 'Mass'"),
+    "no finding and one": (row("a.png", "Mass|No Finding"), "row 3", "beside a finding"),
+    "empty finding": (row("a.png", ""), "row 3", "not one of the 14"),
+    "duplicate": (row("fine.png"), "row 3", "fine.png", "twice"),
+    "parent": (row("../a.png"), "row 3", "'../a.png'", "without folders"),
+    "deep parent": (row("x/../../a.png"), "row 3", "without folders"),
+    "absolute": (row("/etc/passwd"), "row 3", "'/etc/passwd'"),
+    "backslash": (row("..\\a.png"), "row 3", "without folders"),
+    "drive": (row("C:a.png"), "row 3", "without folders"),
+    "dots": (row(".."), "row 3", "without folders"),
+    "no name": (row(""), "row 3", "without folders"),
+    "control": (row("a\x00.png"), "row 3", ""),
+    "patient": (row("a.png", patient="12b"), "row 3", "'Patient ID' is '12b'"),
+    "negative patient": (row("a.png", patient=-3), "row 3", "'Patient ID' is '-3'"),
+    "follow-up": (row("a.png", followup="1.5"), "row 3", "'Follow-up #' is '1.5'"),
+    "age": (row("a.png").replace(",58,", ",old,"), "row 3", "'Patient Age' is 'old'"),
+    "short": ("a.png,Mass,0", "row 3", "3 columns, expected 11"),
+    "long": (row("a.png") + ",1", "row 3", "12 columns, expected 11"),
+    "quote left open": ('"a.png,Mass,0,1', "line 3"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_a_bad_row_is_one_clear_line(tmp_path: Path, case: str) -> None:
+    bad, *said = BAD_ROWS[case]
+    file = write(tmp_path, row("fine.png"), bad)
+    with pytest.raises(DataError) as caught:
+        parse_label_file(file)
+    text = str(caught.value)
+    assert "\n" not in text and str(file) in text
+    if "\x00" not in bad:  # csv's own words differ between Python versions
+        assert all(part in text for part in said), text
+
+
+def test_a_finding_not_among_the_14_exits_2(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set")
+    file = folder / "Data_Entry_2017.csv"
+    file.write_text(file.read_text().replace("Mass", "Fracture", 1))
+    assert "'Fracture' is not one of the 14" in the_line(process("catalog", folder))
+
+
+@pytest.mark.parametrize("column", ["Image Index", "Finding Labels", "Follow-up #", "Patient ID"])
+def test_a_missing_column_exits_2(tmp_path: Path, column: str) -> None:
+    folder = make_folder(tmp_path / "set")
+    file = folder / "Data_Entry_2017.csv"
+    file.write_text(file.read_text().replace(column, "Other", 1))
+    assert f"the column '{column}' is missing" in the_line(command("catalog", folder))
+
+
+def test_folder_errors_exit_2(tmp_path: Path) -> None:
+    assert "does not exist" in the_line(command("catalog", tmp_path / "nowhere"))
+    assert "no label file" in the_line(command("catalog", tmp_path))
+    folder = make_folder(tmp_path / "set")
+    image = folder / "images" / "00000003_000.png"
+    image.unlink()
+    line = the_line(command("catalog", folder))
+    assert "1 of the 24 images" in line and image.name in line and "--only-present" in line
+    done = command("catalog", folder, "--only-present")
+    assert done.returncode == 0 and "23" in done.stdout
+    shutil.rmtree(folder / "images")
+    assert "none of the 24 images" in the_line(command("catalog", folder, "--only-present"))
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00\x01", HEADER.encode() + b"\n"])
+def test_damaged_label_files(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "Data_Entry_2017.csv").write_bytes(content)
+    assert str(tmp_path) in the_line(command("catalog", tmp_path))
+
+
+def test_damaged_compressed_files(tmp_path: Path) -> None:
+    whole = gzip.compress((HEADER + "\n" + row("a.png") + "\n").encode())
+    for damaged in (whole[:-9], b"\x1f\x8bnothing", whole[:20] + b"\xff\xff" + whole[22:]):
+        (tmp_path / "Data_Entry_2017.csv.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match="cannot be read"):
+            read_catalog(tmp_path, check_images=False)
+
+
+finding_sets = st.lists(st.sampled_from(FINDINGS), unique=True, max_size=9)
+
+
+@given(st.lists(st.tuples(finding_sets, st.integers(0, 10**6)), min_size=1, max_size=30))
+@settings(deadline=None)
+def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
+    file = write(
+        tmp_path_factory.mktemp("labels"),
+        *(
+            row(f"{at:08d}_000.png", "|".join(findings) or "No Finding", at, patient)
+            for at, (findings, patient) in enumerate(rows)
+        ),
+    )
+    table = parse_label_file(file)
+    assert table["patient"].tolist() == [patient for _, patient in rows]
+    for at, (findings, _) in enumerate(rows):
+        assert {name for name in FINDINGS if table[name].iloc[at]} == set(findings)
+
+
+@given(st.text(max_size=60))
+def test_findings_are_known_or_refused(text: str) -> None:
+    try:
+        assert set(parse_findings(text)) <= set(FINDINGS)
+    except DataError as error:
+        assert "\n" not in str(error).replace(text, "")
+
+
+@given(st.binary(max_size=300))
+@settings(deadline=None)
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, junk: bytes
+) -> None:
+    file = tmp_path_factory.mktemp("junk") / "Data_Entry_2017.csv"
+    for content in (junk, (HEADER + "\n" + row("a.png") + "\n").encode() + junk):
+        file.write_bytes(content)
+        with contextlib.suppress(DataError):
+            parse_label_file(file)
+
+
+def test_keeping_rows_keeps_their_bytes(tmp_path: Path) -> None:
+    odd = 'c.png,Mass,0,1,58,M,"P\nA",2500,2048,0.168000,0.168'
+    file = write(tmp_path, row("a.png"), odd, row("b.png"))
+    assert keep_rows(file, {"a.png", "b.png", "c.png"}) == file.read_bytes()
+    assert keep_rows(file, {"c.png"}) == f"{HEADER}\n{odd}\n".encode()

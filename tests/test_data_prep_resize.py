@@ -1,0 +1,322 @@
+"""Resizing: right pixels, whole files, and going on after anything that stops it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_tools import (
+    ROOT,
+    SHARED,
+    command,
+    digest,
+    make_folder,
+    needs_512,
+    needs_sample,
+    process,
+    the_line,
+)
+from PIL import Image
+
+import data_prep.files
+from data_prep import DataError, read_catalog, read_grey, resize_folder
+
+
+def quiet(source: Path, target: Path, **options: object) -> dict:
+    return resize_folder(source, target, progress=False, **options)  # type: ignore[arg-type]
+
+
+def test_a_data_folder_becomes_a_smaller_one(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set", size=40)
+    before = digest(source)
+    made = quiet(source, tmp_path / "small", size=24)
+    assert (made["images"], made["written"], made["skipped"]) == (24, 24, 0)
+    assert digest(source) == before
+    small = read_catalog(tmp_path / "small")
+    assert small.drop(columns="path").equals(read_catalog(source).drop(columns="path"))
+    for path, original in zip(small["path"], read_catalog(source)["path"], strict=True):
+        with Image.open(path) as image, Image.open(original) as large:
+            assert (image.mode, image.size, image.format) == ("L", (24, 24), "PNG")
+            expected = np.asarray(large.resize((24, 24), Image.Resampling.BILINEAR), dtype=int)
+            assert np.abs(np.asarray(image, dtype=int) - expected).max() <= 1
+    note = json.loads((tmp_path / "small" / "prepared.json").read_text())
+    assert note["complete"] is True and note["size"] == 24 and note["images"] == 24
+    assert note["format"] == "png" and note["source"] == str(source.resolve()) and note["tool"]
+
+
+def test_a_second_call_does_nothing(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    quiet(source, tmp_path / "small", size=8)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "small").rglob("*.png")}
+    again = quiet(source, tmp_path / "small", size=8)
+    assert (again["written"], again["skipped"]) == (0, 24)
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    for workers in (1, 3):
+        quiet(source, tmp_path / str(workers), size=8, workers=workers)
+    assert digest(tmp_path / "1") == digest(tmp_path / "3")
+
+
+def test_a_plain_folder_with_subfolders(tmp_path: Path) -> None:
+    source = tmp_path / "pictures"
+    (source / "deep").mkdir(parents=True)
+    grey = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    grey.save(source / "a.png")
+    grey.convert("RGB").save(source / "a.jpg")
+    grey.save(source / "deep" / "b.BMP")
+    (source / "notes.txt").write_text("not an image")
+    made = quiet(source, tmp_path / "small", size=8)
+    assert made["images"] == 3
+    names = set(digest(tmp_path / "small"))
+    assert names == {"a.png", "a.png.png", "deep/b.png", "prepared.json"} or names == {
+        "a.png",
+        "a.jpg.png",
+        "deep/b.png",
+        "prepared.json",
+    }
+
+
+KINDS = ["L", "RGB", "RGBA", "LA", "P", "1", "I;16"]
+
+
+@pytest.mark.parametrize("mode", KINDS)
+def test_every_kind_of_png_is_read_as_grey(tmp_path: Path, mode: str) -> None:
+    ramp = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (8, 1))
+    if mode == "I;16":
+        image = Image.fromarray(ramp.astype(np.uint16) * 257)
+    elif mode == "1":
+        ramp = np.where(ramp > 127, 255, 0).astype(np.uint8)
+        image = Image.fromarray(ramp).convert("1")
+    else:
+        image = Image.fromarray(ramp).convert(mode)
+        if mode in ("RGBA", "LA"):
+            image.putalpha(Image.fromarray(np.full_like(ramp, 7)))
+    image.save(tmp_path / "x.png")
+    read = read_grey(tmp_path / "x.png")
+    assert read.dtype == np.uint8 and read.shape == (8, 64)
+    assert np.array_equal(read, ramp)
+
+
+def damaged() -> dict[str, bytes]:
+    whole = (ROOT / "unused").name.encode()  # any bytes that are no image
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8))
+    from io import BytesIO
+
+    buffer = BytesIO()
+    image.save(buffer, "PNG")
+    png = buffer.getvalue()
+    huge = bytearray(png)
+    huge[16:24] = (100_000).to_bytes(4, "big") * 2
+    import zlib
+
+    huge[29:33] = zlib.crc32(bytes(huge[12:29])).to_bytes(4, "big")
+    flipped = bytearray(png)
+    flipped[len(png) // 2] ^= 0xFF
+    return {
+        "empty": b"",
+        "text": whole,
+        "truncated": png[: len(png) // 2],
+        "header only": png[:33],
+        "flipped": bytes(flipped),
+        "huge": bytes(huge),
+    }
+
+
+@pytest.mark.parametrize("kind", damaged())
+def test_a_damaged_image_is_named(tmp_path: Path, kind: str) -> None:
+    source = make_folder(tmp_path / "set")
+    bad = source / "images" / "00000007_001.png"
+    bad.write_bytes(damaged()[kind])
+    with pytest.raises(DataError) as caught:
+        read_grey(bad)
+    assert str(bad) in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(DataError, match=bad.name):
+        quiet(source, tmp_path / "small", size=8)
+    # Nothing half-written, and not yet a data folder.
+    assert not list((tmp_path / "small").rglob(".*"))
+    with pytest.raises(DataError, match="no label file"):
+        read_catalog(tmp_path / "small")
+
+
+def test_a_damaged_or_missing_image_exits_2(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    bad = source / "images" / "00000007_001.png"
+    bad.write_bytes(bad.read_bytes()[:-30])
+    line = the_line(process("resize", source, tmp_path / "small", "--size", 8))
+    assert str(bad) in line and "cannot be read" in line
+    bad.unlink()
+    line = the_line(command("resize", source, tmp_path / "small", "--size", 8))
+    assert bad.name in line and "missing" in line
+    done = command("resize", source, tmp_path / "other", "--size", 8, "--only-present")
+    assert done.returncode == 0, done.stderr
+    assert len(read_catalog(tmp_path / "other")) == 23  # the row without image is left out
+
+
+def test_refusals_exit_2(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    small = tmp_path / "small"
+    assert "the source itself" in the_line(command("resize", source, source))
+    quiet(source, small, size=8)
+    with pytest.raises(DataError, match="another size"):
+        quiet(source, small, size=9)
+    with pytest.raises(DataError, match="inside the other"):
+        quiet(source, source / "small")
+    with pytest.raises(DataError, match="does not exist"):
+        quiet(tmp_path / "nowhere", tmp_path / "x")
+    with pytest.raises(DataError, match="holds other files"):
+        quiet(small, source)
+    with pytest.raises(DataError, match="size is 0"):
+        quiet(source, tmp_path / "x", size=0)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="neither a label file nor an image"):
+        quiet(tmp_path / "empty", tmp_path / "x")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="in the way"):
+        quiet(source, tmp_path / "file")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_link_to_the_source_is_the_source(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    (tmp_path / "link").symlink_to(source)
+    with pytest.raises(DataError, match="the source itself"):
+        quiet(source, tmp_path / "link")
+
+
+def test_a_full_disk_says_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_folder(tmp_path / "set", patients=40)
+    target = tmp_path / "small"
+    write = os.write
+
+    def full_after_ten(handle: int, data: bytes) -> int:
+        if len(list((target / "images").glob("*.png"))) >= 10:
+            write(handle, bytes(data)[:5])  # a part gets in, as on a real disk
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, data)
+
+    monkeypatch.setattr(data_prep.files.os, "write", full_after_ten)
+    with pytest.raises(DataError) as caught:
+        quiet(source, target, size=8)
+    assert "the disk is full" in str(caught.value) and "run the same command" in str(caught.value)
+    monkeypatch.undo()
+    kept = digest(target)
+    assert not [name for name in kept if "part-of" in name]
+    assert sum(name.endswith(".png") for name in kept) >= 10
+    quiet(source, target, size=8)
+    quiet(source, tmp_path / "undisturbed", size=8)
+    assert digest(target) == digest(tmp_path / "undisturbed")
+
+
+def can_mount() -> bool:
+    tool = shutil.which("unshare")
+    if tool is None:
+        return False
+    script = "mount -t tmpfs -o size=64k tmpfs /mnt"
+    return subprocess.run([tool, "-rm", "sh", "-c", script], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs leave to mount a small file system")
+def test_a_really_full_disk_exits_2(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set", patients=20, size=64)
+    target = tmp_path / "small"
+    target.mkdir()
+    script = (
+        f"mount -t tmpfs -o size=64k tmpfs {target} &&"
+        f" {{ {sys.executable} -m data_prep resize {source} {target}/out --size 64;"
+        f" code=$?; find {target} -name '.*' -type f; cp -r {target}/out {tmp_path}/kept;"
+        " exit $code; }"
+    )
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script], cwd=ROOT, text=True, capture_output=True
+    )
+    assert "the disk is full" in the_line(done)  # which also says: no temporary file was found
+    for path in (tmp_path / "kept").rglob("*.png"):
+        assert read_grey(path).shape == (64, 64)
+
+
+def start(*arguments: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "data_prep", *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def wait_for_images(folder: Path, count: int, running: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 60
+    while running.poll() is None and time.monotonic() < until:
+        if folder.is_dir() and len(os.listdir(folder)) >= count:  # noqa: PTH208
+            return
+        time.sleep(0.002)
+
+
+def test_killed_runs_end_in_the_same_folder(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set", patients=150, size=200)
+    target = tmp_path / "small"
+    quiet(source, tmp_path / "undisturbed", size=100)
+    killed = 0
+    for attempt in range(2):
+        running = start("resize", source, target, "--size", 100)
+        wait_for_images(target / "images", 20 + 70 * attempt + random.randint(0, 40), running)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        killed += running.returncode == -signal.SIGKILL
+        for path in (target / "images").glob("*.png"):
+            assert read_grey(path).shape == (100, 100)  # never half a file under its name
+    assert killed >= 1
+    assert command("resize", source, target, "--size", 100).returncode == 0
+    assert digest(target) == digest(tmp_path / "undisturbed")
+
+
+def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set", patients=150, size=300)
+    target = tmp_path / "small"
+    running = start("resize", source, target, "--size", 200)
+    wait_for_images(target / "images", 30, running)
+    os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to every process of the command
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert b"interrupted; what is done is kept" in errors and b"Traceback" not in errors
+    assert not list(target.rglob(".*"))
+    assert command("resize", source, target, "--size", 200).returncode == 0
+    assert len(read_catalog(target)) == 300
+
+
+def test_two_writers_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    with (
+        data_prep.files.sole_writer(folder),
+        pytest.raises(DataError, match="at work here"),
+        data_prep.files.sole_writer(folder, patience=0.2),
+    ):
+        pass
+
+
+@needs_sample
+def test_the_real_sample(tmp_path: Path) -> None:
+    made = quiet(SHARED / "nih-sample", tmp_path / "small", size=64)
+    assert made["images"] == 749
+    source, small = read_catalog(SHARED / "nih-sample"), read_catalog(tmp_path / "small")
+    for before, after in list(zip(source["path"], small["path"], strict=True))[::50]:
+        assert np.array_equal(read_grey(before), read_grey(after))  # 64 px stay as they are
+
+
+@needs_512
+def test_the_512_px_images(tmp_path: Path) -> None:
+    assert quiet(SHARED / "nih-512", tmp_path / "small", size=264)["images"] == 2
+    assert read_grey(tmp_path / "small" / "00000001_000.png").shape == (264, 264)
