@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -73,7 +73,16 @@ def execute(
     from jupyter_core.utils import run_sync
     from papermill.engines import NBClientEngine, papermill_engines
 
-    manager = _jupyter().AsyncKernelManager(kernel_name=kernel)
+    class Manager(_jupyter().AsyncKernelManager):  # type: ignore[misc]
+        """A kernel manager that knows its clients, so that their sockets can be closed."""
+
+        clients: ClassVar[list[Any]] = []
+
+        def client(self, **options: Any) -> Any:
+            self.clients.append(super().client(**options))
+            return self.clients[-1]
+
+    manager = Manager(kernel_name=kernel)
 
     class Watched(NBClientEngine):  # type: ignore[misc]
         """papermill's own engine, telling us where it is."""
@@ -118,6 +127,8 @@ def execute(
         raise
     finally:
         with _deaf_to_interrupts():
+            for client in manager.clients:
+                client.stop_channels()
             stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
 
 

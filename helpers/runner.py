@@ -15,8 +15,9 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from helpers import batches, kernels, parameters, paths, progress, record
 from helpers.batches import Batch
@@ -41,7 +42,7 @@ def run(
         _announce(batches.choose(plan, name=name, resume=resume))
         print("\nNothing was started (--dry-run).")
         return 0
-    with batches.only_one(), _terminated_is_interrupted():
+    with batches.only_one(), terminated_is_interrupted():
         batch = batches.choose(plan, name=name, resume=resume)
         _check(batch)
         _announce(batch)
@@ -225,17 +226,13 @@ def _where_to_look(batch: Batch, compared: str | None) -> int:
     return 1 if bad or compared is not None else 0
 
 
-class _terminated_is_interrupted:
+@contextmanager
+def terminated_is_interrupted() -> Iterator[None]:
     """SIGTERM and a closed terminal end a batch as Ctrl-C does: in order."""
-
-    def __enter__(self) -> None:
-        self._before: dict[int, Any] = {}
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            try:
-                self._before[number] = signal.signal(number, signal.default_int_handler)
-            except ValueError:  # not in the main thread
-                return
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
