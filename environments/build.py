@@ -18,6 +18,7 @@ import hashlib
 import inspect
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -193,8 +194,11 @@ def make_tools(maker: Maker) -> None:
         return
     shutil.rmtree(VENVS / ".tools", ignore_errors=True)
     run = runner(VENVS / "tools.log")
-    run([maker.uv, "venv", "--python", maker.python, VENVS / ".tools"])
-    run([maker.uv, "pip", "sync", "--python", VENVS / ".tools", "--require-hashes", lock])
+    try:
+        run([maker.uv, "venv", "--python", maker.python, VENVS / ".tools"])
+        run([maker.uv, "pip", "sync", "--python", VENVS / ".tools", "--require-hashes", lock])
+    except BuildError as error:
+        raise BuildError(f"could not install the first packages: {error}") from None
     mark.write_text(lock.read_text())
 
 
@@ -236,8 +240,17 @@ def line(status: dict[str, Any]) -> str:
 # --- The command -----------------------------------------------------------------------------
 
 
-def same_disk(one: Path, other: Path) -> bool:
-    return one.stat().st_dev == other.stat().st_dev
+def prepare_uv() -> None:
+    """Settings of uv that suit this machine, where the user has not made them."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
+    if not home.exists() or home.stat().st_dev != VENVS.stat().st_dev:
+        # uv installs by hard links, which need its cache and .venvs on one file system.
+        os.environ.setdefault("UV_CACHE_DIR", str(VENVS / ".cache"))
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        # The machine's own certificates, as pip and Python use them: there may be a proxy's.
+        os.environ.setdefault("UV_SYSTEM_CERTS", "1")
+    os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
 
 
 def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) -> int:
@@ -246,11 +259,7 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
     todo = [k for k in wanted if options.lock or not whole(k, machine)]
     failed = []
     if todo:
-        # uv installs by hard links, which need its cache and .venvs on one file system.
-        home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
-        if "UV_CACHE_DIR" not in os.environ and not (home.exists() and same_disk(home, VENVS)):
-            os.environ["UV_CACHE_DIR"] = str(VENVS / ".cache")
-        os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
+        prepare_uv()
         python = python311.find_python()
         uv = python311.find_uv(VENVS, python)
         python = python or python311.fetch_python(uv)
