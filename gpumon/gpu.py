@@ -6,27 +6,47 @@ makes its own series NaN and no other.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from gpumon.gpm import METRICS, SHORTEST, gpm_source, gpm_supported
+from gpumon.links import link_sources
 from gpumon.nvml import Device, ask, nvml
 from gpumon.series import Series, Source, Unavailable
+from gpumon.utilisation import utilisation_source
 
 MIB = 2**20
 
 
-def gpu_sources(device: Device) -> list[Source]:
+def gpu_sources(device: Device, interval: float) -> list[Source]:
     """Every source of a device, unprobed; an unreachable device has none."""
     if device.handle is None:
         return []
-    return [
-        _utilisation(device),
+    sources = [
+        utilisation_source(device, interval),
         _memory(device),
         _power(device),
         _energy(device),
         _temperature(device),
         _clocks(device),
+        _throttle(device),
     ]
+    try:
+        gpm_supported(device)
+    except Unavailable as error:
+        return sources + link_sources(device) + [_no_gpm(device, str(error))]
+    return [*sources, gpm_source(device)]
+
+
+def _no_gpm(device: Device, reason: str) -> Source:
+    """The series that only GPM has, so that the trace says why they are missing."""
+
+    def read() -> list[float]:
+        raise Unavailable(reason, permanent=True)
+
+    names = [name for _, name, _ in METRICS if name.endswith("(%)")]
+    return _source(device, names, "nvmlGpmMetricsGet", read, every=SHORTEST)
 
 
 def _source(
@@ -40,18 +60,6 @@ def _source(
 ) -> Source:
     series = [Series(f"{device.name}/{name}", api, digits) for name in names]
     return Source(device.name, series, read, every)
-
-
-def _utilisation(device: Device) -> Source:
-    pynvml = nvml()
-
-    def read() -> tuple[float, float]:
-        rates = ask(pynvml.nvmlDeviceGetUtilizationRates, device.handle)
-        return rates.gpu, rates.memory
-
-    return _source(
-        device, ["utilisation (%)", "memory utilisation (%)"], "nvmlDeviceGetUtilizationRates", read
-    )
 
 
 def _memory(device: Device) -> Source:
@@ -71,12 +79,26 @@ def _memory(device: Device) -> Source:
 
 
 def _power(device: Device) -> Source:
+    """Power now where the driver has it, else its own figure, which may be a mean of 1 s."""
     pynvml = nvml()
+    field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", 186)
 
-    def read() -> tuple[float]:
+    def instant() -> tuple[float]:
+        value = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, [field])[0]
+        if value.nvmlReturn != pynvml.NVML_SUCCESS:
+            raise Unavailable(f"field {field}: {pynvml.NVMLError(value.nvmlReturn)}")
+        return (value.value.uiVal / 1000,)
+
+    def usual() -> tuple[float]:
         return (ask(pynvml.nvmlDeviceGetPowerUsage, device.handle) / 1000,)
 
-    return _source(device, ["power (W)"], "nvmlDeviceGetPowerUsage", read, digits=1)
+    read, api = instant, f"nvmlDeviceGetFieldValues {field} (instant power)"
+    try:
+        instant()
+    except Unavailable:
+        read = usual
+        api = "nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later)"
+    return _source(device, ["power (W)"], api, read, digits=1)
 
 
 def _energy(device: Device) -> Source:
@@ -101,11 +123,35 @@ def _energy(device: Device) -> Source:
 
 def _temperature(device: Device) -> Source:
     pynvml = nvml()
+    call, api = pynvml.nvmlDeviceGetTemperature, "nvmlDeviceGetTemperature"
+    newer = getattr(pynvml, "nvmlDeviceGetTemperatureV", None)
+    if newer is not None:
+        # The older call is to go with CUDA 14.
+        with contextlib.suppress(Unavailable):
+            ask(newer, device.handle, pynvml.NVML_TEMPERATURE_GPU)
+            call, api = newer, "nvmlDeviceGetTemperatureV"
 
     def read() -> tuple[float]:
-        return (ask(pynvml.nvmlDeviceGetTemperature, device.handle, pynvml.NVML_TEMPERATURE_GPU),)
+        return (ask(call, device.handle, pynvml.NVML_TEMPERATURE_GPU),)
 
-    return _source(device, ["temperature (C)"], "nvmlDeviceGetTemperature", read, every=1.0)
+    return _source(device, ["temperature (C)"], api, read, every=1.0)
+
+
+def _throttle(device: Device) -> Source:
+    """Why the clocks are not higher, as NVML's bits; see gpumon.throttle.reasons."""
+    pynvml = nvml()
+    call = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    newer = getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    if newer is not None:
+        # Its new name since driver 535; the old one is to go with CUDA 14.
+        with contextlib.suppress(Unavailable):
+            ask(newer, device.handle)
+            call = newer
+
+    def read() -> tuple[float]:
+        return (ask(call, device.handle),)
+
+    return _source(device, ["throttle reasons (bits)"], call.__name__, read, every=0.2)
 
 
 def _clocks(device: Device) -> Source:

@@ -71,6 +71,7 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
             f"{function.__name__}: {error}",
             permanent=any(code == getattr(pynvml, name) for name in _PERMANENT),
             lost=any(code == getattr(pynvml, name) for name in _LOST),
+            code=code,
         ) from None
 
 

@@ -25,7 +25,8 @@ from gpumon.files import FORMAT, samples_file
 from gpumon.gpu import gpu_sources
 from gpumon.host import host_description, host_sources
 from gpumon.nvml import close_nvml, find_devices, open_nvml
-from gpumon.series import Source, Unavailable
+from gpumon.process import process_source
+from gpumon.series import Series, Source, Unavailable
 from gpumon.writer import Writer, say
 
 RETRY_SECONDS = 1.0
@@ -35,17 +36,18 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
     """Every source, the devices' descriptions, and what became of NVML."""
     sources: list[Source] = []
     devices: list[dict[str, Any]] = []
+    rest = [*host_sources(), process_source(config["parent"])]
     try:
         nvml = open_nvml()
     except Unavailable as error:
         nvml = {"available": False, "reason": str(error)}
         devices.append(host_description())
-        return host_sources(), devices, nvml
+        return rest, devices, nvml
     try:
         found = find_devices(config["gpus"], config["visible"])
         for device in found:
             devices.append(device.describe())
-            sources += gpu_sources(device)
+            sources += gpu_sources(device, config["interval"])
         if not found:
             nvml["reason"] = (
                 f"CUDA_VISIBLE_DEVICES={config['visible']!r} hides every GPU"
@@ -57,14 +59,16 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
             raise
         nvml = {"available": False, "reason": str(error)}
     devices.append(host_description())
-    return sources + host_sources(), devices, nvml
+    return sources + rest, devices, nvml
 
 
 def probe(sources: list[Source]) -> list[Source]:
     """Read each source once; one that can never work keeps its series, with the reason."""
     for source in sources:
         try:
-            source.read()
+            for series, value in zip(source.series, source.read(), strict=True):
+                if isinstance(value, Unavailable):
+                    series.reason = str(value)
         except Unavailable as error:
             for series in source.series:
                 series.reason = str(error)
@@ -112,11 +116,21 @@ class Sampler:
                 self.retry[index] = 0.0
                 self.writer.event(now, "back", series=self._numbers(index, source))
             for place, value in enumerate(values):
-                series = source.series[place]
-                self.values[offset + place] = (
-                    None if value is None or value != value else round(value, series.digits)
+                self.values[offset + place] = self._settle(
+                    offset + place, source.series[place], value, now
                 )
         self.writer.sample(now, self.values)
+
+    def _settle(
+        self, number: int, series: Series, value: float | Unavailable | None, now: float
+    ) -> float | None:
+        """A value as the trace keeps it; the first failure of one metric alone is an event."""
+        if isinstance(value, Unavailable):
+            if series.reason is None:
+                series.reason = str(value)
+                self.writer.event(now, "failed", series=[number], reason=series.reason)
+            return None
+        return None if value is None or value != value else round(value, series.digits)
 
     def _numbers(self, index: int, source: Source) -> list[int]:
         return [self.offsets[index] + place for place in range(len(source.series))]

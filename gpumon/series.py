@@ -15,6 +15,7 @@ class Unavailable(Exception):
 
     permanent: asking again is pointless (not supported, function missing in this driver).
     lost: the whole device is gone. wrong_request: the user asked for what is not there.
+    code: NVML's own number of the error.
     """
 
     def __init__(
@@ -24,38 +25,47 @@ class Unavailable(Exception):
         permanent: bool = False,
         lost: bool = False,
         wrong_request: bool = False,
+        code: int | None = None,
     ) -> None:
         super().__init__(reason)
         self.permanent = permanent
         self.lost = lost
         self.wrong_request = wrong_request
+        self.code = code
 
 
 @dataclass
 class Series:
-    """One column of the trace: key such as ``gpu0/power (W)``, how it is read, how often."""
+    """One column of the trace: key such as ``gpu0/power (W)`` and how it is read.
+
+    cadence: seconds between two values of the driver itself, where it tells; asking faster than
+    that repeats the same value.
+    """
 
     key: str
     api: str
     digits: int = 0
     reason: str | None = None
+    cadence: float | None = None
 
 
 @dataclass
 class Source:
     """One call that gives the values of one or several series, in their order.
 
+    A value may be None (nothing to say yet) or an Unavailable (this one failed, the others not).
     every: seconds between two readings, 0 for each sample. device: the name before the slash.
     """
 
     device: str
     series: list[Series]
-    read: Callable[[], Sequence[float | None]]
+    read: Callable[[], Sequence[float | Unavailable | None]]
     every: float = 0.0
     dead: bool = False
 
     def describe(self) -> list[dict[str, Any]]:
         return [
             {"key": s.key, "api": s.api, "every (s)": self.every, "reason": s.reason}
+            | ({"driver cadence (s)": s.cadence} if s.cadence else {})
             for s in self.series
         ]

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gpumon import stats
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
+from gpumon.throttle import SLOWING
 
 WHOLE = "(all)"
 NAN = float("nan")
@@ -27,6 +29,7 @@ COLUMNS = [
     "memory peak (MiB)",
     "power mean (W)",
     "energy (J)",
+    "slowed share (%)",
     "images",
     "images/s",
     "images/J",
@@ -132,6 +135,10 @@ def _figures(
     power = recording.series(f"{name}/power (W)")
     if power is not None:
         row["power mean (W)"] = stats.mean(power, weights)
+    bits = recording.series(f"{name}/throttle reasons (bits)")
+    if bits is not None:
+        slowed = np.where(np.isnan(bits), np.nan, (np.nan_to_num(bits).astype(int) & SLOWING) > 0)
+        row["slowed share (%)"] = 100 * stats.mean(slowed, weights)
     counter = recording.series(f"{name}/energy (J)")
     if counter is not None:
         row["energy (J)"] = stats.difference(recording.times, counter, spans)
@@ -147,7 +154,12 @@ def _together(gpus: list[dict[str, Any]], images: float) -> dict[str, Any]:
         return [row[key] for row in gpus if not math.isnan(row.get(key, NAN))]
 
     row: dict[str, Any] = {"device": "gpus"}
-    for key in ("utilisation mean (%)", "idle share (%)", "SM activity mean (%)"):
+    for key in (
+        "utilisation mean (%)",
+        "idle share (%)",
+        "SM activity mean (%)",
+        "slowed share (%)",
+    ):
         if known(key):
             row[key] = sum(known(key)) / len(known(key))
     for key in ("memory peak (MiB)", "power mean (W)", "energy (J)"):

@@ -82,7 +82,8 @@ class Trace:
         together: mean utilisation, summed memory, power and energy, and the imbalance, which is
         how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation
         is the CPU's. Energy is the GPU's own counter, else the integral of its power
-        (``provenance()["energy"]`` says which).
+        (``provenance()["energy"]`` says which). ``slowed share`` is the share of time in which
+        power or heat held the clocks down.
         """
         return summarize([self.recording], by, idle_below)
 
@@ -99,7 +100,7 @@ class Trace:
             "rank": header["rank"],
             "nvml": header["nvml"],
             "devices": header["devices"],
-            "series": header["series"],
+            "series": self._series(),
             "energy": self._energy(),
             "clock": header["clock"],
             "start (unix s)": header["start (unix s)"],
@@ -122,6 +123,18 @@ class Trace:
         if "theme" in options:
             options["theme_name"] = options.pop("theme")
         return draw(self, **options)
+
+    def _series(self) -> list[dict[str, Any]]:
+        """The header's series, with what the events say about those that failed later."""
+        series = [dict(entry) for entry in self.recording.header["series"]]
+        for number, entry in enumerate(series):
+            if entry["reason"] and not np.isnan(self.recording.values[:, number]).all():
+                entry["reason"] = None  # it failed when first asked and has worked since
+        for event in self.recording.events:
+            if event["event"] == "failed":
+                for number in event["series"]:
+                    series[number]["reason"] = f"from {event['t']:.1f} s: {event['reason']}"
+        return series
 
     def _energy(self) -> dict[str, str]:
         found = {}

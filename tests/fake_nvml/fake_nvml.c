@@ -203,7 +203,7 @@ int nvmlDeviceGetSamples(device_t *d, unsigned kind, unsigned long long seen, un
         if (s->cursor >= s->count) return NOT_FOUND;
         *count = 2;
         for (int k = 0; out && k < 2; k++) {
-            out[k].stamp = seen + 1 + k;
+            out[k].stamp = seen + 167000 * (1 + k); /* microseconds */
             out[k].value = (unsigned)s->values[s->cursor < s->count ? s->cursor++ : s->count - 1];
         }
         return OK;

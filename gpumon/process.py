@@ -1,0 +1,72 @@
+"""CPU and memory of the watched program and all it has started, from Linux's /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gpumon.series import Series, Source, Unavailable
+
+MIB = 2**20
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+def process_source(root: int) -> Source:
+    """The tree under process ``root``, without the sampler itself."""
+    own = os.getpid()
+    used: dict[int, int] = {}
+    before = [0.0]
+
+    def read() -> list[float | None]:
+        now = time.monotonic()
+        ticks = pages = 0
+        seen: dict[int, int] = {}
+        for pid in tree(root):
+            if pid == own:
+                continue
+            with suppress(OSError, IndexError, ValueError):
+                # After the name, which may hold anything: utime and stime are fields 14 and 15.
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                seen[pid] = int(fields[11]) + int(fields[12])
+                pages += int(fields[21])
+                # A process that is new since the last reading did all its work since then.
+                ticks += seen[pid] - used.get(pid, 0 if used else seen[pid])
+        if not seen:
+            raise Unavailable(f"the watched process {root} is gone or /proc is not readable")
+        wall = now - before[0]
+        first = not used
+        before[0] = now
+        used.clear()
+        used.update(seen)
+        share = None if first or wall <= 0 else 100 * max(0, ticks) / TICKS / wall
+        return [share, pages * PAGE / MIB, float(len(seen))]
+
+    api = f"/proc of process {root} and its descendants; 100 % is one core"
+    memory = "/proc, resident memory summed (pages shared by processes count in each)"
+    return Source(
+        "process",
+        [
+            Series("process/cpu (%)", api, 1),
+            Series("process/memory (MiB)", memory),
+            Series("process/processes (count)", "/proc"),
+        ],
+        read,
+        1.0,
+    )
+
+
+def tree(root: int) -> Iterator[int]:
+    """A process and its descendants, without walking every process of the machine."""
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        with suppress(OSError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with suppress(OSError, ValueError):
+                    text = (thread / "children").read_text()
+                    waiting += [int(child) for child in text.split()]

@@ -1,0 +1,26 @@
+"""NVML's reasons for lowered clocks ("throttle reasons", "clocks event reasons") in words."""
+
+from __future__ import annotations
+
+REASONS = {
+    0x001: "idle",
+    0x002: "application clocks",
+    0x004: "power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "thermal slowdown (software)",
+    0x040: "thermal slowdown (hardware)",
+    0x080: "power brake",
+    0x100: "display clocks",
+}
+
+# Those that slow down work that is there to do, which an idle GPU's low clock does not.
+SLOWING = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
+
+
+def reasons(bits: float) -> list[str]:
+    """The names of a bit mask, such as ``["power cap"]``; unknown bits by their number."""
+    mask = int(bits)
+    known = [name for bit, name in REASONS.items() if mask & bit]
+    rest = mask & ~sum(REASONS)
+    return known + ([hex(rest)] if rest else [])

@@ -1,0 +1,119 @@
+"""Series of newer GPUs and of sliced ones: GPM, links, sample buffers, throttling, MIG."""
+
+from __future__ import annotations
+
+import pytest
+from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
+
+from gpumon.throttle import reasons
+
+
+def reasons_of(trace: object) -> dict[str, str | None]:
+    return {s["key"]: s["reason"] for s in trace.provenance()["series"]}  # type: ignore[attr-defined]
+
+
+def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
+    trace = play(
+        gpu(0, "utilisation 100\ngpm 1\ngpm2 30\ngpm3 E3\ngpm5 12.5\ngpm10 44\ngpm20 900\ngpm61 7"),
+        samples=6,
+        interval=0.1,
+    )
+    last = trace.frame().iloc[-1]
+    assert last["gpu0/utilisation (%)"] == 100
+    assert last["gpu0/SM activity (%)"] == 30
+    assert last["gpu0/tensor activity (%)"] == 12.5
+    assert last["gpu0/DRAM bandwidth (%)"] == 44
+    assert last["gpu0/PCIe sent (MiB/s)"] == 900
+    assert last["gpu0/NVLink sent (MiB/s)"] == 7
+    assert trace.frame()["gpu0/SM occupancy (%)"].isna().all()
+    assert "Not Supported" in str(reasons_of(trace)["gpu0/SM occupancy (%)"])
+    row = trace.summary().query("device == 'gpu0'").iloc[0]
+    assert row["SM activity mean (%)"] == pytest.approx(30)
+    chart = trace.plot()
+    words = [text.get_text() for axes in chart.axes for text in axes.texts]
+    assert "100 % busy" in words and "30 % SM active" in words
+
+
+def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
+    mib = 2**20
+    trace = play(
+        gpu(
+            0, f"utilisation 1\nfield197 0 {mib} {100 * mib}\nfield198 0\nfield138 5 5\nfield139 E3"
+        ),
+        samples=10,
+        interval=0.1,
+    )
+    frame = trace.frame()
+    assert frame["gpu0/PCIe sent (MiB/s)"].max() > 50
+    assert frame["gpu0/PCIe received (MiB/s)"].max() == 0
+    found = reasons_of(trace)
+    assert "field 139" in str(found["gpu0/NVLink sent (MiB/s)"])
+    assert "Hopper" in str(found["gpu0/SM activity (%)"])
+    assert frame["gpu0/SM activity (%)"].isna().all()
+
+
+def test_pcie_is_never_measured_by_the_call_that_blocks(play: Play) -> None:
+    trace = play(gpu(0, "utilisation 1\npcie_tx 100\npcie_rx 100"), samples=2)
+    assert "blocks for 20 ms" in str(reasons_of(trace)["gpu0/PCIe sent (MiB/s)"])
+
+
+def test_slow_sampling_takes_the_mean_of_the_drivers_buffer(play: Play) -> None:
+    script = gpu(0, "utilisation 99\nsamples1 7 7 10 20 30 50 60\nsamples2 1 1 2 4 4 6 6")
+    trace = play(script, samples=4, interval=0.25)
+    frame = trace.frame()
+    # The first two are the probe's, which learns the cadence, the next two the first reading's.
+    assert changes(list(frame["gpu0/utilisation (%)"]))[:2] == [40.0, 60.0]
+    entry = next(s for s in trace.provenance()["series"] if s["key"] == "gpu0/utilisation (%)")
+    assert "nvmlDeviceGetSamples" in entry["api"] and entry["driver cadence (s)"] > 0
+    fast = play(script, samples=3, interval=0.05)
+    assert set(fast.frame()["gpu0/utilisation (%)"]) == {99.0}
+
+
+def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
+    trace = play(gpu(0, "utilisation 1\nthrottle 4") + gpu(1, "utilisation 1\nthrottle 1"))
+    assert set(trace.frame()["gpu0/throttle reasons (bits)"]) == {4.0}
+    slowed = trace.summary().set_index("device")["slowed share (%)"]
+    assert slowed["gpu0"] == 100 and slowed["gpu1"] == 0
+    assert reasons(0x24) == ["power cap", "thermal slowdown (software)"]
+    assert reasons(0x1000) == ["0x1000"] and reasons(0) == []
+
+
+def test_instant_power_is_preferred_and_labelled(play: Play) -> None:
+    trace = play(gpu(0, "power 100000\nfield186 250000") + gpu(1, "power 100000"), samples=3)
+    assert set(trace.frame()["gpu0/power (W)"]) == {250.0}
+    assert set(trace.frame()["gpu1/power (W)"]) == {100.0}
+    apis = {s["key"]: s["api"] for s in trace.provenance()["series"]}
+    assert "instant" in apis["gpu0/power (W)"] and "mean" in apis["gpu1/power (W)"]
+
+
+def test_mig_instances_are_devices(play: Play) -> None:
+    script = (
+        gpu(0, "gpm 1\nutilisation E3")
+        + "0.0 uuid MIG-aaaa1111\n0.0 name H200 MIG 3g.71gb\n0.0 instance 1\n"
+        + "0.0 memory_total 70000\n0.0 memory 1234\n0.0 gpm2 55\n"
+        + "0.2 uuid MIG-bbbb2222\n0.2 name H200 MIG 1g.18gb\n0.2 instance 5\n"
+        + "0.2 memory_total 18000\n0.2 memory 99\n0.2 gpm2 11\n"
+        + gpu(1, "utilisation 5\nmemory 1")
+    )
+    trace = play(script, samples=5, interval=0.1)
+    assert [d["name"] for d in trace.devices] == ["gpu0-mig0", "gpu0-mig2", "gpu1", "host"]
+    last = trace.frame().iloc[-1]
+    assert last["gpu0-mig0/memory used (MiB)"] == 1234
+    assert last["gpu0-mig0/SM activity (%)"] == 55
+    assert last["gpu0-mig2/SM activity (%)"] == 11
+    assert "Not Supported" in str(reasons_of(trace)["gpu0-mig0/utilisation (%)"])
+    trace.plot()
+    one = play(script, samples=1, visible="MIG-bbbb2222")
+    assert [d["name"] for d in one.devices] == ["gpu0-mig2", "host"]
+
+
+def test_the_hosts_own_series(play: Play) -> None:
+    trace = play("init 9\n", samples=30, interval=0.1)
+    last = trace.frame().iloc[-1]
+    cores = trace.devices[-1]["cores"]
+    assert 0 <= last[f"host/cpu{cores - 1} (%)"] <= 100
+    for key in ("network received (MiB/s)", "network sent (MiB/s)"):
+        assert last[f"host/{key}"] >= 0
+    assert last["process/memory (MiB)"] > 20  # this test's own process, imports and all
+    assert last["process/cpu (%)"] >= 0 and last["process/processes (count)"] >= 1
+    assert last["sampler/cpu (%)"] >= 0
