@@ -1,0 +1,108 @@
+"""What every notebook must be before anybody runs it: clean, in its kernel, in the fixed order."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import plans
+from helpers.kernels import section_of_each_cell
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+FRAMEWORK_NOTEBOOKS = list(plans.framework_notebooks())
+ALL = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+
+KERNELS = {
+    "PyTorch": "pytorch",
+    "Keras": "tensorflow",
+    "TensorFlow": "tensorflow",
+    "MXNet": "mxnet",
+    "Chainer": "chainer",
+}
+SECTIONS = [
+    "1. What this framework's data parallelism does",
+    "2. Parameters",
+    "3. Versions and devices",
+    "4. The recipe on these devices",
+    "5. Data: the native loader",
+    "6. Model and weights",
+    "7. Fairness check",
+    "8. Replicas, loss placement, optimiser",
+    "9. Train and validate, under the monitor",
+    "10. Test: AUC per finding",
+    "11. Synthetic data and the loader alone",
+    "12. GPU utilisation",
+    "13. Where the time went",
+    "14. The record",
+]
+SHARED_NAMES = {"train_epoch", "validate", "predict"}
+
+
+def read(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text("utf-8"))
+    return content
+
+
+def code(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+
+
+def parameters(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [c for c in code(content) if "parameters" in c["metadata"].get("tags", [])]
+
+
+def test_the_notebooks_are_there() -> None:
+    assert "Compare" in ALL and "PyTorch_MultiGPU" in FRAMEWORK_NOTEBOOKS
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_outputs_are_committed(name: str) -> None:
+    for cell in code(read(name)):
+        assert cell["outputs"] == [] and cell["execution_count"] is None, cell["source"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_is_short_and_ends_with_a_newline(name: str) -> None:
+    assert len(read(name)["cells"]) <= (20 if name == "Compare" else 30)
+    assert (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8").endswith("}\n")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_names_its_kernel(name: str) -> None:
+    metadata = read(name)["metadata"]
+    framework = metadata.get("compare", {}).get("framework", "")
+    expected = next((k for f, k in KERNELS.items() if framework.startswith(f)), "lab")
+    assert metadata["kernelspec"]["name"] == expected
+    assert metadata["kernelspec"]["language"] == "python"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_has_one_cell_of_parameters(name: str) -> None:
+    (cell,) = parameters(read(name))
+    assigned = [node.targets[0] for node in ast.parse("".join(cell["source"])).body]  # type: ignore[attr-defined]
+    names = ["batch"] if name == "Compare" else ["recipe", "data", "devices", "run", "seed"]
+    assert [target.id for target in assigned] == names
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_sections_stand_in_the_fixed_order(name: str) -> None:
+    sections = section_of_each_cell(read(name)["cells"])
+    assert [title for title in dict.fromkeys(sections) if title] == SECTIONS
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_shared_names_are_used_and_the_notebook_knows_its_own_name(name: str) -> None:
+    source = "\n\n".join("".join(cell["source"]) for cell in code(read(name)))
+    tree = ast.parse(source)
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert defined >= SHARED_NAMES
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    assert texts.count(name) >= 2, "resolve() and record.start() are told the notebook's own name"
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_its_name_begins_with_its_framework(name: str) -> None:
+    framework = read(name)["metadata"]["compare"]["framework"]
+    assert name.startswith(f"{framework.replace(' ', '_')}_MultiGPU")
