@@ -6,6 +6,7 @@ sums over replicas are all-reduced. torchvision's layout is the canonical one, s
 mapping; ``num_batches_tracked`` counts steps and is not a weight.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 import torchvision
+from torch.nn.parallel import DistributedDataParallel
+
+from helpers import replicas
 
 NAME = "PyTorch"
 KERNEL = "pytorch"
@@ -82,30 +86,34 @@ def gradients(
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Loss and gradients of the mean loss over (N, 14), by the canonical names.
 
-    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
-    the result: N devices must give what one gives.
+    They are what DistributedDataParallel over ``devices`` hands to the optimiser. BatchNorm is
+    frozen (running statistics), so that the split over devices cannot change the result: N
+    devices must give what one gives.
     """
     model.eval()
-    model.zero_grad()
-    total = 0.0
-    shares = zip(
-        np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
-    )
-    for (x, y), device in zip(shares, devices, strict=True):
-        replica = model.to(device)
-        first = next(replica.parameters())
-        output = replica(torch.from_numpy(x).to(device, first.dtype))
-        loss = F.binary_cross_entropy_with_logits(
-            output, torch.from_numpy(y).to(device, first.dtype), reduction="sum"
+    if len(devices) == 1:
+        return _local_gradients(model, images, targets, devices[0])
+    shares = list(
+        zip(
+            np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
         )
-        loss = loss / targets.size
-        loss.backward()
-        total += loss.item()
-    return total, {
-        name: parameter.grad.cpu().numpy().copy()
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    }
+    )
+    backend = "nccl" if devices[0].type == "cuda" else "gloo"
+
+    def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
+        dist.init_process_group(
+            backend,
+            init_method=os.environ[replicas.RENDEZVOUS],
+            rank=rank,
+            world_size=len(devices),
+        )
+        parallel = DistributedDataParallel(model.to(devices[rank]).eval())
+        loss, found = _local_gradients(parallel, *shares[rank], devices[rank])
+        dist.destroy_process_group()
+        return loss, found if rank == 0 else {}
+
+    results = replicas.run(replica, len(devices))
+    return float(np.mean([loss for loss, _ in results])), results[0][1]
 
 
 class DeviceLosses:
@@ -133,3 +141,20 @@ class DeviceLosses:
 def skip(capability: str) -> str | None:
     """Why PyTorch cannot do ``capability``; None where it can."""
     return None
+
+
+def _local_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, device: Device
+) -> tuple[float, dict[str, np.ndarray]]:
+    """One forward and backward pass of one process."""
+    model.to(device).zero_grad()
+    kind = next(model.parameters()).dtype
+    x, y = (torch.from_numpy(part).to(device, kind) for part in (images, targets))
+    loss = F.binary_cross_entropy_with_logits(model(x), y)
+    loss.backward()
+    found = {
+        name.removeprefix("module."): parameter.grad.cpu().numpy().copy()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    return loss.item(), found

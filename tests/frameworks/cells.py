@@ -1,0 +1,51 @@
+"""Run a notebook's own cells up to section 6 in a test, on data where every crop is different."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from helpers import paths
+
+COLUMNS = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+
+
+def write_noise_images(folder: Path, patients: int = 200) -> Path:
+    """A data folder of ``patients`` equal images of noise, 264 px: any crop is known by its corner."""
+    target = folder / "noise"
+    if target.exists():
+        return target
+    (target / "images").mkdir(parents=True)
+    noise = np.random.default_rng(0).integers(0, 256, (264, 264), dtype=np.uint8)
+    Image.fromarray(noise).save(target / "noise.png")
+    rows = [COLUMNS]
+    for patient in range(1, patients + 1):
+        name = f"{patient:08d}_000.png"
+        (target / "images" / name).hardlink_to(target / "noise.png")
+        finding = "Mass" if patient % 3 == 0 else "No Finding"
+        rows.append(f"{name},{finding},0,{patient},50,M,PA,264,264,0.1,0.1")
+    (target / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
+    return target
+
+
+def namespace_of(
+    notebook: str, folder: Path, *, devices: int = 1, until: str = "## 6."
+) -> dict[str, Any]:
+    """The names a notebook has defined before the section that begins with ``until``."""
+    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in content["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown" and text.startswith(until):
+            break
+        if cell["cell_type"] == "code":
+            exec(compile(text, notebook, "exec"), names)
+            if "parameters" in cell["metadata"].get("tags", []):
+                given = {"data": str(write_noise_images(folder)), "devices": devices}
+                names.update(given, run=str(folder / "run"), recipe="demo")
+    return names
