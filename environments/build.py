@@ -18,7 +18,6 @@ import hashlib
 import inspect
 import os
 import shutil
-import ssl
 import subprocess
 import sys
 import threading
@@ -214,10 +213,10 @@ def make_pillow_simd() -> Path:
 
 
 def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
-    """Builds those, three jobs at a time, as one waits for the network while another unpacks."""
+    """Builds those, all at once: they wait for the network more than for each other."""
     done = []
     make_tools(maker)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=3) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 1) as pool:
         pillow_simd = pool.submit(make_pillow_simd)  # a minute of compiling beside the downloads
         jobs = [pool.submit(bring_up_to_date, kernel, maker, pillow_simd) for kernel in todo]
         try:
@@ -240,26 +239,13 @@ def line(status: dict[str, Any]) -> str:
 # --- The command -----------------------------------------------------------------------------
 
 
-def prepare_uv() -> None:
-    """Settings of uv that suit this machine, where the user has not made them."""
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
-    if not home.exists() or home.stat().st_dev != VENVS.stat().st_dev:
-        # uv installs by hard links, which need its cache and .venvs on one file system.
-        os.environ.setdefault("UV_CACHE_DIR", str(VENVS / ".cache"))
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile or paths.capath:
-        # The machine's own certificates, as pip and Python use them: there may be a proxy's.
-        os.environ.setdefault("UV_SYSTEM_CERTS", "1")
-    os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
-
-
 def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) -> int:
     """The command, when no other build is going on here."""
     machine = kernels.this_machine(options.gpu)
     todo = [k for k in wanted if options.lock or not whole(k, machine)]
     failed = []
     if todo:
-        prepare_uv()
+        python311.set_up_uv(VENVS)
         python = python311.find_python()
         uv = python311.find_uv(VENVS, python)
         python = python or python311.fetch_python(uv)

@@ -93,10 +93,8 @@ def status_file(kernel: str) -> Path:
 
 def status(kernel: str) -> dict[str, Any]:
     """How a kernel's environment stands: kernel, ok, form, reason, seconds, pillow."""
-    if found := read_json(status_file(kernel)):
-        return found
-    return {"kernel": kernel, "ok": False, "form": "cpu", "reason": "not made yet: make envs",
-            "seconds": 0.0, "pillow": None}  # fmt: skip
+    none = {"kernel": kernel, "ok": False, "form": "cpu", "reason": "not made yet: make envs"}
+    return {**none, "seconds": 0.0, "pillow": None, **read_json(status_file(kernel))}
 
 
 # --- How it is used --------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,16 @@ def find_uv(venvs: Path, python: str | None) -> Path:
     if on_path := shutil.which("uv"):
         return Path(on_path)
     raise NoPython(f"uv, which makes the environments, could not be installed by pip: {said}")
+
+
+def set_up_uv(venvs: Path) -> None:
+    """Settings of uv that suit this machine, where the user has not made them."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
+    if not home.exists() or home.stat().st_dev != venvs.stat().st_dev:
+        # uv installs by hard links, which need its cache and .venvs on one file system.
+        os.environ.setdefault("UV_CACHE_DIR", str(venvs / ".cache"))
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        # The machine's own certificates, as pip and Python use them: there may be a proxy's.
+        os.environ.setdefault("UV_SYSTEM_CERTS", "1")
+    os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")

@@ -1,0 +1,369 @@
+"""The environments: what is promised is locked, the locks are sound, and build.py finds its way."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENTS = ROOT / "environments"
+sys.path.insert(0, str(ENVIRONMENTS))
+
+import build  # noqa: E402
+import kernels  # noqa: E402
+import python311  # noqa: E402
+import sources  # noqa: E402
+
+LOCKS = sorted(p.name for p in ENVIRONMENTS.glob("*.txt"))
+KERNEL_LOCKS = [n for n in LOCKS if n.removesuffix(".txt").removesuffix("-gpu") in kernels.KERNELS]
+
+
+def name_of(requirement: str) -> str:
+    """The normalised project name at the head of a requirement."""
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def asked(file: str) -> Iterator[str]:
+    """The requirements of an .in file, with those it includes, without comments."""
+    for line in (ENVIRONMENTS / file).read_text().splitlines():
+        line = line.split("#")[0].strip()
+        if line.startswith("-r "):
+            yield from asked(line.removeprefix("-r "))
+        elif line:
+            yield line
+
+
+def locked(file: str) -> dict[str, str]:
+    """Versions by name in a lock."""
+    lines = (ENVIRONMENTS / file).read_text().splitlines()
+    pins = [line.removesuffix(" \\") for line in lines if re.match(r"[a-z0-9]", line)]
+    return {name_of(pin): pin.split(";")[0].split("==")[1].strip() for pin in pins}
+
+
+# --- The locks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("package", "lock"),
+    [
+        ("jupyterlab", "lab.txt"),
+        ("nvidia-ml-py", "lab.txt"),  # pynvml
+        ("torch", "pytorch.txt"),
+        ("torchvision", "pytorch.txt"),
+        ("tensorflow-cpu", "tensorflow.txt"),
+        ("tensorflow", "tensorflow-gpu.txt"),
+        ("keras", "tensorflow.txt"),
+        ("keras", "tensorflow-gpu.txt"),
+        ("mxnet", "mxnet.txt"),
+        ("mxnet-cu117", "mxnet-gpu.txt"),
+        ("chainer", "chainer.txt"),
+        ("chainer", "chainer-gpu.txt"),
+        ("cupy-cuda12x", "chainer-gpu.txt"),
+        ("chainercv", "chainercv.txt"),
+        ("pillow-simd", "pillow-simd.txt"),
+        ("uv", "uv.txt"),
+    ],
+)
+def test_every_promised_package_has_its_place(package: str, lock: str) -> None:
+    assert package in locked(lock)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_has_a_hash(lock: str) -> None:
+    text = re.sub(r"\\\n\s*", "", (ENVIRONMENTS / lock).read_text())  # one line a requirement
+    pins = [line for line in text.splitlines() if line and line.lstrip()[0] != "#"]
+    assert pins
+    for pin in pins:
+        assert re.match(r"[a-z0-9._-]+(\[[a-z0-9,_-]+\])?==\S+( ;.*?)? *--hash=sha256:", pin), pin
+
+
+@pytest.mark.parametrize("file", [p.name for p in sorted(ENVIRONMENTS.glob("*.[it][nx]*"))])
+def test_no_index_address_and_no_path_of_one_machine(file: str) -> None:
+    text = (ENVIRONMENTS / file).read_text()
+    assert "://" not in text
+    assert not re.search(r"(^|\s)(-i|-f|--\w*index\S*|--find-links)\b", text, re.M)
+    assert not re.search(r"(^|[\s=])/\w", text, re.M)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_holds_what_its_in_file_asks_for(lock: str) -> None:
+    pins = locked(lock)
+    for requirement in asked(lock.replace(".txt", ".in")):
+        name = name_of(requirement)
+        assert name in pins, requirement
+        if exact := re.search(r"==([\w.]+)$", requirement):
+            assert pins[name] == exact[1], requirement
+
+
+def test_every_in_file_has_a_lock_and_every_kernel_has_one() -> None:
+    ins = {p.stem for p in ENVIRONMENTS.glob("*.in")} - {"common"}
+    assert ins == {p.stem for p in ENVIRONMENTS.glob("*.txt")}
+    assert set(kernels.KERNELS) <= ins
+
+
+@pytest.mark.parametrize("lock", KERNEL_LOCKS)
+def test_every_kernel_has_what_the_project_needs(lock: str) -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    missing = {name_of(d) for d in project["dependencies"]} - set(locked(lock))
+    assert not missing
+    assert {"ipykernel", "pytest"} <= set(locked(lock))
+
+
+@pytest.mark.parametrize("lock", KERNEL_LOCKS)
+def test_pillow_is_the_one_that_pillow_simd_can_replace(lock: str) -> None:
+    import tomllib
+
+    stand_in = tomllib.loads((ENVIRONMENTS / "pillow-stand-in" / "pyproject.toml").read_text())
+    simd = locked("pillow-simd.txt")["pillow-simd"]
+    assert stand_in["project"]["dependencies"] == [f"pillow-simd=={simd}"]
+    assert locked(lock)["pillow"] == stand_in["project"]["version"] == simd.split(".post")[0]
+    assert sources.PILLOW_SIMD.endswith(simd)
+
+
+@pytest.mark.parametrize("kernel", ["tensorflow", "mxnet", "chainer"])
+def test_cpu_and_gpu_forms_differ_only_where_they_must(kernel: str) -> None:
+    """Both forms run the same framework, Keras and NumPy, or their results would not compare."""
+    cpu, gpu = locked(f"{kernel}.txt"), locked(f"{kernel}-gpu.txt")
+    renamed = {"tensorflow": "tensorflow-cpu", "mxnet-cu117": "mxnet"}
+    for name in ("numpy", "keras", "chainer", "tensorflow", "mxnet-cu117", "pandas", "ipykernel"):
+        if name in gpu:
+            assert gpu[name] == cpu[renamed.get(name, name)], name
+
+
+@pytest.mark.parametrize("lock", [n for n in KERNEL_LOCKS if n.startswith(("mxnet", "chainer"))])
+def test_the_retired_frameworks_keep_their_old_numpy(lock: str) -> None:
+    assert locked(lock)["numpy"] == "1.23.5"
+    assert int(locked(lock)["setuptools"].split(".")[0]) < 74
+
+
+def test_conda_gets_the_labs_lock_on_the_same_python() -> None:
+    text = (ROOT / "environment.yml").read_text()
+    assert f"- python={python311.VERSION}\n" in text
+    named = re.findall(r"-r (\S+)", text)
+    assert named == ["environments/lab.txt"]
+    assert (ROOT / named[0]).is_file()
+    for kernel in kernels.KERNELS:
+        assert kernel in text, f"environment.yml says nothing of {kernel}"
+
+
+# --- build.py --------------------------------------------------------------------------------
+
+
+def run_build(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ENVIRONMENTS / "build.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--kernels", "lab,caffe"], ["caffe"], ["-U"]])
+def test_what_it_does_not_know_is_one_line_and_exit_2(arguments: list[str]) -> None:
+    done = run_build(*arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert arguments[-1].split(",")[-1] in done.stderr
+
+
+def program(path: Path, prints: str, code: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{prints}'\nexit {code}\n")
+    path.chmod(0o755)
+
+
+def test_python_is_found_past_a_shim_that_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "old" / "python3", "3.9 /old/python3")
+    program(tmp_path / "shims" / "python3.11", "pyenv: python3.11: command not found", 127)
+    program(tmp_path / "liar" / "python3.11", "3.12 /liar/python3.12")
+    program(tmp_path / "good" / "python3.11", "3.11 /good/python3.11")
+    folders = [tmp_path / name for name in ("missing", "shims", "liar", "good")]
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "old" / "python3"))
+    monkeypatch.setenv("PATH", ":".join(map(str, folders)))
+    assert python311.find_python() == "/good/python3.11"
+    monkeypatch.setenv("PATH", ":".join(map(str, folders[:-1])))
+    assert python311.find_python() is None
+
+
+def test_python_is_this_one_if_it_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    found = python311.find_python()
+    assert found
+    assert ".venvs" not in found, "an environment must not stand on another environment"
+
+
+def test_no_python_and_no_uv_is_one_line_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "uv", "nothing found", 1)
+    with pytest.raises(python311.NoPython, match=r"install it .*apt install python3\.11"):
+        python311.fetch_python(tmp_path / "uv")
+    program(tmp_path / "python3", "No module named pip", 1)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(python311.NoPython, match="No module named pip"):
+        python311.find_uv(tmp_path / "venvs", None)
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A .venvs with a mxnet that counts as built."""
+    for module in (build, kernels):
+        monkeypatch.setattr(module, "VENVS", tmp_path)
+    (tmp_path / "mxnet" / "bin").mkdir(parents=True)
+    (tmp_path / "mxnet" / "bin" / "python").symlink_to(sys.executable)
+    kernels.write_json(tmp_path / "mxnet" / "stamp.json", build.stamp("mxnet", CPU))
+    kernels.write_json(kernels.status_file("mxnet"), {"ok": True})
+    return tmp_path
+
+
+CPU, GPU = kernels.Machine(gpu=False), kernels.Machine(gpu=True, capability=8)
+
+
+def test_a_built_environment_is_left_alone(built: Path) -> None:
+    assert build.whole("mxnet", CPU)
+    assert not build.whole("mxnet", GPU), "the other form has another lock"
+
+
+@pytest.mark.parametrize("gone", ["stamp.json", "bin/python"])
+def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
+    (built / "mxnet" / gone).unlink()
+    assert not build.whole("mxnet", CPU)
+
+
+@pytest.mark.parametrize("changed", ["mxnet.txt", "tools.txt", "pillow-simd.txt"])
+def test_another_lock_is_another_build(
+    built: Path, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "environments"
+    copy.mkdir()
+    for file in [*ENVIRONMENTS.glob("*.txt"), *ENVIRONMENTS.glob("pillow-stand-in/pyproject.toml")]:
+        target = copy / file.relative_to(ENVIRONMENTS)
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    for module in (build, kernels):
+        monkeypatch.setattr(module, "HERE", copy)
+    assert build.whole("mxnet", CPU)
+    (copy / changed).write_text((copy / changed).read_text() + "# changed\n")
+    assert not build.whole("mxnet", CPU)
+
+
+def test_a_change_of_pyproject_alone_is_told_from_a_change_of_lock(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = build.stamp("mxnet", CPU)
+    was = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    assert before["project"] == was
+    assert build.stamp("chainer", CPU)["recipe"] != before["recipe"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "machine", "expected"),
+    [
+        ("mxnet", kernels.Machine(gpu=False), "cpu"),
+        ("mxnet", kernels.Machine(gpu=True, capability=8), "gpu"),
+        ("mxnet", kernels.Machine(gpu=True, capability=9), "cpu"),  # no code for Hopper in it
+        ("mxnet", kernels.Machine(gpu=True, capability=None), "gpu"),
+        ("chainer", kernels.Machine(gpu=True, capability=9), "gpu"),
+        ("pytorch", kernels.Machine(gpu=True, capability=10), "gpu"),
+        ("lab", kernels.Machine(gpu=True, capability=9), "cpu"),
+    ],
+)
+def test_form(kernel: str, machine: kernels.Machine, expected: str) -> None:
+    assert kernels.form(kernel, machine) == expected
+
+
+def test_pytorch_has_one_lock_for_both_forms() -> None:
+    assert kernels.lock_of("pytorch", "gpu") == kernels.lock_of("pytorch", "cpu")
+    assert kernels.lock_of("chainer", "gpu") != kernels.lock_of("chainer", "cpu")
+
+
+def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = built / "mxnet" / "lib" / "python3.11" / "site-packages" / "nvidia" / "cudnn" / "lib"
+    library.mkdir(parents=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
+    kernels.register("mxnet", "gpu")
+    spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
+    assert spec["argv"][0] == str(built / "mxnet" / "bin" / "python")
+    assert spec["env"]["PATH"] == f"{built / 'mxnet' / 'bin'}:${{PATH}}"
+    assert spec["env"]["LD_LIBRARY_PATH"] == f"{library}:/driver"
+    kernels.register("mxnet", "cpu")
+    spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
+    assert "LD_LIBRARY_PATH" not in spec["env"]
+    kernels.unregister("mxnet")
+    assert not (built / "lab/share/jupyter/kernels/mxnet").exists()
+
+
+def test_a_failed_environment_says_why_and_the_others_go_on(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(kernel: str, *_: Any) -> str:
+        if kernel == "chainer":
+            raise build.BuildError("no wheel for this machine")
+        return "pillow 12.1.1 (no C compiler)"
+
+    monkeypatch.setattr(build, "make", make)
+    monkeypatch.setattr(build, "make_tools", lambda maker: None)
+    monkeypatch.setattr(build, "make_pillow_simd", lambda: None)
+    monkeypatch.setattr(build, "stamp", lambda *_: {"recipe": "1", "project": "1"})
+    maker = build.Maker(Path("uv"), "python", CPU)
+    by_name = {s["kernel"]: s for s in build.build_all(["chainer", "pytorch"], maker)}
+    assert by_name["pytorch"]["ok"] and not by_name["chainer"]["ok"]
+    assert kernels.status("chainer")["reason"] == "no wheel for this machine"
+    assert kernels.status("pytorch")["pillow"].startswith("pillow 12.1.1")
+    lines = capsys.readouterr().out.splitlines()
+    assert any("chainer" in line and "no wheel for this machine" in line for line in lines)
+    assert kernels.status("lab")["reason"] == "not made yet: make envs"
+
+
+def test_an_interrupt_leaves_nothing_that_counts_as_built(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> str:
+        assert not build.stamped("mxnet"), "the old stamp was there during the new build"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "make", interrupted)
+    monkeypatch.setattr(build, "stamp", lambda *_: {"recipe": "new", "project": "1"})
+    with pytest.raises(KeyboardInterrupt):
+        build.bring_up_to_date("mxnet", build.Maker(Path("uv"), "python", CPU), Any)  # type: ignore[arg-type]
+    assert not build.whole("mxnet", CPU)
+    assert kernels.status("mxnet")["reason"] == "interrupted"
+
+
+def test_a_command_that_fails_gives_its_reason_not_its_log(tmp_path: Path) -> None:
+    run = build.runner(tmp_path / "log")
+    run(["true"])
+    with pytest.raises(build.BuildError, match=r"^error: no such wheel$"):
+        run(["sh", "-c", "echo working; echo 'error: no such wheel' >&2; exit 1"])
+    assert "working" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("headers or library files could not be found for jpeg,", "libjpeg-dev"),
+        ("headers or library files could not be found for zlib,", "zlib1g-dev"),
+        ("src/decode.c:35:10: fatal error: Python.h: No such file", "python3-dev"),
+        ("internal compiler error", "see .venvs/pillow-simd.log"),
+    ],
+)
+def test_why_pillow_stayed(said: str, reason: str) -> None:
+    assert reason in sources.why_no_pillow_simd(f"Building\n{said}\nmore")
+
+
+def test_without_a_compiler_pillow_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources.shutil, "which", lambda name: None)
+    with pytest.raises(build.BuildError, match="no C compiler"):
+        build.make_pillow_simd()
