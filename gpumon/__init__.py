@@ -20,12 +20,17 @@ from gpumon.marks import Marker
 from gpumon.monitor import Monitor
 
 if TYPE_CHECKING:
+    from gpumon.comparison import compare
     from gpumon.trace import Trace, read
 
 __version__ = "0.1.0"
-__all__ = ["Marker", "Monitor", "MonitorError", "Trace", "read"]
+__all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "read"]
 
-_LAZY = {"read": "gpumon.trace", "Trace": "gpumon.trace"}
+_LAZY = {
+    "Trace": "gpumon.trace",
+    "compare": "gpumon.comparison",
+    "read": "gpumon.trace",
+}
 
 
 def __getattr__(name: str) -> Any:

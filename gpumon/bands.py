@@ -21,7 +21,13 @@ class Bands:
     A phase marked by several processes at once is drawn once, over the union of their times.
     """
 
-    def __init__(self, marks: Sequence[Mark], window: tuple[float, float], theme: Theme) -> None:
+    def __init__(
+        self,
+        marks: Sequence[Mark],
+        window: tuple[float, float],
+        theme: Theme,
+        colours: dict[str, str] | None = None,
+    ) -> None:
         self.window = window
         self.theme = theme
         self.marks = [
@@ -30,9 +36,10 @@ class Bands:
             if mark.depth < MOST_LEVELS and mark.start < window[1] and mark.end > window[0]
         ]
         names = dict.fromkeys(m.name for m in sorted(self.marks, key=lambda m: (m.depth, m.start)))
-        self.colours = phase_colours(list(names), theme)
+        chosen = colours or phase_colours(list(names), theme)
+        self.colours = {name: chosen[name] for name in names}
         self.levels = 1 + max((mark.depth for mark in self.marks), default=-1)
-        self._labelled: set[str] = set()
+        self.labelled: set[str] = set()
 
     def tint(self, axes: Axes) -> None:
         """Colour the outermost phases faintly behind a lane."""
@@ -69,7 +76,7 @@ class Bands:
                 left, right = max(mark.start, start), min(mark.end, end)
                 text = self._fitting(mark, (right - left) / (end - start) * inches)
                 if text:
-                    self._labelled.add(name)
+                    self.labelled.add(name)
                     axes.text(
                         (left + right) / 2,
                         mark.depth + 0.53,
@@ -84,7 +91,7 @@ class Bands:
     def unlabelled(self) -> list[tuple[str, str]]:
         """Names (with colours) that found no room in the ribbon and belong in the legend."""
         return [
-            (name, colour) for name, colour in self.colours.items() if name not in self._labelled
+            (name, colour) for name, colour in self.colours.items() if name not in self.labelled
         ][:6]
 
     def _fitting(self, mark: Mark, room: float) -> str:

@@ -70,7 +70,7 @@ def draw(
 def _note(header: dict[str, Any], lanes: Sequence[Lane]) -> str:
     """Why there is no GPU lane, in the figure itself."""
     reason = header["nvml"].get("reason")
-    if any(lane.name != "host" for lane in lanes) or not reason:
+    if not all(lane.host for lane in lanes) or not reason:
         return ""
     return f"No GPU lane: {reason}."
 
@@ -120,7 +120,7 @@ def _draw(
     for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
-        _frame(axes, colours, window, number == last, tall * scale > 0.8)
+        frame_axes(axes, colours, window, number == last, tall * scale > 0.8)
         bands.tint(axes)
         _lane(axes, recording, lane, colours, tall * scale)
     _legend(figure, lanes, bands, colours, (LEFT / width, legend_at / height))
@@ -131,13 +131,21 @@ def _draw(
 
 def _heights(lanes: Sequence[Lane]) -> list[float]:
     """Inches: lanes get lower as there are more of them, so that eight GPUs still fit a page."""
-    gpus = sum(lane.name != "host" for lane in lanes)
+    gpus = sum(not lane.host for lane in lanes)
     tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
     host = 1.1 if gpus == 0 else min(tall, 0.8)
-    return [host if lane.name == "host" else tall for lane in lanes]
+    return [host if lane.host else tall for lane in lanes]
 
 
-def _frame(axes: Axes, colours: Theme, window: tuple[float, float], last: bool, tall: bool) -> None:
+def frame_axes(
+    axes: Axes,
+    colours: Theme,
+    window: tuple[float, float],
+    last: bool,
+    tall: bool,
+    origin: float = 0.0,
+) -> None:
+    """The empty lane: its scale, its grid, and the time axis (from ``origin``) under the last."""
     axes.set_facecolor(colours.lane)
     axes.set_xlim(*window)
     axes.set_ylim(0, 104)
@@ -148,8 +156,10 @@ def _frame(axes: Axes, colours: Theme, window: tuple[float, float], last: bool, 
     for side in axes.spines.values():
         side.set_visible(False)
     length = window[1] - window[0]
-    axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else None))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value, length)))
+    nice = MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else [1, 2, 5, 10])
+    ticks = nice.tick_values(window[0] - origin, window[1] - origin) + origin
+    axes.set_xticks([tick for tick in ticks if window[0] <= tick <= window[1]])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value - origin, length)))
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
 
 

@@ -27,11 +27,14 @@ class Line:
 
 @dataclass
 class Lane:
+    """One device. host: it is a machine's CPU and memory, not a GPU."""
+
     name: str
     title: str
     subtitle: str
     lines: list[Line] = field(default_factory=list)
     reason: str = ""
+    host: bool = False
 
     def line(self, kind: str) -> Line | None:
         return next((line for line in self.lines if line.kind == kind), None)
@@ -48,7 +51,8 @@ def lanes_of(recording: Recording, window: tuple[float, float]) -> list[Lane]:
 
 def _gpu(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
     name = device["name"]
-    lane = Lane(name, name.replace("gpu", "GPU ", 1), device["product"].removeprefix("NVIDIA "))
+    title = name.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
+    lane = Lane(name, title, device.get("machine") or device["product"].removeprefix("NVIDIA "))
     busy = recording.series(f"{name}/utilisation (%)")
     if busy is not None:
         note = f"{stats.mean(busy, weights):.0f} % busy"
@@ -77,12 +81,13 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
 
 
 def _host(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
-    lane = Lane("host", "Host", f"{device['cores']} cores")
-    busy = recording.series("host/cpu (%)")
+    name = device["name"]
+    lane = Lane(name, "Host", device.get("machine") or f"{device['cores']} cores", host=True)
+    busy = recording.series(f"{name}/cpu (%)")
     if busy is not None:
         note = f"{stats.mean(busy, weights):.0f} % CPU"
         lane.lines.append(Line("host", "CPU, all cores", busy, note))
-    memory = recording.series("host/memory used (MiB)")
+    memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         total = device["memory total (MiB)"]
         note = f"{mebibytes(stats.peak(memory, weights))} peak"

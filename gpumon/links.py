@@ -59,8 +59,8 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
         for value in values:
             # The call succeeds if any field did.
             if value.nvmlReturn != pynvml.NVML_SUCCESS:
-                error = pynvml.NVMLError(value.nvmlReturn)
-                raise Unavailable(f"field {value.fieldId}: {error}{excuse}", permanent=True)
+                why = pynvml.NVMLError(value.nvmlReturn)
+                raise Unavailable(f"field {value.fieldId}: {why}{excuse}", permanent=True)
         counts = [int(value.value.ullVal) for value in values]
         rates: list[float | None] = [None, None]
         if before and now > before[0][0]:

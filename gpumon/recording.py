@@ -22,7 +22,7 @@ class Mark:
     name: str
     start: float
     end: float
-    process: int
+    process: int | str
     attributes: dict[str, Any]
     open: bool = False
 

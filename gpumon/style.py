@@ -87,7 +87,9 @@ def phase_colours(names: list[str], colours: Theme) -> dict[str, str]:
 def clock(seconds: float, span: float) -> str:
     """A moment on the time axis, as long as the span asks: ``12 s``, ``3:05``, ``1:02:30``."""
     if span <= 120:
-        return f"{seconds:g} s"
+        return f"{round(seconds, 6):g} s"
+    if seconds < 0:
+        return "-" + clock(-seconds, span)
     minutes, left = divmod(round(seconds), 60)
     if span <= 3600:
         return f"{minutes}:{left:02d}"

@@ -67,7 +67,7 @@ def _groups(recording: Recording, by: str) -> list[tuple[str, list[Mark], bool]]
 def _counted_once(marks: list[Mark]) -> float | None:
     """Images of the whole run: where phases nest, only the outermost count is taken."""
     total: float | None = None
-    counted: dict[int, tuple[str, float]] = {}
+    counted: dict[int | str, tuple[str, float]] = {}
     for mark in marks:  # in order of their start, the outer before the inner
         if "images" not in mark.attributes:
             continue
@@ -105,7 +105,7 @@ def _rows(
     rows = []
     for device in recording.devices:
         rows.append(common | _figures(recording, device, spans, weights, idle_below))
-    gpus = [row for row in rows if row["device"] != "host"]
+    gpus = rows[: len(recording.gpus)]
     if gpus:
         rows.insert(len(gpus), common | _together(gpus, images))
     return rows
@@ -120,7 +120,7 @@ def _figures(
 ) -> dict[str, Any]:
     name = device["name"]
     row: dict[str, Any] = {"device": name}
-    busy = recording.series("host/cpu (%)" if name == "host" else f"{name}/utilisation (%)")
+    busy = recording.series(f"{name}/{'cpu' if device['kind'] == 'host' else 'utilisation'} (%)")
     if busy is not None:
         row["utilisation mean (%)"] = stats.mean(busy, weights)
         row["utilisation p5 (%)"] = stats.quantile(busy, weights, 0.05)

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from gpumon.errors import MonitorError
 from gpumon.files import prefix_of
+from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PathLike = str | os.PathLike[str]
 
-def read(path: str | os.PathLike[str]) -> Trace:
+
+def read(path: PathLike | Sequence[PathLike]) -> Trace:
     """The trace that a Monitor wrote to ``path`` (its prefix, folder or one of its files).
 
-    It may still be growing or have been cut off by a kill. Raises MonitorError if there is none.
+    It may still be growing or have been cut off by a kill. Several paths (ranks, machines) are
+    merged on one time axis. Raises MonitorError if there is none.
     """
-    return Trace(load(prefix_of(path)))
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise MonitorError("no trace was named; give the path that Monitor got")
+    parts = [Trace(load(prefix_of(one))) for one in paths]
+    if len(parts) == 1:
+        return parts[0]
+    return Trace(merge([part.recording for part in parts]), parts)
 
 
 class Trace:
-    """What a Monitor recorded."""
+    """What a Monitor recorded; ``parts`` are the traces it was merged from, if it was."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, parts: Sequence[Trace] = ()) -> None:
         self.recording = recording
+        self.parts = list(parts)
         self.path: Path = recording.prefix
 
     @property
@@ -109,6 +122,7 @@ class Trace:
             "sampler": self._cost(ended[-1] if ended else None),
             "events": [event for event in events if event["event"] != "end"],
             "ended": ended[-1]["why"] if ended else "open or cut off",
+            **({"parts": [part.provenance() for part in self.parts]} if self.parts else {}),
         }
 
     def plot(self, **options: Any) -> Figure:
@@ -123,6 +137,12 @@ class Trace:
         if "theme" in options:
             options["theme_name"] = options.pop("theme")
         return draw(self, **options)
+
+    def export(self, target: PathLike, kind: str | None = None) -> Path:
+        """Write to a .csv, .parquet or .prom file; see :func:`gpumon.export.export`."""
+        from gpumon.export import export
+
+        return export(self, target, kind)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""
@@ -151,6 +171,8 @@ class Trace:
     def _cadence(self) -> dict[str, Any]:
         """The schedule as asked and as kept: lateness is against the grid of the interval."""
         times, interval = self.recording.times, self.recording.header["interval (s)"]
+        if self.parts:
+            return {"asked (s)": interval, "samples": len(times)}  # each part has its own
         result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
         # The last sample of a closed trace is taken when told to stop, off the grid.
         closed = any(event["event"] == "end" for event in self.recording.events)
@@ -171,6 +193,8 @@ class Trace:
     def _cost(self, end: dict[str, Any] | None) -> dict[str, Any]:
         """The sampler's own cost: exact from its last line, else from its series."""
         seconds = self.recording.end
+        if self.parts:
+            return {}
         if end is not None:
             used = end["sampler cpu (s)"]
             return {

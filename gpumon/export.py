@@ -1,0 +1,134 @@
+"""A trace for other tools: CSV, Parquet, and Prometheus' text format."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from gpumon.errors import MonitorError
+
+if TYPE_CHECKING:
+    from gpumon.trace import Trace
+
+FORMATS = ("csv", "parquet", "prom")
+
+UNITS = {
+    "%": ("percent", 1.0),
+    "MiB": ("bytes", 2.0**20),
+    "MiB/s": ("bytes_per_second", 2.0**20),
+    "W": ("watts", 1.0),
+    "J": ("joules", 1.0),
+    "C": ("celsius", 1.0),
+    "MHz": ("hertz", 1e6),
+    "bits": ("bits", 1.0),
+    "count": ("count", 1.0),
+}
+
+
+def export(trace: Trace, target: str | os.PathLike[str], kind: str | None = None) -> Path:
+    """Write a trace to a file whose ending (.csv, .parquet, .prom) says how, or ``kind`` does.
+
+    CSV and Parquet hold every sample, with wall time and the outermost open phase; the
+    Prometheus file holds the last value of each series, for a node exporter's textfile folder.
+    The file appears whole or not at all. Raises MonitorError for an unknown kind or an
+    unwritable target.
+    """
+    path = Path(target)
+    kind = kind or path.suffix.lstrip(".").lower()
+    if kind not in FORMATS:
+        raise MonitorError(
+            f"cannot export to {path}: no format {kind!r}; use .csv, .parquet or .prom"
+        )
+    if kind == "parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise MonitorError(
+                "Parquet needs pyarrow, which this environment does not have: "
+                "pip install pyarrow, or export to .csv"
+            ) from None
+    if kind == "prom":
+        _whole(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
+    elif kind == "csv":
+        table = _table(trace)
+        _whole(path, lambda file: table.to_csv(file, float_format="%.6g"))
+    else:
+        table = _table(trace)
+        _whole(path, lambda file: table.to_parquet(file))
+    return path
+
+
+def _table(trace: Trace) -> pd.DataFrame:
+    """The frame with wall time and phase in front."""
+    frame = trace.frame()
+    start = trace.header["start (unix s)"]
+    wall = pd.to_datetime((start + frame.index.to_numpy()) * 1e9, unit="ns", utc=True)
+    phase = np.full(len(frame), "", dtype=object)
+    for mark in trace.recording.marks:
+        if mark.depth == 0:
+            inside = (frame.index >= mark.start) & (frame.index < mark.end)
+            phase[inside] = mark.name
+    frame.insert(0, "wall time", wall)
+    frame.insert(1, "phase", phase)
+    return frame
+
+
+def prometheus(trace: Trace) -> str:
+    """The last value of every series in Prometheus' text format, in its base units.
+
+    ``gpu0/memory used (MiB)`` becomes ``gpumon_memory_used_bytes{device="gpu0",...}``; a series
+    that is not available is left out, as that format has it.
+    """
+    frame = trace.frame()
+    products = {device["name"]: device for device in trace.devices}
+    metrics: dict[str, list[str]] = {}
+    for key in frame.columns if len(frame) else []:
+        value = frame[key].iloc[-1]
+        found = re.fullmatch(r"(.+)/(.+) \((.+)\)", key)
+        if found is None or np.isnan(value):
+            continue
+        device, quantity, unit = found.groups()
+        labels = {"device": device, "host": trace.header["host"]}
+        core = re.fullmatch(r"cpu(\d+)", quantity)
+        if core:
+            quantity, labels["core"] = "cpu core", core.group(1)
+        for name in ("uuid", "product"):
+            text = products.get(device, {}).get(name)
+            if text:
+                labels[name] = text
+        suffix, factor = UNITS.get(unit, (unit, 1.0))
+        base = "sampler " if device == "sampler" else "process " if device == "process" else ""
+        metric = re.sub(r"[^a-z0-9_]+", "_", f"gpumon_{base}{quantity}_{suffix}".lower())
+        text = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+        metrics.setdefault(metric, []).append(f"{metric}{{{text}}} {value * factor:.10g}")
+    lines = []
+    for metric, samples in metrics.items():
+        lines += [f"# TYPE {metric} gauge", *samples]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return str(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write under a temporary name beside the target, then rename."""
+    temporary = None
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error
