@@ -1,0 +1,152 @@
+"""The few framework-bound helpers, for Keras 3 on the TensorFlow backend.
+
+Peculiar to Keras: a model is built by ``keras.applications``, its layers have names of their own,
+and ``fit`` runs it on the devices through ``tf.distribute.MirroredStrategy``. Devices, losses on
+them and the layout of weights are those of ``helpers.frameworks.tensorflow``.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import keras
+import numpy as np
+
+from helpers.frameworks import tensorflow as backend
+
+NAME = "Keras"
+KERNEL = "tensorflow"
+
+Device = str
+Model = keras.Model
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and the libraries its speed depends on."""
+    return {"keras": keras.__version__, **backend.versions()}
+
+
+def list_devices(kind: str, count: int) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
+    return backend.list_devices(kind, count)
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    """Return when the devices have finished all queued work; for timing only."""
+    backend.synchronize(devices)
+
+
+def seed(value: int) -> None:
+    """Seed every random generator the framework draws from."""
+    keras.utils.set_random_seed(value)
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy canonical weights (torchvision's names, OIHW) into ``model``, on every replica."""
+    backend._assign(_variables(model), weights)
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
+
+    Of BatchNorm's statistics, which are each replica's own, those of replica 0.
+    """
+    return {
+        name: backend._channels_first(variable.numpy())
+        for name, variable in _variables(model).items()
+    }
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    batch = backend._batch(images, model.compute_dtype)
+    return np.asarray(model(batch, training=False))
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+
+    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
+    the result: N devices must give what one gives.
+    """
+    trainable = {id(variable) for variable in model.trainable_variables}
+    variables = {
+        name: variable.value
+        for name, variable in _variables(model).items()
+        if id(variable) in trainable
+    }
+    return backend._gradients(
+        lambda x: model(x, training=False), variables, images, targets, devices
+    )
+
+
+class DeviceLosses:
+    """Sums losses where they are computed; the host reads them once, at the end of an epoch.
+
+    ``fit`` does the same by itself: its metric ``loss`` keeps a sum on every replica.
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._losses = backend.DeviceLosses(devices)
+
+    def add(self, position: int, loss: Any, images: int) -> None:
+        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
+        self._losses.add(position, loss, images)
+
+    def mean(self) -> float:
+        """Mean loss per image over all devices; waits for them."""
+        return self._losses.mean()
+
+
+def skip(capability: str) -> str | None:
+    """Why Keras cannot do ``capability``; None where it can."""
+    return None
+
+
+PARTS = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "beta": "bias",
+    "bias": "bias",
+    "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+}
+"""Keras's names of what a layer holds, and torchvision's."""
+
+
+def _variables(model: Model) -> dict[str, keras.Variable]:
+    """The model's variables by torchvision's names."""
+    return {
+        f"{_layer(layer.name)}.{PARTS[variable.name]}": variable
+        for layer in model.layers
+        for variable in layer.variables
+    }
+
+
+def _layer(name: str) -> str:
+    """torchvision's name of a layer of ``keras.applications.DenseNet121``.
+
+    Keras counts the stem as stage 1, so its conv2_block3_1_conv is denseblock1.denselayer3.conv1;
+    there 0_bn, 1_bn, 1_conv, 2_conv are norm1, norm2, conv1, conv2.
+    """
+    stem = {
+        "conv1_conv": "features.conv0",
+        "conv1_bn": "features.norm0",
+        "bn": "features.norm5",
+        "predictions": "classifier",
+    }
+    if name in stem:
+        return stem[name]
+    stage, *rest = name.split("_")
+    if stage.startswith("pool"):
+        kind = {"bn": "norm", "conv": "conv"}[rest[0]]
+        return f"features.transition{int(stage[4:]) - 1}.{kind}"
+    if not stage.startswith("conv") or len(rest) != 3:
+        return name
+    block, number, kind = rest
+    part = f"norm{int(number) + 1}" if kind == "bn" else f"conv{number}"
+    return f"features.denseblock{int(stage[4:]) - 1}.denselayer{block[5:]}.{part}"

@@ -1,0 +1,207 @@
+"""The few framework-bound helpers, for TensorFlow without Keras.
+
+Peculiar to TensorFlow: one process drives all devices through ``tf.distribute``, so ``devices``
+holds all of them. Images and weights are channels-last: convolutions are HWIO here, OIHW in the
+canonical layout, and the classifier is transposed. A model is a ``tf.Module`` called as
+``model(images, training=...)`` whose variables bear torchvision's names.
+
+``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+NAME = "TensorFlow"
+KERNEL = "tensorflow"
+
+Device = str
+Model = tf.Module
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and the libraries its speed depends on."""
+    found = {"tensorflow": tf.__version__}
+    build = tf.sysconfig.get_build_info()
+    names = {"cuda": "cuda_version", "cudnn": "cudnn_version"}
+    return found | {name: str(build[key]) for name, key in names.items() if build.get(key)}
+
+
+def list_devices(kind: str, count: int) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    Virtual CPU devices have to be made before TensorFlow computes anything; they cannot become
+    more afterwards (RuntimeError). GPU memory is taken as it is needed, not all at once.
+    """
+    physical = tf.config.list_physical_devices(kind.upper())
+    if kind == "gpu":
+        for device in physical[:count]:
+            tf.config.experimental.set_memory_growth(device, True)
+        return [f"GPU:{index}" for index in range(count)]
+    parts = [tf.config.LogicalDeviceConfiguration()] * count
+    try:
+        tf.config.set_logical_device_configuration(physical[0], parts)
+    except RuntimeError:  # TensorFlow has started: what was made then is what there is
+        if len(tf.config.list_logical_devices("CPU")) < count:
+            raise
+    return [f"CPU:{index}" for index in range(count)]
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    """Return when the devices have finished all queued work; for timing only."""
+    for device in devices:
+        if device.startswith("GPU"):
+            with tf.device(device):
+                tf.zeros(()).numpy()  # a stream works in order, so this comes last
+
+
+def seed(value: int) -> None:
+    """Seed every random generator the framework draws from."""
+    random.seed(value)
+    np.random.seed(value)  # noqa: NPY002 (the framework's own draws, not ours)
+    tf.random.set_seed(value)
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy canonical weights (torchvision's names, OIHW) into ``model``, on every replica."""
+    _assign({_name(variable): variable for variable in model.variables}, weights)
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
+
+    Of BatchNorm's statistics, which are each replica's own, those of replica 0.
+    """
+    return {_name(v): _channels_first(v.numpy()) for v in model.variables}
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    return model(_batch(images, model.trainable_variables[0].dtype), training=False).numpy()
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+
+    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
+    the result: N devices must give what one gives.
+    """
+    variables = {_name(variable): variable for variable in model.trainable_variables}
+    return _gradients(lambda x: model(x, training=False), variables, images, targets, devices)
+
+
+class DeviceLosses:
+    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = list(devices)
+        self._sums = []
+        for device in devices:
+            with tf.device(device):
+                self._sums.append(tf.zeros(2, tf.float64))
+
+    def add(self, position: int, loss: Any, images: int) -> None:
+        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
+        with tf.device(self._devices[position]):
+            count = tf.cast(images, tf.float64)
+            self._sums[position] += tf.stack([tf.cast(loss, tf.float64) * count, count])
+
+    def mean(self) -> float:
+        """Mean loss per image over all devices; waits for them."""
+        total = np.sum([part.numpy() for part in self._sums], axis=0)
+        return float(total[0] / total[1])
+
+
+def skip(capability: str) -> str | None:
+    """Why TensorFlow cannot do ``capability``; None where it can."""
+    return None
+
+
+def _channels_last(array: np.ndarray) -> np.ndarray:
+    """OIHW to HWIO, and the classifier's (out, in) to (in, out)."""
+    return array.transpose((2, 3, 1, 0)) if array.ndim == 4 else array.T
+
+
+def _channels_first(array: np.ndarray) -> np.ndarray:
+    """The inverse of :func:`_channels_last`, as a copy of its own."""
+    return np.ascontiguousarray(array.transpose((3, 2, 0, 1)) if array.ndim == 4 else array.T)
+
+
+def _name(variable: tf.Variable) -> str:
+    return variable.name.removesuffix(":0")
+
+
+def _assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Set ``variables`` by their canonical names; every one of them, and no other."""
+    wrong = sorted(variables.keys() ^ weights.keys())
+    wrong = wrong or [
+        name
+        for name, variable in variables.items()
+        if tuple(variable.shape) != _channels_last(weights[name]).shape
+    ]
+    if wrong:
+        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    for name, variable in variables.items():
+        variable.assign(_channels_last(weights[name]))
+
+
+def _batch(images: np.ndarray, dtype: Any) -> tf.Tensor:
+    """(N, 3, H, W) as a channels-last tensor."""
+    return tf.constant(np.ascontiguousarray(images.transpose((0, 2, 3, 1))), dtype)
+
+
+def _gradients(
+    forward: Callable[[tf.Tensor], tf.Tensor],
+    variables: Mapping[str, Any],
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[Device],
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``.
+
+    Runs eagerly: tracing DenseNet121 takes longer than computing it this once.
+    """
+    watched = list(variables.values())
+    dtype = watched[0].dtype
+
+    def replica(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=forward(x))
+            # Gradients are summed over the replicas, so each divides by the global batch.
+            loss = tf.reduce_sum(loss) / targets.size
+        found = [loss, *tape.gradient(loss, watched)]
+        context = tf.distribute.get_replica_context()
+        return tuple(context.all_reduce(tf.distribute.ReduceOp.SUM, found))
+
+    x = [_batch(part, dtype) for part in np.array_split(images, len(devices))]
+    y = [tf.constant(part, dtype) for part in np.array_split(targets, len(devices))]
+    if len(devices) == 1:
+        with tf.device(devices[0]):
+            loss, *found = replica(x[0], y[0])
+    else:
+        strategy = _strategy(watched[0], devices)
+        shares = [
+            strategy.experimental_distribute_values_from_function(
+                lambda context, parts=parts: parts[context.replica_id_in_sync_group]
+            )
+            for parts in (x, y)
+        ]
+        results = strategy.run(replica, shares)
+        loss, *found = (strategy.experimental_local_results(part)[0] for part in results)
+    return float(loss), {
+        name: _channels_first(gradient.numpy())
+        for name, gradient in zip(variables, found, strict=True)
+    }
+
+
+def _strategy(variable: Any, devices: Sequence[Device]) -> tf.distribute.Strategy:
+    """The strategy that mirrors ``variable`` over ``devices``, or a new one where none does."""
+    strategy = getattr(variable, "distribute_strategy", None)
+    if strategy is not None and strategy.num_replicas_in_sync == len(devices):
+        return strategy
+    return tf.distribute.MirroredStrategy(list(devices))
