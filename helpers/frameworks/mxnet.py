@@ -1,0 +1,235 @@
+"""The few framework-bound helpers, for MXNet Gluon.
+
+Peculiar to Gluon: one process drives all devices and a parameter has a copy on each of them, so
+``devices`` holds all devices here. Arrays are asynchronous on the CPU too: an operation returns at
+once and the engine computes behind it. Names are Gluon's own, so weights are mapped by position:
+``collect_params()`` walks DenseNet in torchvision's order, and both frameworks keep convolutions
+as OIHW and the dense layer as (outputs, inputs).
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+
+from helpers.weights import shapes
+
+NAME = "MXNet Gluon"
+KERNEL = "mxnet"
+
+Device = mx.Context
+Model = gluon.HybridBlock
+
+# What Gluon cannot do, or does otherwise than the others, and why.
+_SKIPPED = {
+    "unbiased running variance": (
+        "gluon's BatchNorm keeps the biased variance of the batch, (n-1)/n of PyTorch's with "
+        "n = images per device x height x width of the layer, and has no setting for it"
+    ),
+    "synchronised BatchNorm": "gluon.contrib's SyncBatchNorm hangs on two CPU contexts",
+    "bf16": "MXNet 1.9.1 has bfloat16 for CPU inference only",
+    "Hopper GPUs and later": (
+        "the last wheels, mxnet-cu117 1.9.1, hold machine code for sm_50 to sm_86 and no PTX"
+    ),
+}
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and the libraries its speed depends on."""
+    found = {"mxnet": mx.__version__, "numpy": np.__version__}
+    if mx.runtime.Features().is_enabled("CUDA"):
+        for library in ("cuda-runtime", "cudnn", "nccl"):
+            try:
+                found[library.split("-")[0]] = metadata.version(f"nvidia-{library}-cu11")
+            except metadata.PackageNotFoundError:
+                continue  # MXNet found it elsewhere on the system, or does without
+    return found
+
+
+def list_devices(kind: str, count: int) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
+    make = mx.gpu if kind == "gpu" else mx.cpu
+    return [make(index) for index in range(count)]
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    """Return when the devices have finished all queued work; for timing only."""
+    mx.nd.waitall()  # the engine has one queue for all
+
+
+def seed(value: int) -> None:
+    """Seed every random generator the framework draws from.
+
+    ``mx.image`` and the samplers use Python's and NumPy's global generators.
+    """
+    mx.random.seed(value)
+    random.seed(value)
+    np.random.seed(value)  # noqa: NPY002
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy canonical weights (torchvision's names, OIHW) into ``model``, on all its devices."""
+    parameters = _named(model)
+    wrong = sorted(parameters.keys() ^ weights.keys())
+    if wrong:
+        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    for name, parameter in parameters.items():
+        array, known = weights[name], parameter.shape
+        # A zero is a size that Gluon would infer at the first batch.
+        if len(known) != array.ndim or any(
+            size not in (0, -1, wanted) for size, wanted in zip(known, array.shape, strict=True)
+        ):
+            raise ValueError(f"weights do not fit the model: {name} {array.shape}, not {known}")
+        if known != array.shape:
+            parameter.shape = array.shape
+            parameter.initialize(mx.init.Zero(), parameter.list_ctx(), force_reinit=True)
+        parameter.set_data(mx.nd.array(array, dtype=array.dtype))
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
+
+    Each device has BatchNorm statistics of its own; their mean is what Gluon itself saves.
+    """
+    return {name: _read(parameter) for name, parameter in _named(model).items()}
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    first = next(iter(model.collect_params().values()))
+    return model(mx.nd.array(images, first.list_ctx()[0], first.dtype)).asnumpy()
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+
+    What ``Trainer.step(N)`` hands to its optimiser after its all-reduce over ``devices``.
+    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
+    the result: N devices must give what one gives.
+    """
+    with _moved(model, devices), _frozen(model):
+        parameters = model.collect_params()
+        dtype = next(iter(parameters.values())).dtype
+        criterion = gluon.loss.SigmoidBinaryCrossEntropyLoss()
+        parts = [
+            gluon.utils.split_and_load(
+                mx.nd.array(array, dtype=dtype), list(devices), even_split=False
+            )
+            for array in (images, targets)
+        ]
+        with autograd.record():
+            losses = [criterion(model(x), y) for x, y in zip(*parts, strict=True)]
+        autograd.backward(losses)
+        recorder = _Recorder()
+        trainer = gluon.Trainer(parameters, recorder, kvstore="device", update_on_kvstore=False)
+        trainer.step(len(images))
+        total = sum(float(loss.sum().asscalar()) for loss in losses)
+        return total / len(images), {
+            name: recorder.gradients[parameter.name]
+            for name, parameter in _named(model).items()
+            if parameter.grad_req != "null"
+        }
+
+
+class DeviceLosses:
+    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._sums = [mx.nd.zeros(1, device, dtype="float64") for device in devices]
+        self._images = 0
+
+    def add(self, position: int, loss: Any, images: int) -> None:
+        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
+        self._sums[position] += loss.astype("float64") * images
+        self._images += images
+
+    def mean(self) -> float:
+        """Mean loss per image over all devices; waits for them."""
+        return sum(float(total.asscalar()) for total in self._sums) / self._images
+
+
+def skip(capability: str) -> str | None:
+    """Why MXNet Gluon cannot do ``capability``; None where it can."""
+    return _SKIPPED.get(capability)
+
+
+class _Recorder(mx.optimizer.Optimizer):
+    """An optimiser that keeps the gradients it is handed and leaves the weights alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradients: dict[str, np.ndarray] = {}
+
+    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+        name = self.param_dict[index].name
+        if name not in self.gradients:  # after the all-reduce every device has the same
+            self.gradients[name] = (grad * self.rescale_grad).asnumpy()
+
+
+@contextmanager
+def _moved(model: Model, devices: Sequence[Device]) -> Iterator[None]:
+    """The model on ``devices``, and afterwards back where it was, bit for bit."""
+    home = next(iter(model.collect_params().values())).list_ctx()
+    held = dump_weights(model)
+    try:
+        _place(model, devices, held)
+        yield
+    finally:
+        _place(model, home, held)
+
+
+def _place(model: Model, devices: Sequence[Device], held: Mapping[str, np.ndarray]) -> None:
+    model.collect_params().reset_ctx(list(devices))
+    load_weights(model, held)  # reset_ctx takes the mean of the copies, which may round
+
+
+@contextmanager
+def _frozen(model: Model) -> Iterator[None]:
+    """BatchNorm with its running statistics, although gradients are recorded.
+
+    ``record(train_mode=False)`` would do so too, but gives wrong gradients of convolutions.
+    """
+    norms: list[Any] = []
+
+    def collect(block: Any) -> None:
+        if isinstance(block, gluon.nn.BatchNorm):
+            norms.append(block)
+
+    model.apply(collect)
+    # The compiled graph holds the setting of the time it was traced, so do without it here.
+    active, flags = model._active, dict(model._flags)
+    model.hybridize(False)
+    before = [norm._kwargs["use_global_stats"] for norm in norms]
+    try:
+        for norm in norms:
+            norm._kwargs["use_global_stats"] = True
+        yield
+    finally:
+        for norm, value in zip(norms, before, strict=True):
+            norm._kwargs["use_global_stats"] = value
+        model.hybridize(active, **flags)
+
+
+def _named(model: Model) -> dict[str, Any]:
+    """The model's parameters by their canonical names: DenseNet121's, in the same order."""
+    names, parameters = list(shapes()), list(model.collect_params().values())
+    if len(names) != len(parameters):
+        raise ValueError(
+            f"a model of {len(parameters)} parameters is not DenseNet121 with its {len(names)}"
+        )
+    return dict(zip(names, parameters, strict=True))
+
+
+def _read(parameter: Any) -> np.ndarray:
+    copies = parameter.list_data()
+    if parameter.grad_req != "null" or len(copies) == 1:
+        return copies[0].asnumpy()
+    mean = np.mean([copy.asnumpy() for copy in copies], axis=0, dtype=np.float64)
+    return mean.astype(parameter.dtype)
