@@ -32,7 +32,7 @@ class Bands:
         self.theme = theme
         self.marks = [
             mark
-            for mark in _joined(marks)
+            for mark in shown(marks)
             if mark.depth < MOST_LEVELS and mark.start < window[1] and mark.end > window[0]
         ]
         names = dict.fromkeys(m.name for m in sorted(self.marks, key=lambda m: (m.depth, m.start)))
@@ -95,16 +95,20 @@ class Bands:
         ][:6]
 
     def _fitting(self, mark: Mark, room: float) -> str:
-        """The longest form of a label that fits: ``train, epoch 2``, ``train 2``, ``train``."""
-        short = mark.name.rsplit("/", 1)[-1]
-        forms = [short]
-        if "epoch" in mark.attributes:
-            epoch = mark.attributes["epoch"]
-            forms = [f"{short}, epoch {epoch}", f"{short} {epoch}", short]
-        return next((form for form in forms if len(form) * LETTER + 0.05 <= room), "")
+        """The longest form of a label that fits."""
+        return next((form for form in labels(mark) if len(form) * LETTER + 0.05 <= room), "")
 
 
-def _joined(marks: Sequence[Mark]) -> list[Mark]:
+def labels(mark: Mark) -> list[str]:
+    """A phase's names, long to short: ``train, epoch 2``, ``train 2``, ``train``."""
+    short = mark.name.rsplit("/", 1)[-1]
+    if "epoch" not in mark.attributes:
+        return [short]
+    epoch = mark.attributes["epoch"]
+    return [f"{short}, epoch {epoch}", f"{short} {epoch}", short]
+
+
+def shown(marks: Sequence[Mark]) -> list[Mark]:
     """Marks with those of one name that overlap (several processes) made one."""
     groups: dict[str, list[Mark]] = {}
     for mark in marks:

@@ -157,8 +157,8 @@ def frame_axes(
         side.set_visible(False)
     length = window[1] - window[0]
     nice = MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else [1, 2, 5, 10])
-    ticks = nice.tick_values(window[0] - origin, window[1] - origin) + origin
-    axes.set_xticks([tick for tick in ticks if window[0] <= tick <= window[1]])
+    ticks = np.asarray(nice.tick_values(window[0] - origin, window[1] - origin)) + origin
+    axes.set_xticks(ticks[(window[0] <= ticks) & (ticks <= window[1])])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value - origin, length)))
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
 

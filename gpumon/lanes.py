@@ -17,12 +17,17 @@ from gpumon.style import mebibytes
 
 @dataclass
 class Line:
-    """One series as percent of its full scale. kind: busy, activity, memory or power."""
+    """One series as percent of its full scale. kind: busy, activity, host, memory or power.
+
+    ``values * scale`` is in ``unit``.
+    """
 
     kind: str
     label: str
     values: Floats
     note: str
+    scale: float = 1.0
+    unit: str = "%"
 
 
 @dataclass
@@ -66,18 +71,24 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
         peak = stats.peak(memory, weights)
         total = device["memory total (MiB)"] or peak or 1.0
         note = f"{mebibytes(peak)} peak"
-        label = "memory, % of the device's"
-        lane.lines.append(Line("memory", label, 100 * memory / total, note))
+        lane.lines.append(_memory_line(memory, total, note))
     power = recording.series(f"{name}/power (W)")
     if power is not None:
         limit = device["power limit (W)"] or float(np.nanmax(power)) or 1.0
         note = f"{stats.mean(power, weights):.0f} W"
-        lane.lines.append(Line("power", "power, % of the limit", 100 * power / limit, note))
+        lane.lines.append(
+            Line("power", "power, % of the limit", 100 * power / limit, note, limit / 100, "W")
+        )
     missing = recording.header["series"]
     if busy is None:
         reasons = [s["reason"] for s in missing if s["key"] == f"{name}/utilisation (%)"]
         lane.reason = f"utilisation: {reasons[0]}" if reasons and reasons[0] else lane.subtitle
     return lane
+
+
+def _memory_line(memory: Floats, total: float, note: str) -> Line:
+    label = "memory, % of the device's"
+    return Line("memory", label, 100 * memory / total, note, total / 100 / 1024, "GiB")
 
 
 def _host(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
@@ -91,8 +102,7 @@ def _host(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane
     if memory is not None:
         total = device["memory total (MiB)"]
         note = f"{mebibytes(stats.peak(memory, weights))} peak"
-        label = "memory, % of the device's"
-        lane.lines.append(Line("memory", label, 100 * memory / total, note))
+        lane.lines.append(_memory_line(memory, total, note))
     return lane
 
 

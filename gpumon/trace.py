@@ -138,6 +138,12 @@ class Trace:
             options["theme_name"] = options.pop("theme")
         return draw(self, **options)
 
+    def html(self, *, title: str | None = None, theme: str = "auto") -> str:
+        """The chart as a self-contained interactive HTML page; see :mod:`gpumon.interactive`."""
+        from gpumon.interactive import page
+
+        return page(self, title=title, theme=theme)
+
     def export(self, target: PathLike, kind: str | None = None) -> Path:
         """Write to a .csv, .parquet or .prom file; see :func:`gpumon.export.export`."""
         from gpumon.export import export

@@ -1,0 +1,149 @@
+"""The chart for a web page: one self-contained piece of HTML, nothing fetched from anywhere.
+
+A page with several charts carries the script once: ``script()`` first, then ``fragment(...)`` for
+each, or ``page(...)`` for a whole file.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpumon.bands import MOST_LEVELS, labels, shown
+from gpumon.errors import MonitorError
+from gpumon.lanes import Lane, condense, lanes_of
+from gpumon.recording import Floats, Recording
+from gpumon.style import THEMES, phase_colours
+from gpumon.trace import Trace
+
+STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
+SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
+MOST_MARKS = 3000
+
+_numbers = itertools.count(1)
+
+STYLE = """
+<style>
+.gpumon { position: relative; font: 12px system-ui, sans-serif; padding: 8px 0; border-radius: 6px }
+.gpumon canvas { display: block; width: 100%; touch-action: pan-y; cursor: crosshair }
+.gpumon h4 { margin: 2px 12px 4px; font-size: 15px }
+.gpumon-legend { margin: 0 12px 6px; color: var(--faint) }
+.gpumon-legend span { margin-right: 14px; white-space: nowrap }
+.gpumon-legend i { display: inline-block; width: 12px; height: 9px; margin-right: 5px;
+  border-radius: 2px }
+.gpumon-note { margin: 2px 12px; color: var(--faint) }
+.gpumon-tip { position: absolute; display: none; pointer-events: none; padding: 5px 9px;
+  border: 1px solid; border-radius: 5px; font-variant-numeric: tabular-nums; white-space: nowrap }
+</style>
+"""
+
+
+def script() -> str:
+    """What every page needs once: the style and the drawing code."""
+    code = Path(__file__).with_name("interactive.js").read_text(encoding="utf-8")
+    return f"{STYLE}<script>\n{code}</script>\n"
+
+
+def fragment(trace: Trace, *, title: str | None = None, theme: str = "auto") -> str:
+    """One chart; the page must hold ``script()`` before it. theme: auto, light or dark."""
+    if theme not in ("auto", *THEMES):
+        raise MonitorError(f"theme={theme!r}: choose auto, {' or '.join(THEMES)}")
+    recording = trace.recording
+    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)))
+    data = _data(recording, lanes, theme)
+    name = f"gpumon-{next(_numbers)}-{abs(hash(str(trace.path))) % 10**6}"
+    kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
+    legend = [
+        f'<span><i data-kind="{kind}"></i>{html.escape(label)}</span>'
+        for kind, label in kinds.items()
+    ]
+    phases = dict.fromkeys(phase["name"] for phase in data["phases"])
+    legend += [
+        f'<span><i data-phase="{html.escape(phase)}"></i>{html.escape(phase)}</span>'
+        for phase in phases
+    ]
+    reason = recording.header["nvml"].get("reason")
+    note = f"No GPU lane: {reason}." if reason and all(lane.host for lane in lanes) else ""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    return (
+        f'<div class="gpumon" id="{name}">'
+        + (f"<h4>{html.escape(title)}</h4>" if title else "")
+        + f'<div class="gpumon-legend">{"".join(legend)}</div>'
+        + f'<canvas role="img" aria-label="{html.escape(title or "utilisation over time")}">'
+        + '</canvas><div class="gpumon-tip"></div>'
+        + (f'<div class="gpumon-note">{html.escape(note)}</div>' if note else "")
+        + f'<script>gpumonChart(document.getElementById("{name}"), {text});</script></div>\n'
+    )
+
+
+def page(trace: Trace, *, title: str | None = None, theme: str = "auto") -> str:
+    """A whole HTML document with one chart."""
+    heading = html.escape(title or f"gpumon {trace.path.name}")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f'<meta name="color-scheme" content="light dark"><title>{heading}</title>{script()}</head>'
+        f"<body>{fragment(trace, title=title, theme=theme)}</body></html>\n"
+    )
+
+
+def _data(recording: Recording, lanes: list[Lane], theme: str) -> dict[str, Any]:
+    marks = [mark for mark in shown(recording.marks) if mark.depth < MOST_LEVELS]
+    # A mark for each of many thousand steps would outweigh all the rest: keep the outer levels.
+    while len(marks) > MOST_MARKS and any(mark.depth for mark in marks):
+        deepest = max(mark.depth for mark in marks)
+        marks = [mark for mark in marks if mark.depth < deepest]
+    names = list(dict.fromkeys(mark.name for mark in marks))
+    gpus = sum(not lane.host for lane in lanes)
+    return {
+        "start": 0.0,
+        "end": round(max(recording.end, 1e-3), 3),
+        "theme": theme,
+        "themes": {name: asdict(colours) for name, colours in THEMES.items()},
+        "colours": {name: phase_colours(names, colours) for name, colours in THEMES.items()},
+        "levels": 1 + max((mark.depth for mark in marks), default=-1),
+        "tall": 110 if gpus <= 2 else 84 if gpus <= 4 else 60,
+        "lanes": [_lane(recording, lane) for lane in lanes],
+        "phases": [
+            {
+                "name": mark.name,
+                "depth": mark.depth,
+                "start": round(mark.start, 3),
+                "end": round(mark.end, 3),
+                "labels": labels(mark),
+            }
+            for mark in marks
+        ],
+    }
+
+
+def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
+    lines = []
+    for line in lane.lines:
+        times, mean, low, high = condense(
+            recording.times, line.values, recording.end, STEPS[line.kind]
+        )
+        entry: dict[str, Any] = {
+            "kind": line.kind,
+            "short": SHORT.get(line.kind, line.kind),
+            "note": line.note,
+            "unit": line.unit,
+            "scale": line.scale,
+            "digits": 1 if line.unit == "GiB" else 0,
+            "t": [round(float(t), 3) for t in times],
+            "v": _plain(mean),
+        }
+        if line.kind in ("busy", "host") and low is not high:
+            entry |= {"low": _plain(low), "high": _plain(high)}
+        lines.append(entry)
+    return {"title": lane.title, "subtitle": lane.subtitle, "host": lane.host, "lines": lines}
+
+
+def _plain(values: Floats) -> list[float | None]:
+    """JSON has no NaN; a tenth of a percent is finer than a pixel."""
+    return [None if math.isnan(value) else round(float(value), 1) for value in values]
