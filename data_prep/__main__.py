@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from data_prep.errors import DataError
 
@@ -68,6 +70,17 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="go on without the images the label file names but that are not there",
     )
+    resize.add_argument(
+        "--format", choices=("png", "jpeg"), default="png", help="files to write (default png)"
+    )
+    resize.add_argument(
+        "--quality", type=int, default=90, help="of JPEG, 1 to 95 (default 90); PNG loses nothing"
+    )
+    resize.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop at the first image that cannot be read, instead of listing it in rejected.csv",
+    )
     _add_workers(resize)
     resize.set_defaults(run=_resize)
 
@@ -116,13 +129,27 @@ def _resize(options: argparse.Namespace) -> int:
         options.source,
         options.target,
         size=options.size,
+        format=options.format,
+        quality=options.quality,
         workers=options.workers,
         only_present=options.only_present,
+        strict=options.strict,
     )
-    print(
-        f"{options.target}: {made['images']:,} grey images of {made['size']} px"
-        f" ({made['written']:,} new, {made['seconds']:.0f} s)"
-    )
+    return _say(options.target, made)
+
+
+def _say(target: str, made: dict[str, Any]) -> int:
+    """The last line of a resizing command; an error if an image had to be left out."""
+    ready = made["images"] - len(made["rejected"])
+    done = f"{ready:,} grey images of {made['size']} px"
+    if made["rejected"]:
+        name, reason = made["rejected"][0]
+        raise DataError(
+            f"{target}: {len(made['rejected']):,} of {made['images']:,} images were left out, the"
+            f" first is {name}: {reason}; see {Path(target) / 'rejected.csv'}."
+            f" The other {done} are ready to use"
+        )
+    print(f"{target}: {done} ({made['written']:,} new, {made['seconds']:.0f} s)")
     return 0
 
 

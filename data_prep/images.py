@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from data_prep.errors import DataError
+from data_prep.png import decode_plain
 
 #: The largest X-rays have about 12 million pixels; a header that claims far more is an attack or
 #: damage, and decoding it could take all memory.
@@ -26,30 +28,39 @@ def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     Raises `DataError`, naming the file, if it is missing, empty, truncated, damaged, not an image
     or larger than `MAX_PIXELS`.
     """
-    return np.asarray(open_grey(path))
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{path}: the image is missing") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    return decode_grey(data, path)
 
 
-def open_grey(path: str | os.PathLike[str]) -> Image.Image:
-    """As `read_grey`, giving a loaded Pillow image of mode L."""
+def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
+    """As `read_grey`, of a file's bytes; `path` is what error messages name."""
+    pixels = decode_plain(data, MAX_PIXELS)
+    if pixels is not None:
+        return pixels
+    if not data:
+        raise DataError(f"{path}: cannot be read as an image (the file is empty)")
     try:
         with warnings.catch_warnings():
             # Pillow's own size warning: the line below says it better.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(path)
+            image = Image.open(io.BytesIO(data))
         with image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise DataError(f"{path}: {width} x {height} pixels, more than an X-ray can have")
             image.load()
-            return to_grey(image)
-    except FileNotFoundError:
-        raise DataError(f"{path}: the image is missing") from None
+            return np.array(to_grey(image))
     except DataError:
         raise
     except Exception as error:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
         # more on damaged input; to us they all mean the same.
-        raise DataError(f"{path}: cannot be read as an image ({_reason(path, error)})") from None
+        raise DataError(f"{path}: cannot be read as an image ({_reason(error)})") from None
 
 
 def to_grey(image: Image.Image) -> Image.Image:
@@ -68,12 +79,7 @@ def to_grey(image: Image.Image) -> Image.Image:
     return image.convert("L")
 
 
-def _reason(path: str | os.PathLike[str], error: Exception) -> str:
-    try:
-        if Path(path).stat().st_size == 0:
-            return "the file is empty"
-    except OSError:
-        pass
+def _reason(error: Exception) -> str:
     name = type(error).__name__
     if name == "UnidentifiedImageError":
         return "not an image, or its first bytes are damaged"

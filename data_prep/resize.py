@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from PIL import Image
 from tqdm import tqdm
 
-from data_prep.catalog import LABEL_FILES, find_label_file, keep_rows, read_catalog
+from data_prep.catalog import LABEL_FILES, find_label_file, read_catalog
 from data_prep.errors import DataError
-from data_prep.files import (
-    OUT_OF_SPACE,
-    on_all_cores,
-    read_json,
-    sole_writer,
-    sweep,
-    write_json,
-    write_whole,
+from data_prep.files import on_all_cores, sole_writer, sweep, write_whole
+from data_prep.images import read_grey
+from data_prep.prepared import (
+    FORMATS,
+    KINDS,
+    TOOL,
+    Reject,
+    begin,
+    check_settings,
+    encode,
+    finish,
+    full_disk,
+    reason_only,
+    target_path,
 )
-from data_prep.images import open_grey
-
-#: What goes into prepared.json; a new number when the same command would give other pixels.
-TOOL = "data_prep resize 1"
-
-KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm")
 
 BATCH = 16
 
@@ -44,8 +42,10 @@ def resize_folder(
     *,
     size: int = 264,
     format: str = "png",
+    quality: int = 90,
     workers: int | None = None,
     only_present: bool = False,
+    strict: bool = False,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Write every image of `source` into `target` as a grey square of `size` pixels.
@@ -53,69 +53,57 @@ def resize_folder(
     `source` is a data folder (label file and images; the label file is copied and the images go to
     `target/images/`) or any folder of images, read with its subfolders, which the target repeats.
     Sampling is antialiased bilinear, as Pillow's; what is not square is stretched. Images are read
-    as `read_grey` reads them, and the source is never changed.
+    as `read_grey` reads them, and the source is never changed. `format` is "png" or "jpeg", of this
+    `quality` (1 to 95).
+
+    An image that cannot be read is listed, with the reason, in `target/rejected.csv`, its row is
+    left out of the copied label file, and the rest goes on; with `strict` it is an error at once.
 
     Each file is written under a temporary name and then renamed: after a kill or a full disk what
     is there is whole, and the same call goes on from there. `target/prepared.json` says what the
     images were made from and whether all are there; a call with other settings refuses.
 
-    Returns what prepared.json holds, and `written`, `skipped` (done before) and `seconds`.
-    Raises `DataError`, e.g. for an image that cannot be read, source equal to target, a full disk.
+    Returns what prepared.json holds, and `written`, `skipped` (done before), `rejected` (a list of
+    name and reason) and `seconds`. Raises `DataError`, e.g. for a source equal to the target, a
+    missing image, a full disk.
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()
-    if format != "png":
-        raise DataError(f"format '{format}' is not known; it is png")
-    if not 1 <= size <= 16384:
-        raise DataError(f"size is {size}: give the pixels of a side, 1 to 16384")
-    pairs, label_file, rows = _plan(source, target, only_present)
-    settings = {
-        "tool": TOOL,
-        "source": str(source.resolve()),
-        "size": size,
-        "format": format,
-        "images": len(pairs),
-    }
+    settings = check_settings(size, format, quality)
+    plan = _plan(source, target, only_present, format)
+    settings = {"tool": TOOL, "source": str(source.resolve()), **settings}
+    settings["images"] = len(plan.pairs)
     with sole_writer(target):
-        before = read_json(target / "prepared.json")
-        if before is None and any(target.iterdir()) and not _only_leftovers(target):
-            raise DataError(f"{target} holds other files; name an empty or a new folder")
-        if before is not None and {**before, "complete": None} != {**settings, "complete": None}:
-            differing = [key for key in settings if before.get(key) != settings[key]]
-            raise DataError(
-                f"{target} was made with another {' and '.join(differing)}"
-                f" ({', '.join(str(before.get(key)) for key in differing)});"
-                " name another folder, or remove that one"
-            )
-        if before is None or not before.get("complete"):
-            _write_note(target, {**settings, "complete": False})
-        folders = {os.path.dirname(to) for _, to in pairs}  # noqa: PTH120 (100,000 of them)
+        begin(target, settings)
         done: set[str] = set()
-        for folder in sorted(folders):
+        for folder in sorted({os.path.dirname(to) for _, to in plan.pairs}):  # noqa: PTH120
             Path(folder).mkdir(parents=True, exist_ok=True)
             sweep(Path(folder))
             with os.scandir(folder) as entries:
                 done.update(entry.path for entry in entries)
-        sweep(target)
-        todo = [pair for pair in pairs if pair[1] not in done]
-        _resize_all(todo, len(pairs), target, size, workers, progress)
-        if label_file is not None:
-            write_whole(target / label_file.name, rows)
-        made = source / "demo.json"
-        if made.exists():  # so that nobody takes generated images for real ones
-            write_whole(target / made.name, made.read_bytes())
-        _write_note(target, {**settings, "complete": True})
+        todo = [pair for pair in plan.pairs if pair[1] not in done]
+        rejected = _resize_all(todo, len(plan.pairs), target, settings, workers, strict, progress)
+        finish(target, settings, rejected, plan.label_file, set(plan.names))
     return {
         **settings,
         "complete": True,
-        "written": len(todo),
-        "skipped": len(pairs) - len(todo),
+        "written": len(todo) - len(rejected),
+        "skipped": len(plan.pairs) - len(todo),
+        "rejected": rejected,
         "seconds": time.monotonic() - started,
     }
 
 
-def _plan(source: Path, target: Path, only_present: bool) -> tuple[list[Pair], Path | None, bytes]:
-    """Pairs of files to read and to write, the label file, and the bytes of its copy."""
+@dataclass
+class _Plan:
+    """What is to be done: which file to read and which to write, and the names for humans."""
+
+    pairs: list[Pair]
+    names: list[str]
+    label_file: Path | None
+
+
+def _plan(source: Path, target: Path, only_present: bool, format: str) -> _Plan:
     if not source.is_dir():
         what = "is not a folder" if source.exists() else "does not exist"
         raise DataError(f"{source} {what}: name a folder of images")
@@ -124,25 +112,34 @@ def _plan(source: Path, target: Path, only_present: bool) -> tuple[list[Pair], P
         raise DataError(f"{target} is the source itself: name another folder to write to")
     if here in there.parents or there in here.parents:
         raise DataError(f"{source} and {target}: one lies inside the other; name a folder outside")
+    ending = FORMATS[format]
     if any((source / name).is_file() for name in LABEL_FILES):
         label_file = find_label_file(source)
         catalog = read_catalog(source, only_present=only_present)
-        to = os.fspath(target / "images") + os.sep
-        pairs = [
-            (path, to + name) for path, name in zip(catalog["path"], catalog["image"], strict=True)
-        ]
-        return pairs, label_file, keep_rows(label_file, set(catalog["image"]))
+        names = catalog["image"].tolist()
+        places = [target_path(target, name, ending) for name in names]
+        _no_two_alike(names, places)
+        return _Plan(list(zip(catalog["path"], places, strict=True)), names, label_file)
     found = sorted(_images_under(source))
     if not found:
         raise DataError(f"{source}: neither a label file nor an image in it ({', '.join(KINDS)})")
     pairs, taken = [], set()
     for path in found:
-        to = str(target / Path(path).relative_to(source).with_suffix(".png"))
+        inner = target / Path(path).relative_to(source)
+        to = str(inner.with_suffix(ending))
         if to in taken:  # x.jpg beside x.png
-            to = f"{target / Path(path).relative_to(source)}.png"
+            to = f"{inner}{ending}"
         taken.add(to)
         pairs.append((path, to))
-    return pairs, None, b""
+    return _Plan(pairs, [os.path.relpath(path, source) for path in found], None)
+
+
+def _no_two_alike(names: list[str], places: list[str]) -> None:
+    if len(set(places)) < len(places):
+        seen: dict[str, str] = {}
+        for name, place in zip(names, places, strict=True):
+            if seen.setdefault(place, name) != name:
+                raise DataError(f"{name} and {seen[place]} would become one file; rename one")
 
 
 def _images_under(folder: Path) -> Iterator[str]:
@@ -153,63 +150,49 @@ def _images_under(folder: Path) -> Iterator[str]:
                 yield os.path.join(place, name)  # noqa: PTH118 (speed)
 
 
-def _only_leftovers(target: Path) -> bool:
-    """Whether all a killed run left is temporary files (it died before its first note)."""
-    sweep(target)
-    return not any(target.iterdir())
-
-
-def _write_note(target: Path, content: dict[str, Any]) -> None:
-    try:
-        write_json(target / "prepared.json", content)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be written ({error.strerror})") from None
-
-
 def _resize_all(
-    todo: list[Pair], total: int, target: Path, size: int, workers: int | None, progress: bool
-) -> None:
-    bar = tqdm(
-        total=total,
-        initial=total - len(todo),
-        desc=f"resize to {size} px",
-        unit=" images",
-        disable=not progress,
-    )
+    todo: list[Pair],
+    total: int,
+    target: Path,
+    settings: dict[str, Any],
+    workers: int | None,
+    strict: bool,
+    progress: bool,
+) -> list[Reject]:
     batches = (todo[start : start + BATCH] for start in range(0, len(todo), BATCH))
-    with bar:
+    work = partial(_resize_some, settings=settings, strict=strict)
+    rejected: list[Reject] = []
+    done = total - len(todo)
+    with progress_bar(total, done, settings, progress) as bar:
         try:
-            for count in on_all_cores(partial(_resize_some, size=size), batches, workers):
+            for count, rejects in on_all_cores(work, batches, workers):
+                rejected += rejects
+                done += count - len(rejects)
                 bar.update(count)
         except OSError as error:
-            raise DataError(full_disk(target, error, bar.n, total)) from None
+            raise DataError(full_disk(target, error, done, total)) from None
+    return sorted(rejected)
 
 
-def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
-    """The line for a disk that is full, or that cannot be written to for another reason."""
-    kept = f"{done:,} of {total:,} images are done and kept"
-    if error.errno not in OUT_OF_SPACE:
-        return f"{folder}: cannot be written ({error.strerror}); {kept}"
-    try:
-        free = f", {shutil.disk_usage(folder).free / 1e6:,.0f} MB free"
-    except OSError:
-        free = ""
-    return (
-        f"{folder}: the disk is full{free}; {kept}:"
-        " free some space and run the same command again to go on"
-    )
+def progress_bar(
+    total: int | None, done: int, settings: dict[str, Any], show: bool
+) -> tqdm[NoReturn]:
+    """The bar of a resizing command: images/s and the time left, on stderr."""
+    words = f"resize to {settings['size']} px"
+    return tqdm(total=total, initial=done, desc=words, unit=" images", disable=not show)
 
 
-def _resize_some(pairs: Sequence[Pair], *, size: int) -> int:
+def _resize_some(
+    pairs: Sequence[Pair], *, settings: dict[str, Any], strict: bool
+) -> tuple[int, list[Reject]]:
+    rejected: list[Reject] = []
     for path, to in pairs:
-        write_whole(to, resized_png(open_grey(path), size))
-    return len(pairs)
-
-
-def resized_png(image: Image.Image, size: int) -> bytes:
-    """A grey Pillow image as the PNG file of a square of `size` pixels."""
-    small = image.resize((size, size), Image.Resampling.BILINEAR)
-    buffer = io.BytesIO()
-    # Level 1: at this size a level more costs time and saves next to nothing.
-    small.save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue()
+        try:
+            small = encode(read_grey(path), settings)
+        except DataError as error:
+            if strict:
+                raise
+            rejected.append((os.path.basename(path), reason_only(error, path)))  # noqa: PTH119
+        else:
+            write_whole(to, small)
+    return len(pairs), rejected

@@ -16,7 +16,7 @@ from data_prep_tools import HEADER, ROOT, command, digest, the_line
 from PIL import Image
 
 from data_prep import FINDINGS, DataError, make_demo, nih, read_catalog, read_grey
-from data_prep.demo import compose, demo_image, grey_png
+from data_prep.demo import compose, demo_image
 
 
 def test_the_layout_is_the_nihs(tmp_path: Path) -> None:
@@ -107,13 +107,3 @@ def test_every_finding_is_in_the_picture(finding: str) -> None:
         planted = demo_image(0, patient, 0, (finding,), 128).astype(int)
         seen += np.abs(planted - plain).mean() > 2.0
     assert seen >= 7
-
-
-def test_the_png_writer() -> None:
-    rng = np.random.default_rng(0)
-    for shape in ((1, 1), (3, 7), (64, 64)):
-        pixels = rng.integers(0, 256, shape, dtype=np.uint8)
-        from io import BytesIO
-
-        with Image.open(BytesIO(grey_png(pixels))) as image:
-            assert np.array_equal(np.asarray(image), pixels)

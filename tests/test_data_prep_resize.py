@@ -144,18 +144,40 @@ def test_a_damaged_image_is_named(tmp_path: Path, kind: str) -> None:
         read_grey(bad)
     assert str(bad) in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(DataError, match=bad.name):
-        quiet(source, tmp_path / "small", size=8)
+        quiet(source, tmp_path / "strict", size=8, strict=True)
     # Nothing half-written, and not yet a data folder.
-    assert not list((tmp_path / "small").rglob(".*"))
+    assert not list((tmp_path / "strict").rglob(".*"))
     with pytest.raises(DataError, match="no label file"):
-        read_catalog(tmp_path / "small")
+        read_catalog(tmp_path / "strict")
+    made = quiet(source, tmp_path / "small", size=8)
+    assert [name for name, _ in made["rejected"]] == [bad.name] and made["written"] == 23
+    assert bad.name not in set(read_catalog(tmp_path / "small")["image"])
+    lines = (tmp_path / "small" / "rejected.csv").read_text().splitlines()
+    assert lines[0] == "image,reason" and lines[1].startswith(bad.name) and len(lines) == 2
+    assert str(tmp_path) not in lines[1]
+
+
+def test_a_mended_image_is_taken_up(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    bad = source / "images" / "00000007_001.png"
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:-30])
+    quiet(source, tmp_path / "small", size=8)
+    bad.write_bytes(whole)
+    made = quiet(source, tmp_path / "small", size=8)
+    assert (made["written"], made["rejected"]) == (1, [])
+    quiet(source, tmp_path / "undisturbed", size=8)
+    assert digest(tmp_path / "small") == digest(tmp_path / "undisturbed")
 
 
 def test_a_damaged_or_missing_image_exits_2(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set")
     bad = source / "images" / "00000007_001.png"
     bad.write_bytes(bad.read_bytes()[:-30])
-    line = the_line(process("resize", source, tmp_path / "small", "--size", 8))
+    line = the_line(command("resize", source, tmp_path / "small", "--size", 8))
+    assert "1 of 24 images were left out" in line and bad.name in line and "rejected.csv" in line
+    assert len(read_catalog(tmp_path / "small")) == 23
+    line = the_line(process("resize", source, tmp_path / "strict", "--size", 8, "--strict"))
     assert str(bad) in line and "cannot be read" in line
     bad.unlink()
     line = the_line(command("resize", source, tmp_path / "small", "--size", 8))
@@ -163,6 +185,27 @@ def test_a_damaged_or_missing_image_exits_2(tmp_path: Path) -> None:
     done = command("resize", source, tmp_path / "other", "--size", 8, "--only-present")
     assert done.returncode == 0, done.stderr
     assert len(read_catalog(tmp_path / "other")) == 23  # the row without image is left out
+
+
+def test_jpeg(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set", size=40)
+    made = quiet(source, tmp_path / "small", size=24, format="jpeg", quality=95)
+    assert made["format"] == "jpeg" and made["quality"] == 95
+    small = read_catalog(tmp_path / "small")
+    assert small["image"].tolist() == read_catalog(source)["image"].tolist()
+    assert all(path.endswith(".jpg") for path in small["path"])
+    quiet(source, tmp_path / "png", size=24)
+    for lossy, exact in zip(small["path"], read_catalog(tmp_path / "png")["path"], strict=True):
+        with Image.open(lossy) as image:
+            assert (image.format, image.mode, image.size) == ("JPEG", "L", (24, 24))
+        difference = read_grey(lossy).astype(int) - read_grey(exact).astype(int)
+        assert np.abs(difference).mean() < 6
+    with pytest.raises(DataError, match="another format"):
+        quiet(source, tmp_path / "small", size=24)
+    with pytest.raises(DataError, match="quality is 0"):
+        quiet(source, tmp_path / "x", format="jpeg", quality=0)
+    with pytest.raises(DataError, match="format 'gif' is not known"):
+        quiet(source, tmp_path / "x", format="gif")
 
 
 def test_refusals_exit_2(tmp_path: Path) -> None:

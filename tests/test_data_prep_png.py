@@ -1,0 +1,162 @@
+"""The fast way through PNGs: the same pixels as Pillow's, and no verdict of its own."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import data_prep.png
+from data_prep import DataError
+from data_prep.images import MAX_PIXELS, decode_grey
+from data_prep.png import SIGNATURE, decode_plain, encode_grain, encode_plain
+
+LIMIT = MAX_PIXELS
+
+
+@pytest.fixture(params=["isal", "zlib"], autouse=True)
+def inflater(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "zlib":
+        monkeypatch.setattr(data_prep.png, "fast", zlib)
+    elif data_prep.png.fast is zlib:
+        pytest.skip("isal is not installed here")
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def by_hand(image: np.ndarray, filters: list[int], pieces: int = 1) -> bytes:
+    """A PNG with the given filter in each row (1 Sub, 2 Up, 3 Average, 4 Paeth)."""
+    height, width = image.shape
+    wide = image.astype(int)
+    rows = bytearray()
+    for y, kind in enumerate(filters):
+        row = wide[y]
+        left = np.concatenate(([0], row[:-1]))
+        up = wide[y - 1] if y else np.zeros(width, int)
+        corner = np.concatenate(([0], up[:-1]))
+        guess = left + up - corner
+        gaps = np.abs(np.stack([guess - left, guess - up, guess - corner]))
+        paeth = np.choose(gaps.argmin(axis=0), [left, up, corner])
+        away = [np.zeros(width, int), left, up, (left + up) // 2, paeth][kind]
+        rows += bytes([kind]) + ((row - away) % 256).astype(np.uint8).tobytes()
+    data = zlib.compress(bytes(rows))
+    cut = max(1, -(-len(data) // pieces))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    parts = [chunk(b"IDAT", data[at : at + cut]) for at in range(0, len(data), cut)]
+    return SIGNATURE + chunk(b"IHDR", header) + b"".join(parts) + chunk(b"IEND", b"")
+
+
+@given(
+    st.integers(1, 20),
+    st.lists(st.integers(0, 4), min_size=1, max_size=20),
+    st.integers(1, 4),
+    st.integers(0, 2**32 - 1),
+)
+@settings(deadline=None)
+def test_every_filter_gives_pillows_pixels(
+    width: int, filters: list[int], pieces: int, seed: int
+) -> None:
+    shape = (len(filters), width)
+    image = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    data = by_hand(image, filters, pieces)
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), image)
+    read = decode_plain(data, LIMIT)
+    assert read is not None and np.array_equal(read, image)
+    assert read.flags.writeable and read.flags.c_contiguous
+
+
+@pytest.mark.parametrize("encode", [encode_plain, encode_grain])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (264, 264)])
+def test_what_is_written_is_read_by_pillow(encode: object, shape: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    data = encode(image)  # type: ignore[operator]
+    with Image.open(io.BytesIO(data)) as read:
+        assert read.mode == "L" and np.array_equal(np.asarray(read), image)
+    again = decode_plain(data, LIMIT)
+    assert again is not None and np.array_equal(again, image)
+
+
+def test_other_kinds_are_left_to_pillow() -> None:
+    grey = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    for mode in ("RGB", "RGBA", "LA", "P", "1"):
+        buffer = io.BytesIO()
+        grey.convert(mode).save(buffer, "PNG")
+        assert decode_plain(buffer.getvalue(), LIMIT) is None
+        assert decode_grey(buffer.getvalue(), "x").shape == (16, 16)
+
+
+def test_a_bomb_is_not_inflated() -> None:
+    # A few kilobytes that would become a gigabyte, under a header of 16 x 16.
+    packer = zlib.compressobj(9)
+    zeros = bytes(1 << 20)
+    data = b"".join(packer.compress(zeros) for _ in range(64)) + packer.flush()
+    header = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
+    bomb = SIGNATURE + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    assert decode_plain(bomb, LIMIT) is None
+    huge = SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 10**5, 10**5, 8, 0, 0, 0, 0))
+    with pytest.raises(DataError, match="than an X-ray can have"):
+        decode_grey(huge + chunk(b"IDAT", data) + chunk(b"IEND", b""), "x")
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """A PNG with a few bytes changed, cut off, doubled; sometimes with its checksums put right."""
+    broken = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(broken))
+        match rng.randrange(5):
+            case 0:
+                broken[at] = rng.randrange(256)
+            case 1:
+                del broken[at:]
+            case 2:
+                del broken[at : at + rng.randint(1, 40)]
+            case 3:
+                broken[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 9)))
+            case 4:
+                broken[at] ^= 1 << rng.randrange(8)
+        if not broken:
+            return b""
+    if rng.random() < 0.5:  # damage behind right checksums gets deeper in
+        at = 8
+        while at + 12 <= len(broken):
+            length = int.from_bytes(broken[at : at + 4], "big")
+            end = at + 8 + length
+            if end + 4 > len(broken):
+                break
+            broken[end : end + 4] = zlib.crc32(bytes(broken[at + 4 : end])).to_bytes(4, "big")
+            at = end + 4
+    return bytes(broken)
+
+
+def test_thousands_of_mutated_pngs_are_read_or_refused() -> None:
+    rng = random.Random(11)
+    seeds = []
+    grey = Image.fromarray(np.random.default_rng(1).integers(0, 256, (24, 24), dtype=np.uint8))
+    for mode in ("L", "RGB", "RGBA", "P", "LA"):
+        buffer = io.BytesIO()
+        grey.convert(mode).save(buffer, "PNG")
+        seeds.append(buffer.getvalue())
+    seeds += [encode_plain(np.asarray(grey)), by_hand(np.asarray(grey), [0, 1, 2, 3, 4, 2] * 4, 3)]
+    read = refused = 0
+    for _ in range(5000):  # twice, by the fixture: 10,000
+        data = mutated(rng.choice(seeds), rng)
+        try:
+            pixels = decode_grey(data, "x.png")
+        except DataError as error:
+            refused += 1
+            assert str(error).startswith("x.png: ") and "\n" not in str(error)
+        else:
+            read += 1
+            assert pixels.dtype == np.uint8 and pixels.ndim == 2 and pixels.size <= MAX_PIXELS
+            if decode_plain(data, LIMIT) is not None:
+                assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), pixels)
+    assert read > 40 and refused > 1000
