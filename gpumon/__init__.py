@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gpumon.errors import MonitorError
-from gpumon.marks import Marker
+from gpumon.marks import Marker, phase
 from gpumon.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.trace import Trace, read
 
 __version__ = "0.1.0"
-__all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "read"]
+__all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "phase", "read"]
 
 _LAZY = {
     "Trace": "gpumon.trace",

@@ -18,6 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from gpumon.errors import MonitorError
+from gpumon.files import marks_file
+
+# Where `gpumon record` tells the program that it runs which trace is its own.
+TRACE_VARIABLE = "GPUMON_TRACE"
 
 
 def _plain(value: Any) -> Any:
@@ -108,6 +112,19 @@ class Marker:
 
     def __del__(self) -> None:
         self.close()
+
+
+_recorded: list[Marker] = []
+
+
+def phase(name: str, /, **attributes: Any) -> Phase | contextlib.AbstractContextManager[None]:
+    """Mark a phase of a program that runs under ``gpumon record``; otherwise do nothing."""
+    if not _recorded:
+        path = os.environ.get(TRACE_VARIABLE)
+        if not path:
+            return contextlib.nullcontext()
+        _recorded.append(Marker(marks_file(Path(path))))
+    return _recorded[0].phase(name, **attributes)
 
 
 class Phase:

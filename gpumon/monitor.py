@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from gpumon.live import LiveView
     from gpumon.trace import Trace
 
 SHORTEST, LONGEST = 0.005, 60.0
 READY_SECONDS = 20.0
 STOP_SECONDS = 5.0
+LIVE_SECONDS = 2.0
 
 
 class Monitor:
@@ -46,6 +48,9 @@ class Monitor:
     rank: this process's rank, kept in the trace; None: from RANK, OMPI_COMM_WORLD_RANK or
         SLURM_PROCID where one is set.
 
+    live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
+        another process; elsewhere, say how to follow the trace in a terminal.
+
     Once running it never raises for the sampler's sake: trouble is one warning, and the program
     goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
     be handed to worker processes of the same machine.
@@ -58,6 +63,7 @@ class Monitor:
         gpus: Sequence[str | int] | None = None,
         *,
         rank: int | None = None,
+        live: bool = False,
     ) -> None:
         if not SHORTEST <= interval <= LONGEST:
             raise MonitorError(
@@ -69,7 +75,9 @@ class Monitor:
         self.interval = float(interval)
         self.gpus = None if gpus is None else list(gpus)
         self.rank = _rank() if rank is None else rank
+        self.live = live
         self.marker = Marker(marks_file(self.path))
+        self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
         self._complaints: IO[bytes] | None = None
@@ -142,6 +150,8 @@ class Monitor:
             _warn(f"gpumon cannot start its sampler: {error}")
             return
         self._wait_until_ready()
+        if self.live and self.running:
+            self._show()
 
     def stop(self) -> None:
         """Stop sampling and close the trace; harmless when it is stopped or in a forked child."""
@@ -174,6 +184,9 @@ class Monitor:
                         stream.close()
             self._process = None
             self.marker.close()
+            view, self._view = self._view, None
+            if view is not None:
+                view.stop()
 
     def read(self) -> Trace:
         """The trace so far, as :func:`gpumon.read` gives it."""
@@ -200,6 +213,14 @@ class Monitor:
     def plot(self, **options: Any) -> Figure:
         """The chart; see :meth:`gpumon.Trace.plot`."""
         return self.read().plot(**options)
+
+    def _show(self) -> None:
+        from gpumon.live import LiveView, in_notebook
+
+        if in_notebook():
+            self._view = LiveView(self.path, _environment(), LIVE_SECONDS)
+        else:
+            print(f"follow it with: gpumon watch {self.path}", file=sys.stderr)
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS

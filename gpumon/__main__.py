@@ -1,0 +1,189 @@
+"""The command: gpumon record, watch, summary, plot, compare, export, devices."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpumon.errors import MonitorError
+
+
+def parser() -> argparse.ArgumentParser:
+    main = argparse.ArgumentParser(
+        prog="gpumon", description="What the GPUs and the host do, lined up with your program."
+    )
+    commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    record = commands.add_parser("record", help="run a command under the monitor")
+    record.add_argument("--interval", type=float, default=0.1, help="seconds between samples")
+    record.add_argument("--out", type=Path, help="the trace (default: gpumon-trace)")
+    record.add_argument("--gpus", help="NVML indices or UUIDs, with commas (default: visible ones)")
+    record.add_argument("program", nargs=argparse.REMAINDER, metavar="-- command ...")
+
+    watch = commands.add_parser("watch", help="follow a trace, or this machine, in the terminal")
+    watch.add_argument("trace", nargs="?", type=Path)
+    watch.add_argument("--once", action="store_true", help="print one picture and stop")
+
+    summary = commands.add_parser("summary", help="figures per phase and device")
+    summary.add_argument("trace", nargs="+", type=Path)
+    summary.add_argument("--by", choices=["phase", "mark"], default="phase")
+    summary.add_argument("--idle-below", type=float, default=5.0, metavar="PERCENT")
+    summary.add_argument("--csv", action="store_true", help="as CSV")
+    summary.add_argument("--provenance", action="store_true", help="how it was measured, as JSON")
+
+    plot = commands.add_parser("plot", help="draw a trace")
+    plot.add_argument("trace", nargs="+", type=Path)
+    compare = commands.add_parser("compare", help="draw several runs on the same axes")
+    compare.add_argument("trace", nargs="+", metavar="NAME=TRACE")
+    compare.add_argument("--align", metavar="PHASE", help="its first start becomes time 0")
+    for each in (plot, compare):
+        each.add_argument("-o", "--out", type=Path, help="a .png, .svg or .pdf (plot: or .html)")
+        each.add_argument("--theme", choices=["light", "dark"], default="light")
+        each.add_argument("--title")
+
+    export = commands.add_parser("export", help="write a trace as CSV, Parquet or Prometheus text")
+    export.add_argument("trace", nargs="+", type=Path)
+    export.add_argument("-o", "--out", type=Path, required=True, help="a .csv, .parquet or .prom")
+
+    devices = commands.add_parser("devices", help="what this machine can measure, and why not more")
+    devices.add_argument("--json", action="store_true")
+    return main
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out a parsed command; gives the exit code."""
+    if options.command == "record":
+        return _record(options)
+    if options.command == "devices":
+        from gpumon.capabilities import capabilities, describe
+
+        found = capabilities()
+        print(json.dumps(found, indent=1) if options.json else describe(found))
+        return 0
+    if options.command == "watch":
+        return _watch(options)
+    if options.command == "compare":
+        return _compare(options)
+    from gpumon.trace import read
+
+    trace = read(options.trace)
+    if options.command == "summary":
+        if options.provenance:
+            print(json.dumps(trace.provenance(), indent=1))
+            return 0
+        table = trace.summary(by=options.by, idle_below=options.idle_below)
+        if options.csv:
+            table.to_csv(sys.stdout, index=False)
+            return 0
+        table = table.dropna(axis="columns", how="all")
+        print(table.to_string(index=False, na_rep="", float_format=_figure))
+    elif options.command == "export":
+        print(trace.export(options.out))
+    else:
+        out = options.out or trace.path.with_name(trace.path.name + ".png")
+        if out.suffix == ".html":
+            _write(out, trace.html(title=options.title, theme=options.theme).encode())
+        else:
+            _save(trace.plot(theme=options.theme, title=options.title), out)
+    return 0
+
+
+def _figure(value: float) -> str:
+    return (
+        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3g}"
+    )
+
+
+def _record(options: argparse.Namespace) -> int:
+    from gpumon.monitor import Monitor
+    from gpumon.record import default_path, record
+
+    command = options.program[1:] if options.program[:1] == ["--"] else options.program
+    if not command:
+        raise MonitorError("nothing to run: gpumon record [options] -- command ...")
+    gpus = options.gpus.split(",") if options.gpus else None
+    path = options.out or default_path()
+    code = record(command, Monitor(path, options.interval, gpus))
+    print(f"gpumon: trace in {path}; see it with: gpumon plot {path}", file=sys.stderr)
+    return code
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from gpumon.files import prefix_of
+    from gpumon.monitor import Monitor
+    from gpumon.watch import watch
+
+    if options.trace is not None:
+        watch(prefix_of(options.trace), once=options.once)
+        return 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Monitor(Path(folder) / "trace", interval=0.25) as monitor,
+    ):
+        if options.once:
+            time.sleep(1.3)  # until the slowest series has a value
+        watch(monitor.path, once=options.once)
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from gpumon.comparison import compare
+
+    traces: dict[str, Path] = {}
+    for text in options.trace:
+        name, equals, path = text.rpartition("=")
+        traces[name if equals else Path(path).parent.name or path] = Path(path)
+    figure = compare(
+        {name: str(path) for name, path in traces.items()},
+        theme=options.theme,
+        title=options.title,
+        align=options.align,
+    )
+    _save(figure, options.out or Path("gpumon-compare.png"))
+    return 0
+
+
+def _save(figure: object, out: Path) -> None:
+    import io
+
+    kind = out.suffix.lstrip(".").lower()
+    if kind not in ("png", "svg", "pdf"):
+        raise MonitorError(f"cannot draw to {out}: use .png, .svg or .pdf (gpumon plot: or .html)")
+    data = io.BytesIO()
+    figure.savefig(data, format=kind, dpi=150)  # type: ignore[attr-defined]
+    _write(out, data.getvalue())
+
+
+def _write(out: Path, data: bytes) -> None:
+    """Whole or not at all: a temporary name beside it, then a rename."""
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(out)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise MonitorError(f"cannot write {out}: {error.strerror}") from error
+    print(out)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; user errors are one line on standard error and exit code 2."""
+    try:
+        return run(parser().parse_args(arguments))
+    except MonitorError as error:
+        print(f"gpumon: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""What this machine can measure: the sampler's own probe, told to people."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gpumon.nvml import close_nvml
+from gpumon.sampler import gather, probe
+
+
+def capabilities(interval: float = 0.1) -> dict[str, Any]:
+    """Devices, NVML's state, and every series with its API or the reason why it is missing."""
+    config = {
+        "gpus": None,
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        # The shell's tree: this very process takes the sampler's part and does not count itself.
+        "parent": os.getppid(),
+        "interval": interval,
+    }
+    sources, devices, nvml = gather(config)
+    probe(sources)
+    series = [entry for source in sources for entry in source.describe()]
+    close_nvml()
+    return {"nvml": nvml, "devices": devices, "series": series}
+
+
+def describe(found: dict[str, Any]) -> str:
+    """The same as text, a paragraph a device."""
+    lines = []
+    nvml = found["nvml"]
+    if nvml.get("reason"):
+        lines += [f"GPUs: none. {nvml['reason']}", ""]
+    else:
+        lines += [f"NVIDIA driver {nvml['driver']}, NVML {nvml['nvml']}", ""]
+    names = [device["name"] for device in found["devices"]] + ["process", "sampler"]
+    for name in names:
+        device = next((d for d in found["devices"] if d["name"] == name), {})
+        lines.append(
+            "  ".join(str(device[k]) for k in ("name", "product", "uuid") if k in device) or name
+        )
+        own = [s for s in found["series"] if s["key"].startswith(f"{name}/")]
+        cores = [s for s in own if s["key"].startswith("host/cpu") and s["key"][8].isdigit()]
+        for entry in own:
+            if entry in cores[1:]:
+                continue
+            label = entry["key"].partition("/")[2]
+            if entry in cores:
+                label = f"cpu0 to cpu{len(cores) - 1} (%)"
+            if entry["reason"]:
+                lines.append(f"  no   {label}: {entry['reason']}")
+                continue
+            cadence = entry.get("driver cadence (s)")
+            more = f"; the driver's own cadence {cadence:g} s" if cadence else ""
+            lines.append(f"  yes  {label}: {entry['api']}{more}")
+        lines.append("")
+    return "\n".join(lines).rstrip()

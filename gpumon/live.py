@@ -1,0 +1,141 @@
+"""A chart that redraws in the notebook while the cell runs.
+
+matplotlib would hold up the training for a good part of a second a picture, so the drawing is
+done by a process of its own (``python -m gpumon.live CONFIG``), niced down and resting twenty
+times as long as it draws. The notebook's process only passes the finished picture on, from a
+thread, through IPython's display.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+REST = 20.0
+
+
+def in_notebook() -> bool:
+    """Whether this is the process behind a notebook, which can show pictures."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def picture_file(prefix: Path) -> Path:
+    return prefix.with_name(f".{prefix.name}.live.png")
+
+
+class LiveView:
+    """Keeps one output of the cell up to date until ``stop()``."""
+
+    def __init__(
+        self, prefix: Path, environment: dict[str, str], period: float, display: Any = None
+    ) -> None:
+        self._file = picture_file(prefix)
+        self._file.unlink(missing_ok=True)
+        self._display = display or _notebook_display
+        self._handle: Any = None
+        self._shown = 0
+        self._period = period
+        config = {"path": str(prefix), "period": period, "parent": os.getpid()}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "gpumon.live", json.dumps(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="gpumon live", daemon=True)
+        self._thread.start()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(self._period / 4):
+            self._show()
+
+    def _show(self) -> None:
+        try:
+            changed = self._file.stat().st_mtime_ns
+            if changed == self._shown:
+                return
+            data = self._file.read_bytes()
+        except OSError:
+            return
+        self._shown = changed
+        if self._handle is None:
+            self._handle = self._display(data)
+        else:
+            self._handle.update(data)
+
+    def stop(self) -> None:
+        """One last picture of the whole trace, then nothing is left behind."""
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._ended.set()
+        self._thread.join(5)
+        self._show()
+        self._file.unlink(missing_ok=True)
+
+
+class _NotebookOutput:
+    """An output of a cell that holds one PNG, through IPython."""
+
+    def __init__(self, data: bytes) -> None:
+        from IPython.display import Image, display
+
+        self._image = Image
+        self._handle = display(Image(data), display_id=True)
+
+    def update(self, data: bytes) -> None:
+        self._handle.update(self._image(data))
+
+
+def _notebook_display(data: bytes) -> _NotebookOutput:
+    return _NotebookOutput(data)
+
+
+def main(arguments: list[str]) -> int:
+    """Draw again and again until standard input ends or the parent is gone; then once more."""
+    import select
+
+    from gpumon.errors import MonitorError
+    from gpumon.trace import read
+
+    config = json.loads(arguments[0])
+    prefix = Path(config["path"])
+    target = picture_file(prefix)
+    temporary = target.with_suffix(".tmp")
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    wait = config["period"]
+    ended = False
+    while not ended:
+        ended = bool(select.select([0], [], [], wait)[0])
+        if os.getppid() != config["parent"]:
+            return 0
+        started = time.monotonic()
+        try:
+            temporary.write_bytes(read(prefix).plot()._repr_png_())  # type: ignore[attr-defined]
+            temporary.replace(target)
+        except (MonitorError, OSError):
+            pass
+        wait = max(config["period"], REST * (time.monotonic() - started))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
