@@ -20,7 +20,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import psutil
@@ -59,7 +58,9 @@ class Run:
     def fail(self, error: BaseException) -> None:
         """The run ended with ``error``: interrupted if somebody stopped it, else failed."""
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
-        reason = f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(": ")
+        lines = f"{type(error).__name__}: {error}".strip().splitlines()
+        # An error that carries another process's traceback names the cause in its last line.
+        reason = lines[0].rstrip(": ") + (f": {lines[-1]}" if len(lines) > 1 else "")
         self._end("interrupted" if stopped else "failed", reason)
 
     def _end(self, state: str, reason: str | None) -> None:
@@ -166,7 +167,10 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
     Raises:
         UserError: naming the first field that does not fit.
     """
-    error = jsonschema.exceptions.best_match(_validator().iter_errors(content))
+    # Imported here because, beside JupyterLab, jsonschema builds a grammar for seconds at import.
+    from jsonschema.exceptions import best_match
+
+    error = best_match(_validator().iter_errors(content))
     if error is not None:
         field = "/".join(str(part) for part in error.absolute_path) or "(top)"
         raise UserError(f"{where}: field {field} does not fit the schema: {error.message[:200]}")
@@ -232,9 +236,11 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
 
 
 @cache
-def _validator() -> jsonschema.Draft202012Validator:
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
     schema = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
-    return jsonschema.Draft202012Validator(schema)
+    return Draft202012Validator(schema)
 
 
 def _alive(run: Mapping[str, Any]) -> bool:

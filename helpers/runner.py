@@ -152,6 +152,7 @@ def _check(batch: Batch) -> None:
             "check", **batch.plan.parameters(), devices=devices, run=batch.folder / "check"
         )
         setup.recipe.steps(len(parameters.load_data(setup).train))
+    parameters.check_images(setup.data)
 
 
 def _compare(batch: Batch) -> str | None:

@@ -86,6 +86,13 @@ def test_errors_end_in_the_record(tmp_path: Path, error: BaseException, state: s
     assert found["reason"].startswith(type(error).__name__)
 
 
+def test_a_replicas_error_names_its_cause(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    run.fail(RuntimeError("replica 1 failed:\nTraceback ...\n  at x\nValueError: too dark"))
+    expected = "RuntimeError: replica 1 failed: ValueError: too dark"
+    assert record.read(tmp_path)["reason"] == expected
+
+
 def test_a_process_that_just_ends_leaves_an_interrupted_record(tmp_path: Path) -> None:
     assert run_child(tmp_path, "sys.exit(3)").wait() == 3
     on_disk = json.loads((tmp_path / "record.json").read_text())
