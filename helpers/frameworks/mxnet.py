@@ -32,7 +32,6 @@ _SKIPPED = {
         "n = images per device x height x width of the layer, and has no setting for it"
     ),
     "synchronised BatchNorm": "gluon.contrib's SyncBatchNorm hangs on two CPU contexts",
-    "bf16": "MXNet 1.9.1 has bfloat16 for CPU inference only",
     "Hopper GPUs and later": (
         "the last wheels, mxnet-cu117 1.9.1, hold machine code for sm_50 to sm_86 and no PTX"
     ),

@@ -1,0 +1,282 @@
+"""Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
+
+import ast
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import pytest
+from cells import namespace_of
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+from mxnet.gluon.model_zoo.vision import densenet121
+
+from helpers import paths, reference, weights
+from helpers.frameworks import mxnet as framework
+
+NOTEBOOK = "MXNet_Gluon_MultiGPU"
+TWO = framework.list_devices("cpu", 2)
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's own, thousands
+
+
+def build(dtype: str, devices: list[framework.Device]) -> framework.Model:
+    model = densenet121(classes=14)
+    features = model.features[:-2]
+    features.add(nn.GlobalAvgPool2D(), nn.Flatten())
+    model.features = features
+    model.initialize(ctx=devices)
+    model.cast(dtype)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> framework.Model:
+    model = build("float64", TWO)
+    framework.load_weights(model, weights.canonical("seeded").arrays)
+    model.hybridize(static_alloc=True, static_shape=True)
+    return model
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The notebook's names on two devices, with the functions of section 9, nothing trained."""
+    names = namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until="## 9.")
+    source = json.loads((paths.NOTEBOOKS / f"{NOTEBOOK}.ipynb").read_text(encoding="utf-8"))
+    for cell in source["cells"]:
+        text = "".join(cell["source"])
+        if "def train_step" in text:
+            functions = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+            exec(compile(ast.Module(functions, []), NOTEBOOK, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_weights_come_back_bit_for_bit(devices: int) -> None:
+    model = build("float32", framework.list_devices("cpu", devices))
+    initial = weights.canonical("seeded", seed=5)
+    # Values whose mean over three devices rounds, as those of a trained model would.
+    arrays = {
+        name: array + np.float32(0.1) if "running" in name else array
+        for name, array in initial.arrays.items()
+    }
+    framework.load_weights(model, arrays)
+    assert weights.digest(framework.dump_weights(model)) == weights.digest(arrays)
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    model = build("float32", TWO)
+    arrays = weights.canonical("seeded").arrays
+    with pytest.raises(ValueError, match=r"features\.odd"):
+        framework.load_weights(model, {**arrays, "features.odd": np.zeros(1, np.float32)})
+    transposed = arrays["classifier.weight"].T
+    with pytest.raises(ValueError, match=r"classifier\.weight"):
+        framework.load_weights(model, {**arrays, "classifier.weight": transposed})
+
+
+def test_statistics_that_survive_are_the_devices_mean(model: framework.Model) -> None:
+    held = framework.dump_weights(model)
+    parameter = next(p for n, p in model.collect_params().items() if n.endswith("running_mean"))
+    for value, copy in enumerate(parameter.list_data(), start=1):
+        copy[:] = value
+    assert (framework.dump_weights(model)["features.norm0.running_mean"] == 1.5).all()
+    framework.load_weights(model, held)
+
+
+def test_logits_are_the_references(model: framework.Model) -> None:
+    images, _ = reference.batch()
+    expected = reference.load()["logits"]
+    assert np.abs(framework.logits(model, images) - expected).max() < 1e-10
+    single = build("float32", TWO[:1])
+    framework.load_weights(single, weights.canonical("seeded").arrays)
+    found = framework.logits(single, images.astype(np.float32))
+    assert found.dtype == np.float32
+    assert np.abs(found - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_any_number_of_devices_gives_the_references_gradients(
+    model: framework.Model, devices: int
+) -> None:
+    images, targets = reference.batch()
+    before = weights.digest(framework.dump_weights(model))
+    loss, found = framework.gradients(model, images, targets, TWO[:devices])
+    assert loss == pytest.approx(float(reference.load()["loss"]), abs=1e-10)
+    for name in reference.GRADIENTS:
+        expected = reference.load()[name]
+        error = np.linalg.norm(found[name] - expected) / np.linalg.norm(expected)
+        assert error < 1e-10, name
+    assert weights.digest(framework.dump_weights(model)) == before
+    assert next(iter(model.collect_params().values())).list_ctx() == TWO
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, mx.nd.array([1.0], TWO[0]), 3)
+    losses.add(1, mx.nd.array([5.0], TWO[1]), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_devices_and_versions() -> None:
+    assert [str(device) for device in TWO] == ["cpu(0)", "cpu(1)"]
+    assert [str(device) for device in framework.list_devices("gpu", 2)] == ["gpu(0)", "gpu(1)"]
+    assert framework.versions()["mxnet"] == mx.__version__
+    assert framework.skip("virtual devices") is None
+    assert "biased" in str(framework.skip("unbiased running variance"))
+
+
+def test_no_two_workers_draw_the_same_crops(notebook: dict[str, Any]) -> None:
+    """The notebook's own loader on images whose every crop is different."""
+    first = crops(notebook, epoch=1)
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+    assert np.array_equal(first, crops(notebook, epoch=1)), "the same seed must give the same run"
+    assert not np.array_equal(first, crops(notebook, epoch=2))
+    assert not np.array_equal(first, crops(notebook, epoch=1, seed=1))
+    assert np.array_equal(first, crops(notebook, epoch=1, workers=5)), "workers change nothing"
+
+
+def crops(notebook: dict[str, Any], *, epoch: int, seed: int = 0, workers: int = 2) -> np.ndarray:
+    """Corner pixels of all crops the notebook's training loader draws from one repeated image."""
+    scaled = notebook["scaled"]
+    seeded = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
+    changed = {"scaled": seeded, "workers": workers}
+    before = {name: notebook[name] for name in changed}
+    notebook.update(changed)
+    try:
+        notebook["train_sampler"].set_epoch(epoch)
+        loader = notebook["make_train_loader"]()
+        return np.concatenate([grey[:, 0, :4, 0].asnumpy() for grey, _ in loader])
+    finally:
+        notebook.update(before)
+
+
+def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+    size = notebook["scaled"].recipe.crop
+    grey = np.arange(size, dtype=np.uint8).reshape(1, size, 1).repeat(size, axis=0)
+    drawn = [notebook["train_transform"](grey, np.random.default_rng([0, i])) for i in range(400)]
+    flipped = sum(int(image[0, 0, 0]) != 0 for image in drawn)
+    assert 160 < flipped < 240
+
+
+def test_every_evaluation_image_is_seen_once_on_all_devices(notebook: dict[str, Any]) -> None:
+    part = notebook["images"].train.iloc[:129]  # with two devices, one image is left over
+    loader = notebook["make_evaluation_loader"](part)
+    parts = list(notebook["on_devices"](loader))
+    assert [[len(grey) for grey, _ in batch] for batch in parts] == [[64, 64], [1]]
+    assert [targets.context for _, targets in parts[0]] == TWO
+    seen = np.concatenate([targets.asnumpy() for batch in parts for _, targets in batch])
+    assert np.array_equal(seen, notebook["parameters"].labels(part))
+
+
+def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -> None:
+    """Where all logits are one constant, the classifier's bias has a gradient known by hand.
+
+    Not zero: at exactly zero gluon's loss gives -y instead of 1/2 - y.
+    """
+    model = notebook["model"]
+    arrays = dict(notebook["initial"].arrays)
+    arrays["classifier.weight"] = np.zeros_like(arrays["classifier.weight"])
+    arrays["classifier.bias"] = np.full(14, 0.25, np.float32)
+    framework.load_weights(model, arrays)
+    recorder = framework._Recorder()
+    trainer = gluon.Trainer(model.collect_params(), recorder, update_on_kvstore=False)
+    random = np.random.default_rng(0)
+    batch = notebook["scaled"].global_batch
+    grey = random.integers(0, 256, (batch, 32, 32, 1)).astype(np.uint8)
+    targets = (random.random((batch, 14)) < 0.3).astype(np.float32)
+    host = (mx.nd.array(grey, dtype="uint8"), mx.nd.array(targets))
+    (parts,) = notebook["on_devices"]([host])
+    losses = framework.DeviceLosses(TWO)
+    pulled = notebook["train_step"](model, parts, trainer, losses)
+    bias = next(g for name, g in recorder.gradients.items() if name.endswith("dense0_bias"))
+    probability = 1 / (1 + np.exp(-0.25))
+    assert bias == pytest.approx((probability - targets.mean(axis=0)) / 14, abs=1e-7)
+    each = targets * np.log(probability) + (1 - targets) * np.log(1 - probability)
+    assert losses.mean() == pytest.approx(-each.mean(), abs=1e-6)
+    assert [loss.context for loss in pulled] == TWO
+    framework.load_weights(model, notebook["initial"].arrays)
+
+
+def test_nothing_in_the_loop_pulls_values_to_the_host(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only `wait_to_read` may be called in the loop, and never on the newest batches."""
+
+    class Array:
+        waits = 0
+
+        def wait_to_read(self) -> None:
+            Array.waits += 1
+
+    def refuse(self: Any) -> None:
+        raise AssertionError("a value was pulled to the host inside the loop")
+
+    steps, allowed = 10, notebook["batches_in_flight"]
+
+    def step(*_: Any) -> list[Array]:
+        return [Array(), Array()]
+
+    class Losses:
+        def __init__(self, devices: Any) -> None: ...
+
+        def mean(self) -> float:
+            return 0.0
+
+    monkeypatch.setitem(notebook, "train_step", step)
+    monkeypatch.setitem(notebook, "share_statistics", lambda model: None)
+    monkeypatch.setattr(framework, "DeviceLosses", Losses)
+    notebook["train_epoch"](None, [None] * steps, None)
+    assert Array.waits == 2 * (steps - 1 - allowed)
+    monkeypatch.undo()
+
+    losses = framework.DeviceLosses(TWO)
+    monkeypatch.setattr(mx.nd.NDArray, "asnumpy", refuse)
+    monkeypatch.setattr(mx.nd.NDArray, "wait_to_read", refuse)
+    losses.add(0, mx.nd.ones(1, TWO[0]), 2)
+
+
+def test_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+    """Tiny gradients, where the place of epsilon shows; on two devices, against the paper."""
+    parameter = gluon.Parameter("weight", shape=(3,))
+    parameter.initialize(mx.init.Zero(), ctx=TWO)
+
+    class One:
+        @staticmethod
+        def collect_params() -> list[gluon.Parameter]:
+            return [parameter]
+
+    optimizer = notebook["make_optimizer"](One())
+    gradient = np.array([1e-9, 1e-8, 1.0])
+    expected, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
+    (beta1, beta2), epsilon = (0.9, 0.999), 1e-8
+    for step in range(1, 6):
+        with autograd.record():  # the sum over the two devices is the gradient
+            halves = [
+                (parameter.data(device) * mx.nd.array(gradient / 2, device)).sum() for device in TWO
+            ]
+        autograd.backward(halves)
+        optimizer.step(1)
+        m, v = beta1 * m + (1 - beta1) * gradient, beta2 * v + (1 - beta2) * gradient**2
+        deviation = np.sqrt(v / (1 - beta2**step)) + epsilon
+        expected -= notebook["scaled"].learning_rate * m / (1 - beta1**step) / deviation
+    for copy in parameter.list_data():
+        assert copy.asnumpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_devices_share_their_statistics(notebook: dict[str, Any]) -> None:
+    model = notebook["model"]
+    parameter = next(p for n, p in model.collect_params().items() if n.endswith("running_var"))
+    for value, copy in enumerate(parameter.list_data(), start=1):
+        copy[:] = value
+    notebook["share_statistics"](model)
+    assert all((copy.asnumpy() == 1.5).all() for copy in parameter.list_data())
+    framework.load_weights(model, notebook["initial"].arrays)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_in_the_queue() -> Iterator[None]:
+    yield
+    mx.nd.waitall()
