@@ -35,10 +35,8 @@ def describe(found: dict[str, Any]) -> str:
         lines += [f"NVIDIA driver {nvml['driver']}, NVML {nvml['nvml']}", ""]
     names = [device["name"] for device in found["devices"]] + ["process", "sampler"]
     for name in names:
-        device = next((d for d in found["devices"] if d["name"] == name), {})
-        lines.append(
-            "  ".join(str(device[k]) for k in ("name", "product", "uuid") if k in device) or name
-        )
+        known: dict[str, Any] = next((d for d in found["devices"] if d["name"] == name), {})
+        lines.append("  ".join([name, *(known[k] for k in ("product", "uuid") if k in known)]))
         own = [s for s in found["series"] if s["key"].startswith(f"{name}/")]
         cores = [s for s in own if s["key"].startswith("host/cpu") and s["key"][8].isdigit()]
         for entry in own:

@@ -38,6 +38,7 @@ class LiveView:
     def __init__(
         self, prefix: Path, environment: dict[str, str], period: float, display: Any = None
     ) -> None:
+        self._prefix = prefix
         self._file = picture_file(prefix)
         self._file.unlink(missing_ok=True)
         self._display = display or _notebook_display
@@ -70,25 +71,35 @@ class LiveView:
         except OSError:
             return
         self._shown = changed
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
         if self._handle is None:
             self._handle = self._display(data)
         else:
             self._handle.update(data)
 
     def stop(self) -> None:
-        """One last picture of the whole trace, then nothing is left behind."""
-        with contextlib.suppress(OSError):
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-        try:
-            self._process.wait(15)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """One last picture of the whole trace, drawn here, and nothing is left behind."""
         self._ended.set()
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         self._thread.join(5)
-        self._show()
-        self._file.unlink(missing_ok=True)
+        for file in (self._file, _temporary(self._file)):
+            file.unlink(missing_ok=True)
+        self._put(_draw(self._prefix))
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_suffix(".tmp")
+
+
+def _draw(prefix: Path) -> bytes:
+    from gpumon.trace import read
+
+    return read(prefix).plot()._repr_png_()  # type: ignore[attr-defined, no-any-return]
 
 
 class _NotebookOutput:
@@ -113,12 +124,10 @@ def main(arguments: list[str]) -> int:
     import select
 
     from gpumon.errors import MonitorError
-    from gpumon.trace import read
 
     config = json.loads(arguments[0])
     prefix = Path(config["path"])
     target = picture_file(prefix)
-    temporary = target.with_suffix(".tmp")
     with contextlib.suppress(OSError):
         os.nice(10)
     wait = config["period"]
@@ -129,8 +138,8 @@ def main(arguments: list[str]) -> int:
             return 0
         started = time.monotonic()
         try:
-            temporary.write_bytes(read(prefix).plot()._repr_png_())  # type: ignore[attr-defined]
-            temporary.replace(target)
+            _temporary(target).write_bytes(_draw(prefix))
+            _temporary(target).replace(target)
         except (MonitorError, OSError):
             pass
         wait = max(config["period"], REST * (time.monotonic() - started))

@@ -1,0 +1,324 @@
+"""Reading back: figures over time, merging, exports, charts, on traces written by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpumon
+from gpumon import stats
+from gpumon.lanes import condense
+from gpumon.watch import picture, sparkline
+
+START = 1000.0
+Marks = tuple[tuple[str, float, float, dict[str, Any]], ...]
+
+
+def write(
+    prefix: Path,
+    gpus: dict[str, list[float | None]],
+    *,
+    step: float = 1.0,
+    marks: Marks = (),
+    start: float = START,
+    unix: float = 1.8e9,
+    boot: str | None = "boot-a",
+    host: str = "node",
+    rank: int | None = None,
+    power: float | None = 100.0,
+    process: int = 7,
+) -> Path:
+    """A trace of GPUs with the given utilisation a step, and of a host at 50 %."""
+    keys: list[str] = []
+    devices: list[dict[str, Any]] = []
+    for name in gpus:
+        keys += [f"{name}/utilisation (%)", f"{name}/memory used (MiB)", f"{name}/power (W)"]
+        devices.append(
+            {
+                "name": name,
+                "kind": "gpu",
+                "uuid": f"GPU-{host}-{name}",
+                "product": "NVIDIA H200",
+                "memory total (MiB)": 1000,
+                "power limit (W)": 700.0,
+            }
+        )
+    keys += ["host/cpu (%)", "host/memory used (MiB)"]
+    devices.append({"name": "host", "kind": "host", "cores": 4, "memory total (MiB)": 8000})
+    header = {
+        "gpumon": 1,
+        "version": "0",
+        "host": host,
+        "system": "Linux",
+        "boot": boot,
+        "rank": rank,
+        "program": "p",
+        "sampler": 1,
+        "clock": "monotonic",
+        "interval (s)": step,
+        "nvml": {"available": True} if gpus else {"available": False, "reason": "no driver"},
+        "devices": devices,
+        "series": [{"key": key, "api": "", "every (s)": 0, "reason": None} for key in keys],
+        "start (monotonic s)": start,
+        "start (unix s)": unix,
+    }
+    count = max((len(values) for values in gpus.values()), default=4)
+    lines = [json.dumps(header)]
+    for number in range(count):
+        row: list[Any] = [number * step]
+        for place, values in enumerate(gpus.values()):
+            row += [3 * place, values[number], 3 * place + 1, 100 + number, 3 * place + 2, power]
+        lines.append(json.dumps([*row, len(keys) - 2, 50, len(keys) - 1, 4000]))
+    end = {"t": count * step, "event": "end", "why": "closed"}
+    end |= {"sampler cpu (s)": 0.01, "sampler memory (MiB)": 30}
+    lines.append(json.dumps(end))
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    prefix.with_name(prefix.name + ".jsonl").write_text("\n".join(lines) + "\n")
+    text = ['{"gpumon marks": 1}']
+    for number, (name, begin, stop, attributes) in enumerate(marks):
+        text.append(
+            json.dumps(["B", int((start + begin) * 1e9), process, number, name, attributes])
+        )
+        text.append(json.dumps(["E", int((start + stop) * 1e9), process, number]))
+    prefix.with_name(prefix.name + ".marks.jsonl").write_text("\n".join(text) + "\n")
+    return prefix
+
+
+def figures(trace: gpumon.Trace, phase: str, device: str) -> pd.Series:
+    return trace.summary().set_index(["phase", "device"]).loc[(phase, device)]
+
+
+def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None:
+    write(tmp_path / "t", {"gpu0": [0, 100, 50, 0]}, marks=(("train", 0.5, 2.5, {"images": 20}),))
+    trace = gpumon.read(tmp_path / "t")
+    row = figures(trace, "train", "gpu0")
+    assert row["seconds"] == pytest.approx(2)
+    # half a second of 0, one of 100, half of 50
+    assert row["utilisation mean (%)"] == pytest.approx((0 * 0.5 + 100 + 50 * 0.5) / 2)
+    assert row["idle share (%)"] == pytest.approx(25)
+    assert row["memory peak (MiB)"] == 102
+    assert row["energy (J)"] == pytest.approx(200)  # no counter: power times time
+    assert row["images/s"] == pytest.approx(10)
+    assert figures(trace, "train", "gpus")["images/J"] == pytest.approx(0.1)
+    assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(37.5)
+    assert figures(trace, "train", "host")["utilisation mean (%)"] == pytest.approx(50)
+
+
+def test_missing_values_are_neither_zero_nor_time(tmp_path: Path) -> None:
+    write(tmp_path / "t", {"gpu0": [80, None, None, 80], "gpu1": [40, 40, 40, 40]}, power=None)
+    trace = gpumon.read(tmp_path / "t")
+    assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(80)
+    assert figures(trace, "(all)", "gpu0")["idle share (%)"] == 0
+    assert math.isnan(figures(trace, "(all)", "gpus")["energy (J)"])
+    assert trace.provenance()["energy"] == {"gpu0": "not available", "gpu1": "not available"}
+
+
+def test_repeats_join_or_stand_apart_and_images_count_once(tmp_path: Path) -> None:
+    marks: Marks = (
+        ("train", 0.0, 1.0, {"epoch": 1, "images": 10}),
+        ("train/step", 0.0, 0.5, {"images": 4}),
+        ("train", 2.0, 3.0, {"epoch": 2, "images": 30}),
+    )
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [0, 0, 100, 0]}, marks=marks))
+    row = figures(trace, "train", "gpu0")
+    assert (row["count"], row["seconds"], row["images"]) == (2, 2, 40)
+    assert figures(trace, "(all)", "gpu0")["images"] == 40
+    each = trace.summary(by="mark").query("device == 'gpu0' and phase == 'train'")
+    assert list(each["epoch"]) == [1, 2]
+    assert list(each["utilisation mean (%)"]) == [0, 100]
+
+
+spans = st.lists(
+    st.tuples(st.floats(0, 50), st.floats(0, 50)).map(lambda pair: (min(pair), max(pair))),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(spans=spans, values=st.lists(st.floats(0, 100), min_size=2, max_size=30))
+def test_weights_share_out_exactly_the_spans(
+    spans: list[tuple[float, float]], values: list[float]
+) -> None:
+    times = np.arange(len(values), dtype=float)
+    joined = stats.union(spans)
+    weights = stats.weights(times, 50.0, joined)
+    assert (weights >= 0).all()
+    assert weights.sum() == pytest.approx(sum(end - start for start, end in joined), abs=1e-6)
+    if weights.sum() > 1e-6:
+        mean = stats.mean(np.array(values), weights)
+        held = np.array(values)[weights > 0]
+        assert held.min() - 1e-6 <= mean <= held.max() + 1e-6
+        assert stats.quantile(np.array(values), weights, 1.0) == pytest.approx(held.max())
+
+
+@given(values=st.lists(st.floats(0, 100), min_size=30, max_size=200), most=st.integers(3, 20))
+def test_condensing_keeps_the_mean_and_the_range(values: list[float], most: int) -> None:
+    times = np.arange(len(values), dtype=float)
+    end = float(len(values))
+    moments, mean, low, high = condense(times, np.array(values), end, most)
+    assert len(moments) <= most
+    held = np.diff(np.append(moments, end))
+    assert (mean * held).sum() / end == pytest.approx(np.mean(values))
+    assert low.min() == min(values) and high.max() == max(values)
+
+
+def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Path) -> None:
+    # One boot: the monotonic clock counts, whatever wall time says.
+    marks: Marks = (("train", 0, 3, {"images": 5}),)
+    a = write(tmp_path / "a", {"gpu0": [10, 10, 10]}, rank=0, marks=marks)
+    b = write(
+        tmp_path / "b",
+        {"gpu0": [99, 99, 99], "gpu1": [30, 30, 30]},
+        start=START + 1,
+        unix=1.8e9 + 77,
+        rank=1,
+        process=8,
+        marks=marks,
+    )
+    trace = gpumon.read([a, b])
+    assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
+    frame = trace.frame()
+    assert list(frame.index) == [0, 1, 2, 3]
+    assert frame["gpu0/utilisation (%)"].dropna().eq(10).all()
+    assert math.isnan(frame["gpu1/utilisation (%)"].iloc[0])
+    assert frame["gpu1/utilisation (%)"].iloc[1] == 30
+    phases = trace.phases()
+    assert list(phases["start (s)"]) == pytest.approx([0, 1], abs=1e-6)
+    assert list(phases["rank"]) == [0, 1]
+    assert figures(trace, "train", "gpu1")["images"] == 10
+    assert len(trace.provenance()["parts"]) == 2
+    trace.plot()
+
+
+def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", {"gpu0": [10, 10]}, host="n1", boot="x")
+    b = write(tmp_path / "b", {"gpu0": [20, 20]}, host="n2", boot="y", start=5.0, unix=1.8e9 + 1)
+    trace = gpumon.read([a, b])
+    names = [device["name"] for device in trace.devices]
+    assert names == ["n1:gpu0", "n2:gpu0", "n1:host", "n2:host"]
+    assert trace.frame()["n2:gpu0/utilisation (%)"].tolist()[1:] == [20, 20]
+    assert list(trace.frame().index) == pytest.approx([0, 1, 2], abs=1e-6)
+    together = figures(trace, "(all)", "gpus")
+    assert together["utilisation imbalance (%)"] == pytest.approx(50)
+    trace.plot()
+
+
+def test_csv_round_trip(tmp_path: Path) -> None:
+    marks: Marks = (("train", 1.0, 2.0, {}),)
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks))
+    table = pd.read_csv(trace.export(tmp_path / "t.csv"), index_col=0)
+    assert list(table["gpu0/utilisation (%)"].fillna(-1)) == [1, -1, 3]
+    assert list(table["phase"].fillna("")) == ["", "train", ""]
+    assert pd.Timestamp(table["wall time"].iloc[1]).timestamp() == pytest.approx(1.8e9 + 1)
+
+
+def test_prometheus_text(tmp_path: Path) -> None:
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1, 42]}, power=None))
+    text = trace.export(tmp_path / "t.prom").read_text()
+    labels = '{device="gpu0",host="node",uuid="GPU-node-gpu0",product="NVIDIA H200"}'
+    assert f"gpumon_utilisation_percent{labels} 42" in text
+    assert f"gpumon_memory_used_bytes{labels} {101 * 2**20}" in text
+    assert "gpumon_power_watts" not in text  # not available is not zero
+    sample = re.compile(r'[a-z_][a-z0-9_]*\{([a-z]+="[^"]*",?)+\} [-+0-9.e]+')
+    for line in text.splitlines():
+        assert line.startswith("# TYPE ") or sample.fullmatch(line)
+
+
+def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
+    trace = gpumon.read(write(tmp_path / "t", {}))
+    with pytest.raises(gpumon.MonitorError, match=r"\.csv, \.parquet or \.prom"):
+        trace.export(tmp_path / "t.xlsx")
+    with pytest.raises(gpumon.MonitorError, match="cannot write"):
+        trace.export(tmp_path / "nowhere" / "t.csv")
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        with pytest.raises(gpumon.MonitorError, match="pip install pyarrow"):
+            trace.export(tmp_path / "t.parquet")
+    else:
+        table = pd.read_parquet(trace.export(tmp_path / "t.parquet"))
+        assert list(table["host/cpu (%)"]) == [50] * 4
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("count", [0, 1, 8])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_chart_has_a_lane_a_device_and_shows_itself_once(
+    tmp_path: Path, count: int, theme: str
+) -> None:
+    gpus: dict[str, list[float | None]] = {f"gpu{n}": [0.0, 90.0, 90.0, 10.0] for n in range(count)}
+    marks: Marks = (("train", 0.0, 3.0, {"epoch": 1}), ("train/step", 0.0, 1.0, {}))
+    trace = gpumon.read(write(tmp_path / "t", gpus, marks=marks))
+    chart = trace.plot(theme=theme, title="A run")
+    assert len(chart.axes) == 1 + count + 1  # the ribbon, the lanes
+    assert chart._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    words = [text.get_text() for axes in chart.axes for text in axes.texts]
+    assert "train, epoch 1" in words and "step" in words
+    assert ("GPU 0" in words) == (count > 0)
+    assert any("no driver" in text.get_text() for text in chart.texts) == (count == 0)
+    import matplotlib.pyplot as plt
+
+    assert plt.get_fignums() == []
+    assert len(trace.plot(window=(1, 2), devices=["host"]).axes) == 2
+    with pytest.raises(gpumon.MonitorError, match="the trace has"):
+        trace.plot(devices=["gpu99"])
+
+
+def test_compare_aligns_runs_on_a_phase(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", {"gpu0": [1.0] * 9}, marks=(("train", 4.0, 9.0, {}),))
+    b = write(tmp_path / "b", {}, marks=(("train", 1.0, 4.0, {}),))
+    chart = gpumon.compare({"One": a, "Two": b}, align="train", title="Both")
+    lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
+    assert len(lanes) == 2
+    assert lanes[0].get_xlim()[0] - 4 == pytest.approx(lanes[1].get_xlim()[0] - 1)
+    with pytest.raises(gpumon.MonitorError, match="the trace of One has train"):
+        gpumon.compare({"One": a}, align="test")
+
+
+def test_web_page_is_self_contained_and_its_script_parses(tmp_path: Path) -> None:
+    marks: Marks = (("</script><b>", 0.0, 1.0, {}),)
+    page = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks)).html(title="<x>")
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "<x>" not in page and "</script><b>" not in page
+    data = json.loads(re.search(r'getElementById\("[^"]+"\), (\{.*\})\);</script>', page)[1])  # type: ignore[index]
+    assert data["lanes"][0]["lines"][0]["v"] == [1.0, None, 3.0]
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here, so the script is not parsed")
+    script = Path(gpumon.__file__).with_name("interactive.js")
+    subprocess.run([node, "--check", str(script)], check=True)
+
+
+def test_terminal_view(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    from gpumon.follow import Follower
+
+    prefix = write(tmp_path / "t", {"gpu0": [0, 50, 100]}, marks=(("train", 1.0, 2.0, {}),))
+    marks = prefix.with_name("t.marks.jsonl")
+    marks.write_text("".join(line + "\n" for line in marks.read_text().splitlines()[:-1]))
+    follower = Follower(prefix)
+    assert follower.phase == "train" and follower.ended == "closed"
+    console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
+    console.print(picture(follower, 100))
+    text = console.export_text()
+    assert "gpu0" in text and "100%" in text and "▄█" in text and "N/A" in text
+    assert sparkline([0, 100, math.nan], 3) == " █·"
+    assert not follower.poll()
+    with prefix.with_name("t.jsonl").open("a") as file:
+        file.write("[9,0,7")
+        file.flush()
+        assert not follower.poll()
+        file.write("]\n")
+    assert follower.poll() and follower.now["gpu0/utilisation (%)"] == 7
