@@ -21,12 +21,14 @@ from data_prep.png import SIGNATURE, decode_plain, encode_grain, encode_plain
 LIMIT = MAX_PIXELS
 
 
-@pytest.fixture(params=["isal", "zlib"], autouse=True)
-def inflater(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "zlib":
+@pytest.fixture(params=["fast", "plain"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything once with isal and the compiled part, where they are, and once without."""
+    if request.param == "plain":
         monkeypatch.setattr(data_prep.png, "fast", zlib)
-    elif data_prep.png.fast is zlib:
-        pytest.skip("isal is not installed here")
+        monkeypatch.setattr(data_prep.png, "unfilter", None)
+    elif data_prep.png.fast is zlib and data_prep.png.unfilter is None:
+        pytest.skip("neither isal nor the compiled part is here")
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:

@@ -1,0 +1,277 @@
+"""How fast images become small: ours against the article's way and four libraries at their best.
+
+    python benchmarks/resize.py [--quick] [--images N] [--workers N]
+
+Rounds are interleaved, so that a busy machine slows everybody down alike, and figures are medians
+of the ratios within a round. Every contestant reads the same files from memory-warm storage and
+writes grey (the article: RGB) squares of 264 px. A rival whose package is missing is left out and
+named. Two sets of files: as the demo writes them (the cheapest row filter), and the same pictures
+as most software writes PNGs (adaptive filters, level 6), which is the harder one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import data_prep
+from data_prep.demo import demo_image
+from data_prep.files import core_count
+from data_prep.images import decode_grey
+from data_prep.png import encode_grain
+
+SIZE = 264
+
+Contestant = Callable[[Path, Path], None]
+
+
+def article(file: Path, to: Path) -> None:
+    """The article's way: Pillow, bilinear, three equal planes, PNG."""
+    with Image.open(file) as image:
+        small = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+        small.convert("RGB").save(to.with_suffix(".png"))
+
+
+def pillow(file: Path, to: Path, *, format: str) -> None:
+    """Pillow (or pillow-simd, where that is installed) at its best: grey, level 1."""
+    with Image.open(file) as image:
+        small = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+        if format == "png":
+            small.save(to.with_suffix(".png"), compress_level=1)
+        else:
+            small.save(to.with_suffix(".jpg"), quality=90)
+
+
+def rivals(format: str) -> Iterator[tuple[str, Contestant]]:
+    """Name and function of each library that can be imported."""
+    yield _pillow_name(), partial(pillow, format=format)
+    ending = ".png" if format == "png" else ".jpg"
+    with contextlib.suppress(ImportError):
+        import cv2
+
+        cv2.setNumThreads(1)
+        how = (
+            [cv2.IMWRITE_PNG_COMPRESSION, 1] if format == "png" else [cv2.IMWRITE_JPEG_QUALITY, 90]
+        )
+
+        def opencv(file: Path, to: Path) -> None:
+            image = cv2.imread(str(file), cv2.IMREAD_GRAYSCALE)
+            small = cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+            cv2.imwrite(str(to.with_suffix(ending)), small, how)
+
+        yield "OpenCV", opencv
+    with contextlib.suppress(ImportError, OSError):
+        import pyvips
+
+        pyvips.cache_set_max(0)
+
+        def vips(file: Path, to: Path) -> None:
+            image = pyvips.Image.new_from_file(str(file), access="sequential")
+            small = image.resize(SIZE / image.width, kernel="linear")
+            options = {"compression": 1} if format == "png" else {"Q": 90}
+            small.write_to_file(str(to.with_suffix(ending)), **options)
+
+        yield "pyvips", vips
+    with contextlib.suppress(ImportError):
+        import torch
+        import torchvision
+        from torchvision.transforms import functional
+
+        torch.set_num_threads(1)
+        io = torchvision.io
+
+        def vision(file: Path, to: Path) -> None:
+            image = io.decode_image(io.read_file(str(file)), io.ImageReadMode.GRAY)
+            small = functional.resize(image, [SIZE, SIZE], antialias=True)
+            if format == "png":
+                io.write_png(small, str(to.with_suffix(ending)), compression_level=1)
+            else:
+                io.write_jpeg(small, str(to.with_suffix(ending)), quality=90)
+
+        yield "torchvision", vision
+
+
+def decoders() -> Iterator[tuple[str, Callable[[bytes], object]]]:
+    """Decoding alone, by each package at hand."""
+    import io
+
+    yield _pillow_name(), lambda data: np.asarray(Image.open(io.BytesIO(data)))
+    with contextlib.suppress(ImportError):
+        import cv2
+
+        yield (
+            "OpenCV",
+            lambda data: cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED),
+        )
+    with contextlib.suppress(ImportError):
+        import pyspng
+
+        yield "pyspng", pyspng.load
+    with contextlib.suppress(ImportError):
+        import imagecodecs
+
+        yield "imagecodecs", imagecodecs.png_decode
+    with contextlib.suppress(ImportError, OSError):
+        import pyvips
+
+        yield "pyvips", lambda data: pyvips.Image.new_from_buffer(data, "").numpy()
+
+
+def _pillow_name() -> str:
+    from PIL import Image as module
+
+    return "pillow-simd" if "post" in getattr(module, "__version__", "") else "Pillow"
+
+
+def ours(source: Path, target: Path, *, format: str, workers: int) -> None:
+    """The command's own path, processes and all."""
+    data_prep.resize_folder(
+        source, target, size=SIZE, format=format, workers=workers, progress=False
+    )
+
+
+def in_threads(source: Path, target: Path, *, work: Contestant, workers: int) -> None:
+    """A rival in a pool of as many threads, as the article does it."""
+    target.mkdir()
+    files = sorted(source.glob("*.png"))
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(lambda file: work(file, target / file.name), files))
+
+
+def seconds(work: Callable[[Path, Path], None], source: Path, scratch: Path) -> float:
+    """Wall time of one round into a fresh folder."""
+    target = scratch / "out"
+    started = time.perf_counter()
+    work(source, target)
+    taken = time.perf_counter() - started
+    shutil.rmtree(target)
+    return taken
+
+
+def make_sources(scratch: Path, images: int) -> dict[str, Path]:
+    """The two sets of 1024 px files."""
+    places = {"demo files": scratch / "demo", "adaptive files": scratch / "adaptive"}
+    for place in places.values():
+        place.mkdir()
+    kinds = ((), ("Effusion",), ("Mass", "Edema"), ("Infiltration",))
+    for at in range(images):
+        pixels = demo_image(0, at + 1, 0, kinds[at % len(kinds)])
+        name = f"{at + 1:08d}_000.png"
+        (places["demo files"] / name).write_bytes(encode_grain(pixels))
+        Image.fromarray(pixels).save(places["adaptive files"] / name)
+    return places
+
+
+def report(figure: str, unit: str, mine: list[float], theirs: list[float], rival: str) -> None:
+    """One line for people; one JSON line. Values are seconds a round, so the ratio is theirs/ours."""
+    ratios = [b / a for a, b in zip(mine, theirs, strict=True)]
+    line = {
+        "figure": figure,
+        "unit": unit,
+        "ours": round(statistics.median(mine), 4),
+        "rival": round(statistics.median(theirs), 4),
+        "rival_name": rival,
+        "ratio": round(statistics.median(ratios), 3),
+        "rounds": len(mine),
+    }
+    print(f"  {figure}: {line['ratio']:.2f} x {rival} ({min(ratios):.2f} to {max(ratios):.2f})")
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="under a minute")
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--workers", type=int, default=core_count())
+    options = parser.parse_args()
+    images = options.images or (24 if options.quick else 96)
+    rounds = options.rounds or (3 if options.quick else 9)
+    with tempfile.TemporaryDirectory() as place:
+        scratch = Path(place)
+        sources = make_sources(scratch, images)
+        for kind, source in sources.items():
+            for format in ("png", "jpeg"):
+                contest(kind, source, scratch, format, rounds, options.workers)
+            floor(kind, source, scratch, rounds)
+        scaling(sources["adaptive files"], scratch, rounds, options.workers)
+
+
+def contest(kind: str, source: Path, scratch: Path, format: str, rounds: int, workers: int) -> None:
+    entries: dict[str, Callable[[Path, Path], None]] = {
+        "ours": partial(ours, format=format, workers=workers),
+        "the article's way": partial(in_threads, work=article, workers=workers),
+    }
+    for name, work in rivals(format):
+        entries[name] = partial(in_threads, work=work, workers=workers)
+    times: dict[str, list[float]] = {name: [] for name in entries}
+    for _ in range(rounds):
+        for name, work in entries.items():
+            times[name].append(seconds(work, source, scratch))
+    print(f"{kind}, to grey {format}, {workers} workers")
+    for name in list(entries)[1:]:
+        report(f"resize, {kind}, {format}", "s/round", times["ours"], times[name], name)
+
+
+def floor(kind: str, source: Path, scratch: Path, rounds: int) -> None:
+    """All of our work on one core against decoding alone by the fastest general decoder."""
+    files = [file.read_bytes() for file in sorted(source.glob("*.png"))]
+    entries: dict[str, Callable[[], None]] = {
+        "ours": lambda: ours_alone(files),
+        "our decoder": lambda: [decode_grey(data, "") for data in files] and None,
+    }
+    for name, decode in decoders():
+        entries[name] = partial(_each, decode, files)
+    times: dict[str, list[float]] = {name: [] for name in entries}
+    for _ in range(rounds):
+        for name, work in entries.items():
+            started = time.process_time()
+            work()
+            times[name].append(time.process_time() - started)
+    fastest = min(list(entries)[2:], key=lambda name: statistics.median(times[name]))
+    print(f"{kind}, one core: decode, resize and encode, against decoding alone")
+    whole = f"whole against decoding alone, {kind}"
+    report(whole, "CPU s/round", times["ours"], times[fastest], f"{fastest} decoding")
+    decoding = f"decoding, {kind}"
+    report(decoding, "CPU s/round", times["our decoder"], times[fastest], fastest)
+
+
+def _each(decode: Callable[[bytes], object], files: list[bytes]) -> None:
+    for data in files:
+        decode(data)
+
+
+def ours_alone(files: list[bytes]) -> None:
+    from data_prep.prepared import encode
+
+    for data in files:
+        encode(decode_grey(data, ""), {"size": SIZE, "format": "png"})
+
+
+def scaling(source: Path, scratch: Path, rounds: int, workers: int) -> None:
+    if workers < 2:
+        return
+    times: dict[int, list[float]] = {1: [], workers: []}
+    for _ in range(rounds):
+        for count in times:
+            times[count].append(
+                seconds(partial(ours, format="png", workers=count), source, scratch)
+            )
+    print(f"scaling: {workers} workers against 1")
+    report(f"scaling to {workers} workers", "s/round", times[workers], times[1], "1 worker")
+
+
+if __name__ == "__main__":
+    main()
