@@ -52,21 +52,29 @@ class Maker(NamedTuple):
 def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
     """What a kernel's environment is made of. Another stamp, another build.
 
-    "project" is apart: when only pyproject.toml changed, only the project is installed again.
+    "project" is apart: when only the project's own package changed, its metadata or what is
+    compiled of it, only that is installed again. (Its Python files are used where they are.)
     """
-    parts = [kernels.lock_of(kernel, kernels.form(kernel, machine)), Path(sources.__file__)]
+    kind = kernels.form(kernel, machine)
+    parts = [kernels.lock_of(kernel, kind), Path(sources.__file__)]
     parts += [
         HERE / "tools.txt",
         HERE / "pillow-simd.txt",
         HERE / "pillow-stand-in" / "pyproject.toml",
     ]
     parts += [HERE / "chainercv.txt"] * (kernel == "chainer")
-    recipe = hashlib.sha256(f"{ROOT} {python311.VERSION} {inspect.getsource(make)}".encode())
+    recipe = hashlib.sha256(f"{ROOT} {kind} {python311.VERSION} {inspect.getsource(make)}".encode())
     # The instruction set, and a compiler that has come or gone, decide what takes Pillow's place.
     recipe.update(f"{sources.instruction_set()} {bool(sources.compiler())}".encode())
     for part in parts:
         recipe.update(part.read_bytes())
-    project = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
+    project = hashlib.sha256()
+    for part in [
+        ROOT / "pyproject.toml",
+        *sorted(ROOT.glob("setup.py")),
+        *sorted(ROOT.glob("*/*.c")),
+    ]:
+        project.update(part.read_bytes())
     return {"recipe": recipe.hexdigest(), "project": project.hexdigest()}
 
 
@@ -257,8 +265,8 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
     else:
         print(f"Environments: {', '.join(wanted)} are there.")
     if stamped("lab"):
-        for kernel in (k for k in KERNELS if whole(k, machine)):
-            kernels.register(kernel, kernels.form(kernel, machine))
+        for kernel in (k for k in KERNELS if stamped(k) and kernels.status(k)["ok"]):
+            kernels.register(kernel, kernels.status(kernel)["form"])
     return 1 if failed else 0
 
 
