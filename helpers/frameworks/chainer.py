@@ -1,0 +1,219 @@
+"""The few framework-bound helpers, for Chainer.
+
+Peculiar to Chainer: one process holds all devices of ParallelUpdater, which **sums** their
+gradients instead of averaging them, so every loss here is divided by the whole batch and not by
+the device's share. Arrays have torchvision's layout already (OIHW, and output by input in the
+classifier); only the names of parameters differ, so a link's path in the model must be
+torchvision's. BatchNorm counts nothing like ``num_batches_tracked``, and its ``avg_var`` is the
+unbiased variance, as PyTorch's is.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import chainer
+import chainer.functions as F
+import numpy as np
+from chainer.backends import cuda
+
+NAME = "Chainer"
+KERNEL = "chainer"
+
+Device = chainer.backend.Device
+Model = chainer.Chain
+
+# Chainer makes the class of its links' classes inside a function, where cloudpickle cannot find it
+# by name; given a name that can be imported, a notebook's Chain can be sent to another process.
+_LinkMeta: Any = type(chainer.Link)
+_LinkMeta.__module__, _LinkMeta.__qualname__ = __name__, "_LinkMeta"
+_LinkMeta.__name__ = "_LinkMeta"
+
+# What a link calls its arrays, and what torchvision calls them.
+_NAMES = {
+    "W": "weight",
+    "b": "bias",
+    "gamma": "weight",
+    "beta": "bias",
+    "avg_mean": "running_mean",
+    "avg_var": "running_var",
+}
+
+_LACKS = {
+    "mixed precision": "its mixed16 mode needs a GPU with float16, and has no bfloat16",
+    "compilation": "Chainer 7 defines by run: there is no graph to compile",
+    "overlapped synchronisation": "its updaters reduce the gradients after the whole backward pass",
+    "training loss of all GPUs": "MultiprocessParallelUpdater keeps the other processes' losses",
+    "pretrained DenseNet121": "Chainer and chainercv publish none; torchvision's file is converted",
+}
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and the libraries its speed depends on."""
+    found = {name: version(name) for name in ("chainer", "chainercv", "numpy")}
+    if cuda.available:
+        found["cupy"] = cuda.cupy.__version__
+        found["cuda"] = str(cuda.cupy.cuda.runtime.runtimeGetVersion())
+        if cuda.cudnn_enabled:
+            found["cudnn"] = str(cuda.cupy.cuda.cudnn.getVersion())
+        nccl = getattr(cuda.cupy.cuda, "nccl", None)
+        if nccl is not None and getattr(nccl, "available", True):
+            found["nccl"] = str(nccl.get_version())
+    return found
+
+
+def list_devices(kind: str, count: int) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    Naming a GPU does not start CUDA in this process, so that processes can still be forked.
+    """
+    if kind == "gpu":
+        return [chainer.get_device(f"@cupy:{index}") for index in range(count)]
+    return [chainer.get_device("@numpy")] * count
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    """Return when the devices have finished all queued work; for timing only."""
+    for device in devices:
+        if isinstance(device, cuda.GpuDevice):
+            device.device.synchronize()
+
+
+def seed(value: int) -> None:
+    """Seed every random generator the framework draws from on the host.
+
+    These are Python's (chainercv's transforms) and NumPy's (initial weights, order of examples).
+    CuPy's is left alone: to seed it starts CUDA, after which no process can be forked for
+    another GPU, and DenseNet121 draws nothing on the device.
+    """
+    random.seed(value)
+    np.random.seed(value % 2**32)  # noqa: NPY002 - Chainer draws from the global generator
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy canonical weights (torchvision's names, OIHW) into ``model``."""
+    arrays = dict(_arrays(model))
+    wrong = sorted(arrays.keys() ^ weights.keys())
+    wrong += [name for name in arrays.keys() & weights if arrays[name].shape != weights[name].shape]
+    if wrong:
+        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    with chainer.using_device(model.device):
+        for name, array in arrays.items():
+            array[...] = model.xp.asarray(weights[name], dtype=array.dtype)
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
+    return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    with (
+        chainer.using_config("train", False),
+        chainer.no_backprop_mode(),
+        chainer.using_device(model.device),
+    ):
+        batch = model.xp.asarray(images, dtype=_dtype(model))
+        return cuda.to_cpu(model(batch).array)
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+
+    They are what Chainer's ParallelUpdater hands to its optimiser: device ``i`` of ``n`` takes
+    every n-th image beginning with the i-th, and the gradients are summed. BatchNorm is frozen
+    (running statistics), so that the split over ``devices`` cannot change the result: N devices
+    must give what one gives.
+    """
+    dtype = _dtype(model)
+    batch = list(zip(images.astype(dtype), targets.astype(np.int32), strict=True))
+    replicas = [_MeanLoss(model, targets.size)]
+    replicas += [replicas[0].copy(mode="copy") for _ in devices[1:]]
+    names = ["main", *(f"device {position}" for position in range(1, len(devices)))]
+    for replica, device in zip(replicas, devices, strict=True):
+        replica.to_device(device)
+    optimizer = chainer.optimizers.SGD(lr=0).setup(replicas[0])  # a step of zero leaves the model
+    updater = chainer.training.ParallelUpdater(
+        chainer.iterators.SerialIterator(batch, len(batch), shuffle=False),
+        optimizer,
+        models=dict(zip(names, replicas, strict=True)),
+        devices=dict(zip(names, devices, strict=True)),
+    )
+    with chainer.using_config("train", False):
+        updater.update()
+    total = sum(float(replica.loss.array) for replica in replicas)
+    return total, {
+        name: cuda.to_cpu(parameter.grad).copy()
+        for name, parameter in _parameters(model)
+        if parameter.grad is not None
+    }
+
+
+class DeviceLosses:
+    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        # Filled at the first loss: to make an array on a GPU now would start CUDA too early.
+        self._sums: list[Any] = [None] * len(devices)
+
+    def add(self, position: int, loss: Any, images: int) -> None:
+        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
+        array = getattr(loss, "array", loss)
+        total = self._sums[position]
+        device = chainer.backend.get_device_from_array(array)
+        with chainer.using_device(device):
+            if total is None:
+                total = self._sums[position] = device.xp.zeros(2, dtype=np.float64)
+            total[0] += array.astype(np.float64) * images
+            total[1] += images
+
+    def mean(self) -> float:
+        """Mean loss per image over all devices; waits for them."""
+        total = sum(cuda.to_cpu(part) for part in self._sums if part is not None)
+        return float(total[0] / total[1])
+
+
+def skip(capability: str) -> str | None:
+    """Why Chainer cannot do ``capability``; None where it can."""
+    return _LACKS.get(capability)
+
+
+class _MeanLoss(chainer.Chain):
+    """A model with its share of the mean over ``count`` labels, kept for the host to read."""
+
+    def __init__(self, model: Model, count: int) -> None:
+        super().__init__()
+        self.count = count
+        with self.init_scope():
+            self.model = model
+
+    def forward(self, images: Any, targets: Any) -> chainer.Variable:
+        losses = F.sigmoid_cross_entropy(self.model(images), targets, reduce="no")
+        self.loss = F.sum(losses) / self.count
+        return self.loss
+
+
+def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
+    """Canonical name and array of every parameter and running statistic."""
+    for path, link in model.namedlinks(skipself=True):
+        for ours, theirs in _NAMES.items():
+            value = getattr(link, ours, None)
+            if value is not None:
+                array = value.array if isinstance(value, chainer.Parameter) else value
+                yield f"{path[1:].replace('/', '.')}.{theirs}", array
+
+
+def _parameters(model: Model) -> Iterator[tuple[str, chainer.Parameter]]:
+    """Canonical name and parameter of everything that is trained."""
+    for path, parameter in model.namedparams():
+        link, _, name = path[1:].rpartition("/")
+        yield f"{link.replace('/', '.')}.{_NAMES[name]}", parameter
+
+
+def _dtype(model: Model) -> np.dtype:
+    """The type the model computes in."""
+    return next(model.params()).dtype

@@ -1,0 +1,214 @@
+"""Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file.
+
+The network, the loader, the updater and the optimiser are the notebook's own, taken from its cells.
+"""
+
+from itertools import islice
+from typing import Any
+
+import chainer
+import chainer.functions as F
+import chainer.links as L
+import numpy as np
+import pytest
+from cells import namespace_of
+
+from helpers import reference, weights
+from helpers.frameworks import chainer as framework
+
+TWO = framework.list_devices("cpu", 2)
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The notebook's names up to section 9, for two virtual devices."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of("Chainer_MultiGPU", folder, devices=2, until="## 9.")
+
+
+@pytest.fixture
+def model(cells: dict[str, Any]) -> chainer.Chain:
+    with chainer.using_config("dtype", np.float64):
+        return cells["build_model"](weights.canonical("seeded").arrays)
+
+
+class Tiny(chainer.Chain):
+    """Small enough to be quick, with BatchNorm and 14 outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.conv = L.Convolution2D(3, 4, 3, nobias=True)
+            self.norm = L.BatchNormalization(4)
+            self.classifier = L.Linear(4, 14)
+
+    def forward(self, x: Any) -> chainer.Variable:
+        return self.classifier(F.mean(F.relu(self.norm(self.conv(x))), axis=(2, 3)))
+
+
+@pytest.fixture
+def tiny() -> Tiny:
+    framework.seed(0)
+    with chainer.using_config("dtype", np.float64):
+        return Tiny()
+
+
+def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
+    initial = weights.canonical("seeded", seed=5)
+    model = cells["build_model"](initial.arrays)
+    assert weights.digest(framework.dump_weights(model)) == initial.sha256
+
+
+def test_weights_that_do_not_fit_are_refused(tiny: Tiny) -> None:
+    arrays = framework.dump_weights(tiny)
+    with pytest.raises(ValueError, match=r"features\.odd"):
+        framework.load_weights(tiny, arrays | {"features.odd": np.zeros(1, np.float32)})
+    with pytest.raises(ValueError, match=r"classifier\.bias"):
+        framework.load_weights(tiny, arrays | {"classifier.bias": np.zeros(1, np.float32)})
+
+
+def test_logits_are_the_references(cells: dict[str, Any], model: chainer.Chain) -> None:
+    images, _ = reference.batch()
+    expected = reference.load()["logits"]
+    assert np.abs(framework.logits(model, images) - expected).max() < 1e-10
+    single = cells["build_model"](weights.canonical("seeded").arrays)
+    assert np.abs(framework.logits(single, images.astype(np.float32)) - expected).max() < 1e-5
+    with chainer.no_backprop_mode():  # training is Chainer's default
+        assert np.abs(model(images).array - reference.load()["train logits"]).max() < 1e-10
+
+
+def test_two_devices_give_what_one_gives(model: chainer.Chain) -> None:
+    images, targets = reference.batch()
+    loss, found = framework.gradients(model, images, targets, TWO)
+    assert loss == pytest.approx(float(reference.load()["loss"]), abs=1e-10)
+    for name in reference.GRADIENTS:
+        expected = reference.load()[name]
+        error = np.linalg.norm(found[name] - expected) / np.linalg.norm(expected)
+        assert error < 1e-10, name
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_any_split_gives_the_same_gradients(tiny: Tiny, count: int) -> None:
+    images, targets = reference.batch()  # 4 images: uneven on 3 devices
+    before = framework.dump_weights(tiny)
+    one_loss, one = framework.gradients(tiny, images, targets, TWO[:1])
+    loss, found = framework.gradients(tiny, images, targets, TWO[:1] * count)
+    assert loss == pytest.approx(one_loss, abs=1e-12)
+    assert found.keys() == one.keys()
+    for name, expected in one.items():
+        assert np.abs(found[name] - expected).max() < 1e-12, name
+    after = framework.dump_weights(tiny)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> None:
+    """ThreadedUpdater adds threads to ParallelUpdater, and nothing else."""
+
+    def step(Updater: Any) -> dict[str, np.ndarray]:
+        framework.seed(0)
+        copies = [cells["Replica"](Tiny(), number) for number in range(2)]
+        copies[1].copyparams(copies[0])
+        random = np.random.default_rng(0)
+        batch = [(random.integers(0, 256, (1, 8, 8), np.uint8), np.eye(14, dtype=np.int32)[i % 14])
+                 for i in range(16)]  # fmt: skip
+        updater = Updater(
+            chainer.iterators.SerialIterator(batch, 16, shuffle=False),
+            cells["make_optimizer"](copies[0]),
+            models={"main": copies[0], "other": copies[1]},
+            devices={"main": TWO[0], "other": TWO[1]},
+        )
+        for _ in range(3):
+            updater.update()
+        assert all(
+            np.array_equal(array, framework.dump_weights(copies[1])[name])
+            for name, array in framework.dump_weights(copies[0]).items()
+        )
+        return framework.dump_weights(copies[0])
+
+    ours, chainers = step(cells["ThreadedUpdater"]), step(chainer.training.ParallelUpdater)
+    assert all(np.array_equal(ours[name], chainers[name]) for name in chainers)
+
+
+def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
+    """Epsilon after the bias correction, at gradients small enough that epsilon counts."""
+    optimizer = cells["make_optimizer"](tiny)
+    parameter, gradient = tiny.classifier.b, np.full(14, 1e-8)
+    expected, m, v = parameter.array.copy(), 0.0, 0.0
+    for step in range(1, 4):
+        tiny.cleargrads()
+        parameter.grad = gradient.copy()
+        optimizer.update()
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        corrected = np.sqrt(v / (1 - 0.999**step)) + 1e-8
+        expected -= cells["scaled"].learning_rate * m / (1 - 0.9**step) / corrected
+        assert np.abs(parameter.array - expected).max() < 1e-12
+    assert np.abs(expected).max() > 1e-4
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, chainer.Variable(np.array(1.0, np.float32)), 3)
+    losses.add(1, np.array(5.0, np.float32), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_nothing_in_the_accumulator_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pulled(array: Any) -> Any:
+        raise AssertionError("the loss was pulled to the host inside the loop")
+
+    losses = framework.DeviceLosses(TWO[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(framework.cuda, "to_cpu", pulled)
+        losses.add(0, np.array(1.0, np.float32), 2)
+        with pytest.raises(AssertionError, match="pulled"):
+            losses.mean()
+    assert losses.mean() == 1.0
+
+
+def test_devices_and_versions() -> None:
+    assert [device.name for device in TWO] == ["@numpy", "@numpy"]
+    assert framework.versions()["chainer"] == chainer.__version__
+    assert framework.skip("virtual devices") is None
+    assert framework.skip("compilation")
+
+
+def test_no_two_workers_draw_the_same_crops(
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notebook's own loader on images whose every crop is different."""
+    monkeypatch.setitem(cells, "workers", 2)
+    first = crops(cells)
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first), "workers drew the same crops"
+    assert np.array_equal(first, crops(cells)), "the same seed must give the same run"
+    monkeypatch.setitem(cells, "workers", 1)
+    assert np.array_equal(first, crops(cells)), "whatever the number of workers"
+
+
+def test_loaders_share_the_images_of_an_epoch(cells: dict[str, Any]) -> None:
+    """As on GPUs, a loader in each process: no image twice in an epoch, another order next."""
+    count = len(cells["images"].train)
+    orders = [cells["ShareOfEpoch"](count, rank, 2) for rank in range(2)]
+    epochs = [np.concatenate([order(np.arange(count), 0) for order in orders]) for _ in range(2)]
+    used = cells["steps"] * cells["scaled"].global_batch
+    for number, tickets in enumerate(epochs):
+        assert len(np.unique(tickets)) == len(tickets) == used
+        assert set(tickets // count) == {number}
+    assert not np.array_equal(epochs[0] % count, epochs[1] % count)
+
+
+def test_evaluation_sees_every_image_once(cells: dict[str, Any]) -> None:
+    loader = cells["make_evaluation_loader"](cells["images"].test)
+    for _ in range(2):  # as validation does, epoch after epoch
+        batches = list(loader)
+        targets = np.array([target for batch in batches for _, target in batch])
+        assert np.array_equal(targets, cells["parameters"].labels(cells["images"].test))
+        loader.reset()
+    loader.finalize()
+
+
+def crops(cells: dict[str, Any]) -> np.ndarray:
+    """Corner pixels of all crops of an epoch and a bit, in their order."""
+    loader = cells["make_train_loader"](0, 1)
+    taken = list(islice(loader, cells["steps"] + 1))
+    loader.finalize()
+    return np.array([image[0, 0, :4] for batch in taken for image, _ in batch])
