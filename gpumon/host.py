@@ -1,14 +1,22 @@
-"""The host's series, read through psutil: always there, so a trace without a GPU is of use."""
+"""The host's series: always there, so that a trace without a GPU is of use."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-import psutil
-
 from gpumon.series import Series, Source, Unavailable
+
+if sys.platform == "linux":
+    from gpumon import linux as system
+
+    VIA = "/proc/"
+else:
+    from gpumon import elsewhere as system  # type: ignore[no-redef]
+
+    VIA = "psutil, as Linux's "
 
 MIB = 2**20
 
@@ -17,8 +25,8 @@ def host_description() -> dict[str, Any]:
     return {
         "name": "host",
         "kind": "host",
-        "cores": psutil.cpu_count() or 1,
-        "memory total (MiB)": round(psutil.virtual_memory().total / MIB),
+        "cores": system.cores(),
+        "memory total (MiB)": round(system.memory()[0] / MIB),
     }
 
 
@@ -26,66 +34,69 @@ def host_sources() -> list[Source]:
     return [_cpu(), _cores(), _memory(), _disk(), _network(), _sampler()]
 
 
-def _busy(times: Any) -> tuple[float, float]:
-    """Busy and total CPU seconds. Guest time is in user already, iowait counts as idle."""
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total - times.idle - getattr(times, "iowait", 0.0), total
+def sampler_memory() -> float:
+    """MiB that the calling process holds."""
+    return system.resident() / MIB
+
+
+def _percent(new: tuple[float, float], old: tuple[float, float]) -> float:
+    return min(100.0, max(0.0, 100 * (new[0] - old[0]) / (new[1] - old[1])))
 
 
 def _cpu() -> Source:
-    before = [_busy(psutil.cpu_times())]
+    before = [system.cpu()]
     share: list[float | None] = [None]
-    least = 0.05 * (psutil.cpu_count() or 1)
+    # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
+    least = 0.05 * system.cores()
 
     def read() -> tuple[float | None]:
-        now = _busy(psutil.cpu_times())
-        busy, total = now[0] - before[0][0], now[1] - before[0][1]
-        if total < least:
-            # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
-            return (share[0],)
-        before[0] = now
-        share[0] = min(100.0, max(0.0, 100 * busy / total))
+        now = system.cpu()
+        if now[1] - before[0][1] >= least:
+            share[0] = _percent(now, before[0])
+            before[0] = now
         return (share[0],)
 
-    api = "psutil.cpu_times, busy share of all cores since the reading before"
+    api = f"{VIA}stat, busy share of all cores since the reading before"
     return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.1)
 
 
-def _memory() -> Source:
-    def read() -> tuple[float]:
-        memory = psutil.virtual_memory()
-        return ((memory.total - memory.available) / MIB,)
-
-    api = "psutil.virtual_memory, total less available"
-    return Source("host", [Series("host/memory used (MiB)", api)], read, every=0.5)
-
-
 def _cores() -> Source:
-    before = [_busy(times) for times in psutil.cpu_times(percpu=True)]
-    api = "psutil.cpu_times(percpu), busy share since the reading before"
+    before = system.cpu_cores()
+    api = f"{VIA}stat, busy share since the reading before"
     series = [Series(f"host/cpu{number} (%)", api) for number in range(len(before))]
 
     def read() -> list[float | None]:
-        now = [_busy(times) for times in psutil.cpu_times(percpu=True)]
+        now = system.cpu_cores()
         if len(now) != len(before):
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
-            100 * (new[0] - old[0]) / (new[1] - old[1]) if new[1] - old[1] >= 0.05 else None
+            _percent(new, old) if new[1] - old[1] >= 0.05 else None
             for new, old in zip(now, before, strict=True)
         ]
         before[:] = now
-        return [None if share is None else min(100.0, max(0.0, share)) for share in shares]
+        return shares
 
     return Source("host", series, read, every=1.0)
 
 
-def _rates(keys: list[str], api: str, counters: Callable[[], list[int]]) -> Source:
+def _memory() -> Source:
+    def read() -> tuple[float]:
+        total, available = system.memory()
+        return ((total - available) / MIB,)
+
+    api = f"{VIA}meminfo, total less available"
+    return Source("host", [Series("host/memory used (MiB)", api)], read, every=0.5)
+
+
+def _rates(keys: list[str], api: str, counters: Callable[[], tuple[int, int] | None]) -> Source:
     """MiB/s from byte counters that only grow."""
-    before: list[tuple[float, list[int]]] = []
+    before: list[tuple[float, tuple[int, int]]] = []
 
     def read() -> list[float | None]:
         now, counts = time.monotonic(), counters()
-        rates: list[float | None] = [None] * len(counts)
+        if counts is None:
+            raise Unavailable("the system shows no such device (a container?)", permanent=True)
+        rates: list[float | None] = [None, None]
         if before and now - before[0][0] > 0.1:
             seconds = now - before[0][0]
             rates = [
@@ -99,25 +110,13 @@ def _rates(keys: list[str], api: str, counters: Callable[[], list[int]]) -> Sour
 
 
 def _disk() -> Source:
-    def counters() -> list[int]:
-        disk = psutil.disk_io_counters()
-        if disk is None:
-            raise Unavailable("the system shows no disk counters (a container?)", permanent=True)
-        return [disk.read_bytes, disk.write_bytes]
-
     keys = ["host/disk read (MiB/s)", "host/disk written (MiB/s)"]
-    return _rates(keys, "psutil.disk_io_counters, all disks", counters)
+    return _rates(keys, f"{VIA}diskstats, all physical disks", system.disk)
 
 
 def _network() -> Source:
-    def counters() -> list[int]:
-        network = psutil.net_io_counters()
-        if network is None:
-            raise Unavailable("the system shows no network counters", permanent=True)
-        return [network.bytes_recv, network.bytes_sent]
-
     keys = ["host/network received (MiB/s)", "host/network sent (MiB/s)"]
-    return _rates(keys, "psutil.net_io_counters, all interfaces with loopback", counters)
+    return _rates(keys, f"{VIA}net/dev, all interfaces but the loopback", system.network)
 
 
 def _sampler() -> Source:

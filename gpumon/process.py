@@ -6,13 +6,11 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
+from gpumon.linux import PAGE, TICK, slurp
 from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def process_source(root: int) -> Source:
@@ -30,7 +28,7 @@ def process_source(root: int) -> Source:
                 continue
             with suppress(OSError, IndexError, ValueError):
                 # After the name, which may hold anything: utime and stime are fields 14 and 15.
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                fields = slurp(f"/proc/{pid}/stat").rpartition(b")")[2].split()
                 seen[pid] = int(fields[11]) + int(fields[12])
                 pages += int(fields[21])
                 # A process that is new since the last reading did all its work since then.
@@ -42,7 +40,7 @@ def process_source(root: int) -> Source:
         before[0] = now
         used.clear()
         used.update(seen)
-        share = None if first or wall <= 0 else 100 * max(0, ticks) / TICKS / wall
+        share = None if first or wall <= 0 else 100 * max(0, ticks) * TICK / wall
         return [share, pages * PAGE / MIB, float(len(seen))]
 
     api = f"/proc of process {root} and its descendants; 100 % is one core"
@@ -65,8 +63,7 @@ def tree(root: int) -> Iterator[int]:
     while waiting:
         pid = waiting.pop()
         yield pid
-        with suppress(OSError):
-            for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
+            for thread in threads:
                 with suppress(OSError, ValueError):
-                    text = (thread / "children").read_text()
-                    waiting += [int(child) for child in text.split()]
+                    waiting += [int(child) for child in slurp(f"{thread.path}/children").split()]

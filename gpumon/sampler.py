@@ -19,15 +19,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from gpumon.files import FORMAT, samples_file
 from gpumon.gpu import gpu_sources
-from gpumon.host import host_description, host_sources
+from gpumon.host import host_description, host_sources, sampler_memory
 from gpumon.nvml import close_nvml, find_devices, open_nvml
-from gpumon.process import process_source
 from gpumon.series import Series, Source, Unavailable
 from gpumon.writer import Writer, say
+
+if sys.platform == "linux":
+    from gpumon.process import process_source
 
 RETRY_SECONDS = 1.0
 
@@ -36,7 +36,9 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
     """Every source, the devices' descriptions, and what became of NVML."""
     sources: list[Source] = []
     devices: list[dict[str, Any]] = []
-    rest = [*host_sources(), process_source(config["parent"])]
+    rest = host_sources()
+    if sys.platform == "linux":
+        rest.append(process_source(config["parent"]))
     try:
         nvml = open_nvml()
     except Unavailable as error:
@@ -242,7 +244,7 @@ def main(arguments: list[str]) -> int:
             "samples": writer.ticks,
             "missed": writer.missed,
             "sampler cpu (s)": round(used.user + used.system, 3),
-            "sampler memory (MiB)": round(psutil.Process().memory_info().rss / 2**20, 1),
+            "sampler memory (MiB)": round(sampler_memory(), 1),
         },
     )
     close_nvml()
