@@ -10,17 +10,28 @@ The command line is `data-prep` (or `python -m data_prep`).
 from data_prep.catalog import FINDINGS, labels, read_catalog
 from data_prep.demo import make_demo
 from data_prep.errors import DataError
+from data_prep.fetch import prepare_nih
 from data_prep.images import read_grey
+from data_prep.lists import split_by_lists
+from data_prep.packed import open_packed, pack_folder
 from data_prep.resize import resize_folder
+from data_prep.sources import nih_sources
 from data_prep.split import split_by_patient
+from data_prep.verify import verify_folder
 
 __all__ = [
     "FINDINGS",
     "DataError",
     "labels",
     "make_demo",
+    "nih_sources",
+    "open_packed",
+    "pack_folder",
+    "prepare_nih",
     "read_catalog",
     "read_grey",
     "resize_folder",
+    "split_by_lists",
     "split_by_patient",
+    "verify_folder",
 ]

@@ -13,7 +13,7 @@ from data_prep.errors import DataError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 2 for an error the user can put right, 130 for Ctrl-C."""
+    """Run one command: 0, 1 (`verify` found a problem), 2 (a user error) or 130 (Ctrl-C)."""
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
@@ -84,6 +84,54 @@ def _parser() -> argparse.ArgumentParser:
     _add_workers(resize)
     resize.set_defaults(run=_resize)
 
+    nih = commands.add_parser(
+        "nih",
+        help="fetch the NIH's archives and make small grey images of them, in one go",
+        description="Fetch ChestX-ray14 (12 archives, 45 GB), check it, and fill TARGET with small"
+        " grey images, a few archives at a time, each removed when its images are done. The 1024 px"
+        " images are not kept unless asked for. Interrupted anywhere, the same command goes on.",
+    )
+    nih.add_argument("target", help="data folder to make, new or from an interrupted run")
+    nih.add_argument("--archives", metavar="FOLDER", help="take the archives from this folder")
+    nih.add_argument("--mirror", metavar="URL", help="fetch from here, under the NIH's file names")
+    nih.add_argument("--sources", metavar="FILE", help="another list, in the form of sources.json")
+    nih.add_argument("--labels", metavar="FILE", help="a label file on this machine")
+    nih.add_argument("--originals", metavar="FOLDER", help="keep the 1024 px images here")
+    nih.add_argument("--size", type=int, default=264, help="pixels of a side (default 264)")
+    nih.add_argument(
+        "--format", choices=("png", "jpeg"), default="png", help="files to write (default png)"
+    )
+    nih.add_argument("--quality", type=int, default=90, help="of JPEG, 1 to 95 (default 90)")
+    nih.add_argument(
+        "--connections", type=int, default=2, help="archives fetched at once (default 2)"
+    )
+    _add_workers(nih)
+    nih.set_defaults(run=_nih)
+
+    verify = commands.add_parser(
+        "verify",
+        help="check a data folder: files, decoding, duplicates, split, frequencies",
+        description="Check the files against the label file both ways, decode every image, look"
+        " for duplicates and for patients in two parts of the split, and compare the findings with"
+        " the NIH's published counts. Exit status 1 if there is a problem.",
+    )
+    verify.add_argument("folder", help="the data folder")
+    verify.add_argument("--seed", type=int, default=0, help="seed of the split (default 0)")
+    verify.add_argument("--no-decode", action="store_true", help="do not open the images")
+    _add_workers(verify)
+    verify.set_defaults(run=_verify)
+
+    pack = commands.add_parser(
+        "pack",
+        help="put all small images into one memory-mapped file",
+        description="Put the images of SOURCE, a resized data folder, into one uint8 array file in"
+        " TARGET, which loaders map into memory instead of decoding files.",
+    )
+    pack.add_argument("source", help="a resized data folder")
+    pack.add_argument("target", help="folder to write")
+    _add_workers(pack)
+    pack.set_defaults(run=_pack)
+
     catalog = commands.add_parser(
         "catalog",
         help="check a data folder and count its patients, images and findings",
@@ -93,6 +141,11 @@ def _parser() -> argparse.ArgumentParser:
     catalog.add_argument("--seed", type=int, default=0, help="seed of the split (default 0)")
     catalog.add_argument(
         "--only-present", action="store_true", help="leave out rows whose image is not there"
+    )
+    catalog.add_argument(
+        "--nih-lists",
+        action="store_true",
+        help="split by train_val_list.txt and test_list.txt in the folder",
     )
     catalog.add_argument(
         "--labels-only", action="store_true", help="do not look for the images at all"
@@ -138,6 +191,31 @@ def _resize(options: argparse.Namespace) -> int:
     return _say(options.target, made)
 
 
+def _nih(options: argparse.Namespace) -> int:
+    from data_prep.fetch import prepare_nih
+    from data_prep.sources import nih_sources
+
+    sources = nih_sources(listing=options.sources, mirror=options.mirror, folder=options.archives)
+    made = prepare_nih(
+        options.target,
+        sources=sources,
+        labels=options.labels,
+        size=options.size,
+        format=options.format,
+        quality=options.quality,
+        originals=options.originals,
+        workers=options.workers,
+        connections=options.connections,
+    )
+    if made["absent"]:
+        print(
+            f"{options.target}: {made['absent']:,} images of the label file were in no archive;"
+            " their rows are left out",
+            file=sys.stderr,
+        )
+    return _say(options.target, made)
+
+
 def _say(target: str, made: dict[str, Any]) -> int:
     """The last line of a resizing command; an error if an image had to be left out."""
     ready = made["images"] - len(made["rejected"])
@@ -153,16 +231,41 @@ def _say(target: str, made: dict[str, Any]) -> int:
     return 0
 
 
+def _verify(options: argparse.Namespace) -> int:
+    from data_prep.verify import describe, verify_folder
+
+    report = verify_folder(
+        options.folder, seed=options.seed, decode=not options.no_decode, workers=options.workers
+    )
+    print(describe(report))
+    return 0 if report.fine else 1
+
+
+def _pack(options: argparse.Namespace) -> int:
+    from data_prep.packed import pack_folder
+
+    made = pack_folder(options.source, options.target, workers=options.workers)
+    print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
+    return 0
+
+
 def _catalog(options: argparse.Namespace) -> int:
     from data_prep.catalog import FINDINGS, read_catalog
+    from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
     from data_prep.split import split_by_patient
 
     catalog = read_catalog(
         options.folder, check_images=not options.labels_only, only_present=options.only_present
     )
-    parts = split_by_patient(catalog, seed=options.seed)
+    if options.nih_lists:
+        folder = Path(options.folder)
+        lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST
+        parts = split_by_lists(catalog, *lists, seed=options.seed)
+    else:
+        parts = split_by_patient(catalog, seed=options.seed)
     columns = {"all": catalog, **parts}
-    print(f"{options.folder}, split by patient with seed {options.seed}")
+    how = "by the NIH's lists, valid" if options.nih_lists else "by patient"
+    print(f"{options.folder}, split {how} with seed {options.seed}")
     print(f"{'':20}" + "".join(f"{name:>10}" for name in columns))
     for title, count in (
         ("patients", lambda rows: rows["patient"].nunique()),

@@ -4,8 +4,8 @@ An 8-bit grey PNG is a zlib stream of rows, each stored as it is or as differenc
 upper neighbours (the row's "filter", see the PNG specification, section 9). Most of the time of
 reading one goes into inflating; ISA-L (package `isal`) does that in half the time of zlib or less.
 The filters are undone by a few lines of C (`_grey.c`). Where those could not be compiled, NumPy
-does None, Sub and Up; for Average and Paeth, whose rows cannot be computed at once, the inflated rows
-are handed to Pillow in a PNG without compression.
+does None, Sub and Up; for Average and Paeth, whose rows cannot be computed at once, the inflated
+rows are handed to Pillow in a PNG without compression.
 
 Without `isal` or a compiler everything works as well, with the same pixels.
 """

@@ -16,6 +16,7 @@ from data_prep.catalog import LABEL_FILES, find_label_file, read_catalog
 from data_prep.errors import DataError
 from data_prep.files import on_all_cores, sole_writer, sweep, write_whole
 from data_prep.images import read_grey
+from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST
 from data_prep.prepared import (
     FORMATS,
     KINDS,
@@ -50,11 +51,11 @@ def resize_folder(
 ) -> dict[str, Any]:
     """Write every image of `source` into `target` as a grey square of `size` pixels.
 
-    `source` is a data folder (label file and images; the label file is copied and the images go to
-    `target/images/`) or any folder of images, read with its subfolders, which the target repeats.
-    Sampling is antialiased bilinear, as Pillow's; what is not square is stretched. Images are read
-    as `read_grey` reads them, and the source is never changed. `format` is "png" or "jpeg", of this
-    `quality` (1 to 95).
+    `source` is a data folder (label file and images; the label file, and the NIH's lists where they
+    are there, are copied and the images go to `target/images/`) or any folder of images, read with
+    its subfolders, which the target repeats. Sampling is antialiased bilinear, as Pillow's; what is
+    not square is stretched. Images are read as `read_grey` reads them, and the source is never
+    changed. `format` is "png" or "jpeg", of this `quality` (1 to 95).
 
     An image that cannot be read is listed, with the reason, in `target/rejected.csv`, its row is
     left out of the copied label file, and the rest goes on; with `strict` it is an error at once.
@@ -83,6 +84,10 @@ def resize_folder(
                 done.update(entry.path for entry in entries)
         todo = [pair for pair in plan.pairs if pair[1] not in done]
         rejected = _resize_all(todo, len(plan.pairs), target, settings, workers, strict, progress)
+        if plan.label_file is not None:
+            for name in (TRAIN_VALID_LIST, TEST_LIST):
+                if (source / name).is_file():
+                    write_whole(target / name, (source / name).read_bytes())
         finish(target, settings, rejected, plan.label_file, set(plan.names))
     return {
         **settings,

@@ -19,6 +19,7 @@ def split_by_patient(
     *,
     seed: int = 0,
     parts: Sequence[float] = (0.7, 0.1, 0.2),
+    may_be_empty: Sequence[str] = (),
 ) -> dict[str, pd.DataFrame]:
     """Split a catalog into `train`, `valid` and `test`, whole patients at a time.
 
@@ -30,7 +31,7 @@ def split_by_patient(
     the rows come: patients are ordered by a hash of seed and patient number, not by a random
     generator, whose stream a new version may change. Rows keep their order within each part.
 
-    Raises `DataError` if a part would be left without images.
+    Raises `DataError` if a part would be left without images that is not in `may_be_empty`.
     """
     shares = [float(share) for share in parts]
     if len(shares) != len(PARTS) or min(shares) < 0 or not math.isclose(sum(shares), 1.0):
@@ -47,7 +48,7 @@ def split_by_patient(
         for part, members in zip(PARTS, chosen, strict=True)
     }
     for part, rows in split.items():
-        if rows.empty:
+        if rows.empty and part not in may_be_empty:
             raise DataError(
                 f"no images left in the {part} part: {len(patients)} patients split"
                 f" {'/'.join(f'{share:g}' for share in shares)}; use more patients or other shares"

@@ -1,0 +1,172 @@
+"""Fetching one large file over a line that may break, and knowing that it is the right one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_prep.errors import DataError
+from data_prep.files import OUT_OF_SPACE
+
+CHUNK = 1 << 20
+
+#: What a broken line, a tired server or a name server out of reach look like.
+BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file to fetch: what it is called, where it is, and what is known of it."""
+
+    name: str
+    url: str
+    bytes: int | None = None
+    md5: str | None = None
+
+
+class Cancelled(Exception):
+    """Another part of the program has failed or was interrupted."""
+
+
+def download(
+    remote: Remote,
+    folder: Path,
+    *,
+    tries: int = 6,
+    pause: float = 1.0,
+    timeout: float = 60.0,
+    told: Callable[[int], None] = lambda count: None,
+    stop: threading.Event | None = None,
+) -> Path:
+    """Fetch a file into a folder and return its path; a file that is there already is kept.
+
+    What arrives goes into `NAME.part`; after a cut, in this run or the last, the transfer goes on
+    at the byte it had reached, or from the start where the server cannot do that. Only when all is
+    there and the checksum (where known) is right does the file get its name. A wrong checksum gets
+    one more try from the start. `tries` counts attempts in a row that brought nothing, with `pause`
+    seconds before the second, doubled each time. `told` hears of each number of bytes that arrived
+    (negative when some are thrown away).
+
+    Raises `DataError`: not found, out of reach, a wrong checksum twice, a full disk.
+    """
+    to = folder / remote.name
+    part = folder / f"{remote.name}.part"
+    if to.exists():
+        return to
+    stop = stop or threading.Event()
+    failures, wrong = 0, 0
+    if part.exists():
+        told(part.stat().st_size)
+    while True:
+        had = part.stat().st_size if part.exists() else 0
+        try:
+            _transfer(remote, part, timeout, told, stop)
+        except urllib.error.HTTPError as error:
+            if error.code < 500 and error.code not in (408, 429):
+                raise DataError(
+                    f"{remote.url}: the server answers {error.code} {error.reason};"
+                    f" {remote.name} may have moved: name a mirror or a folder that has it"
+                ) from None
+            problem = f"the server answers {error.code} {error.reason}"
+        except BROKEN as error:
+            problem = str(getattr(error, "reason", error)) or type(error).__name__
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise DataError(f"{part}: cannot be written ({error.strerror})") from None
+            raise DataError(
+                f"{folder}: the disk is full; what has arrived of {remote.name} is kept:"
+                " free some space and run the same command again to go on"
+            ) from None
+        else:
+            if remote.md5 is None or md5_of(part) == remote.md5:
+                part.replace(to)
+                return to
+            wrong += 1
+            told(-part.stat().st_size)
+            part.unlink()
+            if wrong == 2:
+                raise DataError(
+                    f"{remote.url}: {remote.name} arrived twice with a wrong checksum (expected"
+                    f" MD5 {remote.md5}); it is not the NIH's file or is damaged on the server"
+                )
+            continue
+        failures = failures + 1 if (part.stat().st_size if part.exists() else 0) <= had else 1
+        if failures >= tries:
+            raise DataError(
+                f"{remote.url}: {problem}, {failures} times in a row; what has arrived of"
+                f" {remote.name} is kept: run the same command again to go on"
+            )
+        if stop.wait(pause * 2 ** (failures - 1)):
+            raise Cancelled
+
+
+def _transfer(
+    remote: Remote,
+    part: Path,
+    timeout: float,
+    told: Callable[[int], None],
+    stop: threading.Event,
+) -> None:
+    """One request; returns when the file is complete, raises when the line breaks."""
+    had = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(remote.url, headers={"User-Agent": "data-prep"})
+    if had:
+        request.add_header("Range", f"bytes={had}-")
+    try:
+        answer = urllib.request.urlopen(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and had:  # nothing after this byte: all is there, or too much is
+            total = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
+            error.close()
+            if total and int(total[1]) == had:
+                return
+            told(-had)
+            part.unlink()
+            raise ConnectionError("the part on disk was longer than the file") from None
+        raise
+    with answer:
+        start = 0
+        if answer.status == 206:
+            span = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+            start = int(span[1]) if span else -1
+            if start != had:
+                raise ConnectionError(f"asked for bytes from {had}, got them from {start}")
+        elif had:
+            told(-had)  # a server without ranges sends the whole file again
+        length = answer.headers.get("Content-Length")
+        expected = start + int(length) if length and length.isdecimal() else None
+        with part.open("ab" if start else "wb") as file:
+            while chunk := answer.read(CHUNK):
+                file.write(chunk)
+                told(len(chunk))
+                if stop.is_set():
+                    raise Cancelled
+            size = file.tell()
+    if expected is not None and size < expected:
+        raise ConnectionError(f"the line broke after {size:,} of {expected:,} bytes")
+    if expected is None and remote.bytes is not None and size < remote.bytes:
+        raise ConnectionError(f"the line broke after {size:,} of {remote.bytes:,} bytes")
+
+
+def md5_of(file: Path) -> str:
+    """The MD5 of a file, as hexadecimal digits."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with file.open("rb") as data:
+        while chunk := data.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def discard(folder: Path, name: str) -> None:
+    """Remove a fetched file and what may be left of an unfinished one."""
+    for path in (folder / name, folder / f"{name}.part"):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()

@@ -1,0 +1,69 @@
+"""The NIH's own split: `train_val_list.txt` and `test_list.txt`, a file name a line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from data_prep.errors import DataError
+from data_prep.split import split_by_patient
+
+TRAIN_VALID_LIST = "train_val_list.txt"
+TEST_LIST = "test_list.txt"
+
+
+def split_by_lists(
+    catalog: pd.DataFrame,
+    train_valid: str | os.PathLike[str],
+    test: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    valid: float = 0.125,
+) -> dict[str, pd.DataFrame]:
+    """Split a catalog as the NIH's lists say; the NIH has no validation part of its own.
+
+    `valid` is the share of the patients of `train_valid` that goes into validation, chosen by
+    patient and seed as in `split_by_patient` (an eighth, as 70 to 10). Lists may name images that
+    the catalog does not have.
+
+    Raises `DataError` for a list that is missing or empty, an image in both lists or in none, a
+    patient in both, and a part without images.
+    """
+    train_names, test_names = _read_list(train_valid), _read_list(test)
+    both = train_names & test_names
+    if both:
+        raise DataError(f"{test}: {min(both)} is also in {train_valid}; an image has one place")
+    in_test = catalog["image"].isin(test_names)
+    neither = ~in_test & ~catalog["image"].isin(train_names)
+    if neither.any():
+        raise DataError(
+            f"{neither.sum():,} images are in neither list, the first is"
+            f" {catalog['image'][neither].iloc[0]}; {train_valid} and {test} must name all"
+        )
+    shared = set(catalog["patient"][in_test]) & set(catalog["patient"][~in_test])
+    if shared:
+        raise DataError(f"patient {min(shared)} is in both {train_valid} and {test}")
+    rows = catalog[in_test].reset_index(drop=True)
+    if rows.empty or in_test.all():
+        part = "test" if rows.empty else "train"
+        raise DataError(f"no images left in the {part} part: the lists name none of the catalog's")
+    inner = split_by_patient(
+        catalog[~in_test], seed=seed, parts=(1.0 - valid, valid, 0.0), may_be_empty=("test",)
+    )
+    return {"train": inner["train"], "valid": inner["valid"], "test": rows}
+
+
+def _read_list(file: str | os.PathLike[str]) -> set[str]:
+    try:
+        names = Path(file).read_text(encoding="utf-8-sig").split()
+    except FileNotFoundError:
+        raise DataError(
+            f"{file}: the list is missing; the NIH has it beside the archives"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+    if not names:
+        raise DataError(f"{file}: no names in it")
+    return set(names)

@@ -1,0 +1,135 @@
+"""Where the NIH's archives are, and having them arrive one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from data_prep.download import Cancelled, Remote, download
+from data_prep.errors import DataError
+from data_prep.files import read_json
+
+#: Fetched archives that may lie on the disk besides the one being read.
+AHEAD = 2
+
+
+@dataclass
+class Sources:
+    """What to fetch and from where; `folder` is set when the archives lie on this machine."""
+
+    label_file: Remote
+    archives: list[Remote]
+    folder: Path | None = None
+
+
+def nih_sources(
+    *,
+    listing: str | os.PathLike[str] | None = None,
+    mirror: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Sources:
+    """The NIH's list (sources.json) or another of the same form; from a mirror or a local folder.
+
+    `mirror` is the address of a folder that holds the files under the names of the list.
+    """
+    if listing is None:
+        content = json.loads(resources.files("data_prep").joinpath("sources.json").read_text())
+    else:
+        content = read_json(listing)
+        if content is None:
+            raise DataError(f"{listing}: the list of sources is missing")
+    try:
+        label_file = Remote(**content["label_file"])
+        archives = [Remote(**archive) for archive in content["archives"]]
+        names = [remote.name for remote in (label_file, *archives)]
+        if not archives or any(Path(name).name != name or name[:1] == "." for name in names):
+            raise ValueError("names must be bare file names, and there must be an archive")
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{listing}: not a list of sources ({error})") from None
+    if mirror is not None:
+        base = mirror.rstrip("/")
+        label_file = replace(label_file, url=f"{base}/{label_file.name}")
+        archives = [replace(remote, url=f"{base}/{remote.name}") for remote in archives]
+    return Sources(label_file, archives, None if folder is None else Path(folder))
+
+
+def arrivals(
+    sources: Sources,
+    todo: Sequence[Remote],
+    workshop: Path,
+    connections: int,
+    bar: tqdm[Any],
+    stop: threading.Event,
+) -> Generator[tuple[Remote, Path], None, None]:
+    """Archives in the order they are there; a few are fetched ahead by threads."""
+    if sources.folder is not None:
+        for remote in todo:
+            yield remote, sources.folder / remote.name
+        return
+    waiting: queue.SimpleQueue[Remote] = queue.SimpleQueue()
+    ready: queue.SimpleQueue[tuple[Remote, Path] | BaseException] = queue.SimpleQueue()
+    for remote in todo:
+        waiting.put(remote)
+    under_way = _Counter()
+
+    def fetch() -> None:
+        try:
+            while not stop.is_set():
+                _until_free(under_way.get, AHEAD + 1, stop)
+                try:
+                    remote = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                under_way.add(1)
+                ready.put((remote, download(remote, workshop, told=bar.update, stop=stop)))
+        except Cancelled:
+            pass
+        except BaseException as error:
+            ready.put(error)
+
+    threads = [threading.Thread(target=fetch, daemon=True) for _ in range(max(1, connections))]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in todo:
+            arrived = ready.get()
+            if isinstance(arrived, BaseException):
+                raise arrived
+            yield arrived
+            under_way.add(-1)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(timeout=2)  # one that waits for a silent server ends with the process
+
+
+class _Counter:
+    """A number that several threads change."""
+
+    def __init__(self) -> None:
+        self.value, self.lock = 0, threading.Lock()
+
+    def add(self, step: int) -> None:
+        with self.lock:
+            self.value += step
+
+    def get(self) -> int:
+        return self.value
+
+
+def _until_free(have: Callable[[], int], most: int, stop: threading.Event) -> None:
+    """Wait while `most` fetched files lie on the disk; they are removed as they are used."""
+    while have() >= most:
+        if stop.is_set():
+            raise Cancelled
+        time.sleep(0.1)

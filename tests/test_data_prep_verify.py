@@ -1,0 +1,184 @@
+"""Verifying a folder, the NIH's lists, and the packed form."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from data_prep_tools import (
+    SHARED,
+    command,
+    digest,
+    make_folder,
+    needs_metadata,
+    needs_sample,
+    row,
+    the_line,
+)
+
+import data_prep.packed
+from data_prep import (
+    DataError,
+    open_packed,
+    pack_folder,
+    read_catalog,
+    read_grey,
+    resize_folder,
+    split_by_lists,
+    verify_folder,
+)
+from data_prep.verify import frequencies
+
+
+def verify(folder: Path) -> data_prep.verify.Report:
+    return verify_folder(folder, progress=False)
+
+
+def test_a_good_folder(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set")
+    report = verify(folder)
+    assert report.fine and (report.images, report.patients, report.checked) == (24, 12, 24)
+    done = command("verify", folder)
+    assert done.returncode == 0 and "no problems" in done.stdout
+
+
+def test_every_problem_is_found(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set")
+    images = folder / "images"
+    (images / "00000001_000.png").unlink()
+    shutil.copy(images / "00000002_000.png", images / "00000099_000.png")
+    (images / "00000003_000.png").write_bytes(b"broken")
+    shutil.copy(images / "00000004_000.png", images / "00000004_001.png")
+    with (folder / "Data_Entry_2017.csv").open("a") as file:
+        file.write(row("00000005_007.png", patient=6) + "\n")
+    shutil.copy(images / "00000005_000.png", images / "00000005_007.png")
+    report = verify(folder)
+    problems = "\n".join(report.problems)
+    assert "1 image is named in the label file but not there, the first: 00000001_000" in problems
+    assert "1 image is there but not named in the label file, the first: 00000099_000" in problems
+    assert "1 image is not readable, the first: 00000003_000.png (cannot be read" in problems
+    assert "named after another patient than the label file says" in problems
+    assert len(report.problems) == 4
+    assert "2 pictures come more than once" in "\n".join(report.notes)
+    done = command("verify", folder)
+    assert done.returncode == 1 and "4 problems" in done.stdout
+
+
+def test_one_size_after_resizing(tmp_path: Path) -> None:
+    resize_folder(make_folder(tmp_path / "set"), tmp_path / "small", size=8, progress=False)
+    assert verify(tmp_path / "small").fine
+    odd = make_folder(tmp_path / "odd", size=9) / "images" / "00000001_000.png"
+    shutil.copy(odd, tmp_path / "small" / "images")
+    assert "not of the usual 8 x 8" in verify(tmp_path / "small").problems[0]
+
+
+@needs_metadata
+def test_the_nihs_frequencies() -> None:
+    table = frequencies(read_catalog(SHARED / "nih-metadata", check_images=False))
+    assert (table["here"] == table["nih"]).all()
+    report = verify_folder(SHARED / "nih-metadata", decode=False, progress=False)
+    # The only problem is that the images are not there; names, splits and counts are right.
+    assert len(report.problems) == 1 and "112,120 images are named" in report.problems[0]
+
+
+@needs_sample
+def test_the_real_sample(tmp_path: Path) -> None:
+    report = verify(SHARED / "nih-sample")
+    assert report.checked == 749 and report.fine
+    resize_folder(SHARED / "nih-sample", tmp_path / "small", size=64, progress=False)
+    assert verify(tmp_path / "small").fine
+
+
+def lists(folder: Path, catalog: pd.DataFrame, in_test: set[int]) -> tuple[Path, Path]:
+    chosen = catalog["patient"].isin(in_test)
+    files = folder / "train_val_list.txt", folder / "test_list.txt"
+    for file, rows in zip(files, (catalog[~chosen], catalog[chosen]), strict=True):
+        file.write_text("\n".join(rows["image"]) + "\n")
+    return files
+
+
+def test_the_nihs_lists(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set", patients=20)
+    catalog = read_catalog(folder)
+    files = lists(folder, catalog, {2, 3, 5, 7})
+    split = split_by_lists(catalog, *files, seed=4)
+    assert set(split["test"]["patient"]) == {2, 3, 5, 7}
+    assert split["valid"]["patient"].nunique() == 2 and split["train"]["patient"].nunique() == 14
+    assert sum(map(len, split.values())) == len(catalog)
+    assert not set(split["valid"]["patient"]) & set(split["train"]["patient"])
+    done = command("catalog", folder, "--nih-lists")
+    assert done.returncode == 0 and "NIH's lists" in done.stdout
+    assert verify(folder).fine
+    resize_folder(folder, tmp_path / "small", size=8, progress=False)
+    assert (tmp_path / "small" / "test_list.txt").read_bytes() == files[1].read_bytes()
+
+
+def test_wrong_lists(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set")
+    catalog = read_catalog(folder)
+    train, test = lists(folder, catalog, {1, 2})
+    good = test.read_text()
+    test.write_text(good + "00000005_000.png\n")
+    with pytest.raises(DataError, match="is also in"):
+        split_by_lists(catalog, train, test)
+    train.write_text(train.read_text().replace("00000005_000.png\n", ""))
+    with pytest.raises(DataError, match="patient 5 is in both"):
+        split_by_lists(catalog, train, test)
+    assert any("patient 5" in problem for problem in verify(folder).problems)
+    test.write_text(good)
+    with pytest.raises(DataError, match="1 images are in neither list"):
+        split_by_lists(catalog, train, test)
+    test.write_text("\n")
+    with pytest.raises(DataError, match="no names in it"):
+        split_by_lists(catalog, train, test)
+    test.unlink()
+    with pytest.raises(DataError, match="the list is missing"):
+        split_by_lists(catalog, train, test)
+    assert "the list is missing" in the_line(command("catalog", folder, "--nih-lists"))
+
+
+def test_packed_images_are_the_files(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set", patients=50)
+    pack_folder(folder, tmp_path / "packed", progress=False)
+    images, catalog = open_packed(tmp_path / "packed")
+    assert images.shape == (100, 16, 16) and images.dtype == np.uint8
+    assert isinstance(images, np.memmap) and not images.flags.writeable
+    files = read_catalog(folder)
+    assert catalog["image"].tolist() == files["image"].tolist()
+    for image, path in zip(images, files["path"], strict=True):
+        assert np.array_equal(image, read_grey(path))
+    before = digest(tmp_path / "packed")
+    done = command("pack", folder, tmp_path / "packed")
+    assert done.returncode == 0 and digest(tmp_path / "packed") == before
+
+
+def test_packing_what_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_folder(tmp_path / "set")
+    with pytest.raises(DataError, match=r"no packed\.json"):
+        open_packed(folder)
+    odd = make_folder(tmp_path / "odd", size=9) / "images" / "00000003_000.png"
+    mixed = tmp_path / "mixed"
+    shutil.copytree(folder, mixed)
+    shutil.copy(odd, mixed / "images")
+    with pytest.raises(DataError, match=r"00000003_000\.png: 9 x 9 pixels"):
+        pack_folder(mixed, tmp_path / "packed", progress=False)
+    with pytest.raises(DataError, match="packing was cut short"):
+        open_packed(tmp_path / "packed")
+    assert not list((tmp_path / "packed").glob(".*"))
+    with pytest.raises(DataError, match="holds other files"):
+        pack_folder(folder, mixed, progress=False)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(data_prep.packed, "_fill", full)
+    with pytest.raises(DataError, match="the disk is full"):
+        pack_folder(folder, tmp_path / "packed", progress=False)
+    monkeypatch.undo()
+    pack_folder(folder, tmp_path / "packed", progress=False)
+    assert len(open_packed(tmp_path / "packed")[0]) == 24
