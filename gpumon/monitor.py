@@ -31,6 +31,7 @@ SHORTEST, LONGEST = 0.005, 60.0
 READY_SECONDS = 20.0
 STOP_SECONDS = 5.0
 LIVE_SECONDS = 2.0
+LISTEN_SECONDS = 1.0
 
 
 class Monitor:
@@ -82,6 +83,7 @@ class Monitor:
         self._owner = os.getpid()
         self._complaints: IO[bytes] | None = None
         self._messages = b""
+        self._heard = 0.0
 
     def __enter__(self) -> Monitor:
         self.start()
@@ -105,7 +107,7 @@ class Monitor:
 
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """A context manager that marks a phase; see :meth:`gpumon.Marker.phase`."""
-        if self._process is not None and not self.marker.current:
+        if self._process is not None and time.monotonic() > self._heard + LISTEN_SECONDS:
             self._listen(0.0)
         return self.marker.phase(name, **attributes)
 
@@ -241,6 +243,7 @@ class Monitor:
     def _listen(self, seconds: float) -> bool:
         """Pass on what the sampler says, as warnings; True once it has said that it is ready."""
         process = self._process
+        self._heard = time.monotonic()
         if process is None or process.stdout is None or process.stdout.closed:
             return False
         ready = False
