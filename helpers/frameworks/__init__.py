@@ -3,5 +3,5 @@
 ``tests/test_frameworks_contract.py`` holds them together; read any two side by side.
 """
 
-MODULES = ("pytorch",)
+MODULES = ("pytorch", "keras", "tensorflow", "mxnet", "chainer")
 """The modules that exist, in the order the comparison shows them."""
