@@ -250,7 +250,7 @@ def main() -> None:
     name, step = make_step()
     print(f"{name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
     rounds = options.rounds or (3 if options.quick else 15)
-    overhead(step, 1.0 if options.quick else 3.0, rounds, (10, 50))
+    overhead(step, 0.7 if options.quick else 3.0, rounds, (10, 50))
     marks()
     cadence(5.0 if options.quick else 30.0)
 

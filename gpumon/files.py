@@ -18,6 +18,8 @@ A line torn by a kill or a full disk is skipped; what stands before it is whole.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -47,6 +49,42 @@ def samples_file(prefix: Path) -> Path:
 
 def marks_file(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + MARKS)
+
+
+def hold(file: int) -> None:
+    """Mark an open file as being written by this process, for as long as it lives."""
+    with contextlib.suppress(OSError):  # not every file system has locks
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def in_use(path: Path) -> bool:
+    """Whether a living process holds a file."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
+def expand(path: str | os.PathLike[str]) -> list[Path]:
+    """The prefixes that a path means: itself, or with ``*`` every trace that fits, in order."""
+    text = os.fspath(path)
+    if "*" not in text:
+        return [prefix_of(path)]
+    pattern = Path(text.removesuffix(SAMPLES) + SAMPLES)
+    files = [p for p in pattern.parent.glob(pattern.name) if not p.name.endswith(MARKS)]
+    if not files:
+        raise MonitorError(f"no trace fits {text}; give the path that Monitor got")
+    # Shorter names first, so that rank 10 comes after rank 2 and the unnumbered one leads.
+    return sorted(map(prefix_of, files), key=lambda prefix: (len(prefix.name), prefix.name))
 
 
 def read_lines(path: Path) -> list[Any]:

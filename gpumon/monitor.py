@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from gpumon.errors import MonitorError
-from gpumon.files import marks_file, prefix_of, samples_file
+from gpumon.files import in_use, marks_file, prefix_of, samples_file
 from gpumon.marks import Marker, Phase
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Monitor:
     gpus: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
         by CUDA_VISIBLE_DEVICES.
     rank: this process's rank, kept in the trace; None: from RANK, OMPI_COMM_WORLD_RANK or
-        SLURM_PROCID where one is set.
+        SLURM_PROCID where one is set. Ranks above 0 write to ``PATH-rankN``; read them together
+        with ``gpumon.read("PATH*")``.
 
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
         another process; elsewhere, say how to follow the trace in a terminal.
@@ -72,10 +73,13 @@ class Monitor:
             )
         if isinstance(gpus, str):
             gpus = [gpus]
+        self.rank = _rank() if rank is None else rank
         self.path = prefix_of(path).absolute()
+        if self.rank:
+            # Every rank runs the same line with the same path: each must have its own trace.
+            self.path = self.path.with_name(f"{self.path.name}-rank{self.rank}")
         self.interval = float(interval)
         self.gpus = None if gpus is None else list(gpus)
-        self.rank = _rank() if rank is None else rank
         self.live = live
         self.marker = Marker(marks_file(self.path))
         self._view: LiveView | None = None
@@ -118,6 +122,10 @@ class Monitor:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.marker.close()
+            if in_use(samples_file(self.path)):
+                raise MonitorError(
+                    f"another monitor is writing the trace {self.path}; choose another path"
+                )
             samples_file(self.path).unlink(missing_ok=True)
             self.marker.path.write_text('{"gpumon marks": 1}\n')
         except OSError as error:

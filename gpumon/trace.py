@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gpumon.errors import MonitorError
-from gpumon.files import prefix_of
+from gpumon.files import expand
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
@@ -26,12 +26,13 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
     """The trace that a Monitor wrote to ``path`` (its prefix, folder or one of its files).
 
     It may still be growing or have been cut off by a kill. Several paths (ranks, machines) are
-    merged on one time axis. Raises MonitorError if there is none.
+    merged on one time axis; so are all that fit a path with ``*``. Raises MonitorError if there is
+    none.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise MonitorError("no trace was named; give the path that Monitor got")
-    parts = [Trace(load(prefix_of(one))) for one in paths]
+    parts = [Trace(load(prefix)) for one in paths for prefix in expand(one)]
     if len(parts) == 1:
         return parts[0]
     return Trace(merge([part.recording for part in parts]), parts)

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gpumon.files import hold
+
 
 def say(message: str) -> None:
     """One line to the program through standard output; a closed pipe is no reason to fail."""
@@ -27,6 +29,7 @@ class Writer:
         self.missed = 0
         self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        hold(self._file)
         self._last: list[float | None] = []
         self._owed: list[dict[str, Any]] = []
         self._torn = False

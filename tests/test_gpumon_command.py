@@ -101,7 +101,9 @@ def test_devices_says_what_can_be_measured_and_why_not_the_rest(tmp_path: Path) 
     assert "no   power (W): nvmlDeviceGetPowerUsage: Not Supported" in text
     found = json.loads(command("devices", "--json", cwd=tmp_path, **seen).stdout)
     assert [device["name"] for device in found["devices"]] == ["gpu0", "host"]
-    assert "GPUs: none" in command("devices", cwd=tmp_path).stdout
+    (tmp_path / "libnvidia-ml.so.1").write_text("")  # no library, whatever the machine has
+    alone = command("devices", cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path)).stdout
+    assert "GPUs: none" in alone and "yes  cpu (%)" in alone
 
 
 def test_a_full_disk_is_one_warning_and_the_program_goes_on(tmp_path: Path) -> None:

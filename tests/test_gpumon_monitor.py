@@ -22,8 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No GPU on any machine: a file that is no library stands where the driver's would."""
+    folder = tmp_path_factory.mktemp("no-driver")
+    (folder / "libnvidia-ml.so.1").write_text("")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    for name in ("CUDA_VISIBLE_DEVICES", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def gone(pid: int, seconds: float = 5.0) -> bool:
@@ -80,6 +85,7 @@ def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
     assert summary.loc[("(all)", "host"), "images"] == 100
     report = json.loads(json.dumps(monitor.provenance()))
     assert report["ended"] == "closed" and not report["nvml"]["available"]
+    assert "no NVIDIA driver" in report["nvml"]["reason"]
     assert report["cadence"]["samples"] == len(frame)
 
 
@@ -211,6 +217,32 @@ def test_sampler_ends_with_its_parent_although_a_fork_lives_on(tmp_path: Path) -
     program.kill()
     program.communicate(timeout=10)
     assert gone(sampler, 2.0)
+
+
+def test_ranks_with_one_path_keep_apart_and_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gpumon.Monitor(tmp_path / "trace", rank=0) as first:
+        monkeypatch.setenv("RANK", "1")
+        with gpumon.Monitor(tmp_path / "trace") as second, second.phase("train"):
+            time.sleep(0.3)
+    assert second.path.name == "trace-rank1" and first.path.name == "trace"
+    both = gpumon.read(tmp_path / "trace*")
+    assert [part.header["rank"] for part in both.parts] == [0, 1]
+    assert list(both.phases()["rank"]) == [1]
+    assert [device["name"] for device in both.devices] == ["host"]
+
+
+def test_a_trace_that_is_being_written_is_not_overwritten(tmp_path: Path) -> None:
+    with (
+        gpumon.Monitor(tmp_path / "trace") as monitor,
+        pytest.raises(gpumon.MonitorError, match="another monitor is writing"),
+        gpumon.Monitor(tmp_path / "trace"),
+    ):
+        pass
+    with gpumon.Monitor(tmp_path / "trace"):  # once it is free, it may be replaced
+        pass
+    assert monitor.provenance()["ended"] == "closed"
 
 
 def test_torn_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
