@@ -7,7 +7,7 @@ them and the layout of weights are those of ``helpers.frameworks.tensorflow``.
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
@@ -19,8 +19,8 @@ from helpers.frameworks import tensorflow as backend
 NAME = "Keras"
 KERNEL = "tensorflow"
 
-Device = str
-Model = keras.Model
+Device: TypeAlias = str
+Model: TypeAlias = keras.Model
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,165 @@
+"""Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from cells import namespace_of
+
+from helpers import paths, reference, weights
+from helpers.frameworks import keras as framework
+
+TWO = framework.list_devices("cpu", 2)
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the notebook defines up to its model, on two virtual devices."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of("Keras_MultiGPU", folder, devices=2, until="## 7.")
+
+
+@pytest.fixture(scope="module")
+def exact(notebook: dict[str, Any]) -> keras.Model:
+    """The notebook's network in float64."""
+    keras.config.set_floatx("float64")  # of the input
+    keras.config.set_dtype_policy("float64")  # of the layers
+    try:
+        return notebook["build_model"](weights.canonical("seeded").arrays)
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
+
+
+def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
+    initial = weights.canonical("seeded", seed=0)
+    assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="predictions")])
+    arrays = {"classifier.weight": np.zeros((2, 3)), "classifier.bias": np.zeros(2)}
+    framework.load_weights(model, arrays)
+    with pytest.raises(ValueError, match=r"classifier\.odd"):
+        framework.load_weights(model, {**arrays, "classifier.odd": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"classifier\.weight"):
+        framework.load_weights(model, {**arrays, "classifier.weight": np.zeros((3, 2))})
+
+
+def test_logits_are_the_references(notebook: dict[str, Any], exact: keras.Model) -> None:
+    images, _ = reference.batch()
+    assert np.abs(framework.logits(exact, images) - reference.load()["logits"]).max() < 1e-10
+    single = framework.logits(notebook["model"], images.astype(np.float32))
+    assert np.abs(single - reference.load()["logits"]).max() < 1e-5
+
+
+def test_training_logits_are_the_references(notebook: dict[str, Any]) -> None:
+    images, _ = reference.batch()
+    model = notebook["model"]
+    before = framework.dump_weights(model)
+    found = model(tf.constant(images.transpose(0, 2, 3, 1), tf.float32), training=True)
+    framework.load_weights(model, before)
+    assert np.abs(found.numpy() - reference.load()["train logits"]).max() < 1e-4
+
+
+def test_two_devices_give_what_one_gives(exact: keras.Model) -> None:
+    images, targets = reference.batch()
+    for devices in (TWO[:1], TWO):
+        loss, found = framework.gradients(exact, images, targets, devices)
+        assert loss == pytest.approx(float(reference.load()["loss"]), abs=1e-10)
+        for name in reference.GRADIENTS:
+            expected = reference.load()[name]
+            error = np.linalg.norm(found[name] - expected) / np.linalg.norm(expected)
+            assert error < 1e-10, (name, devices)
+
+
+def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+    """Gradients so small that it shows where epsilon is added."""
+    names = dict(notebook)
+    exec(cell_with("Keras_MultiGPU", "class Adam("), names)
+    strategy = notebook["strategy"]
+    gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
+    with strategy.scope():
+        weight = keras.Variable(np.ones(3, np.float32))
+        optimizer = names["make_optimizer"]()
+        optimizer.build([weight])
+    for gradient in gradients:
+        half = gradient / 2  # Keras adds the gradients of its two replicas up
+        strategy.run(lambda g=half: optimizer.apply([tf.constant(g)], [weight]))
+    assert np.allclose(weight.numpy(), adam(gradients, notebook["scaled"]), atol=1e-7)
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, tf.constant(1.0), 3)
+    losses.add(1, tf.constant(5.0), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_devices_and_versions() -> None:
+    assert TWO == ["CPU:0", "CPU:1"]
+    assert framework.list_devices("cpu", 1) == ["CPU:0"]
+    with pytest.raises(RuntimeError):
+        framework.list_devices("cpu", 9)
+    assert framework.versions()["keras"] == keras.__version__
+    framework.synchronize(TWO)
+    assert framework.skip("virtual devices") is None
+
+
+def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
+    """The notebook's own loader on equal images, of which every crop is different."""
+    first = crops(notebook, seed=0)
+    assert np.array_equal(first, crops(notebook, seed=0)), "the same seed must give the same run"
+    assert not np.array_equal(first, crops(notebook, seed=1))
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+
+
+def test_every_image_is_evaluated_once(notebook: dict[str, Any]) -> None:
+    part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
+    loader = notebook["make_evaluation_loader"](part)
+    loader.read = lambda index: np.full((264, 264), index, np.uint8)
+    assert {len(grey) for grey, _ in loader} == {128}  # a fixed shape: one trace
+    found = corners(notebook).predict(loader, verbose=0)
+    assert np.array_equal(found[: len(part), 0], np.arange(len(part)))
+
+
+def corners(notebook: dict[str, Any]) -> keras.Model:
+    """A model that gives back four pixels of each image, on the notebook's devices."""
+    with notebook["strategy"].scope():
+        grey = keras.Input((notebook["crop"], notebook["crop"], 1), dtype="uint8")
+        return keras.Model(grey, grey[:, 0, :4, 0])
+
+
+def cell_with(notebook: str, text: str) -> str:
+    """The source of the notebook's one cell that holds ``text``."""
+    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    (found,) = (s for s in ("".join(c["source"]) for c in content["cells"]) if text in s)
+    return found
+
+
+def adam(gradients: list[np.ndarray], scaled: Any) -> np.ndarray:
+    """Ones after PyTorch's Adam (torch.optim.Adam's documented algorithm), in float64."""
+    (beta1, beta2), epsilon = scaled.recipe.adam_betas, scaled.recipe.adam_epsilon
+    weight, first, second = np.ones(3), np.zeros(3), np.zeros(3)
+    for step, gradient in enumerate(gradients, start=1):
+        first = beta1 * first + (1 - beta1) * gradient
+        second = beta2 * second + (1 - beta2) * gradient.astype(np.float64) ** 2
+        root = np.sqrt(second / (1 - beta2**step)) + epsilon
+        weight = weight - scaled.learning_rate * first / (1 - beta1**step) / root
+    return weight
+
+
+def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
+    """Corner pixels of all crops of some epochs, as the workers hand them to the devices."""
+    scaled = notebook["scaled"]
+    notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
+    try:
+        loader = notebook["make_train_loader"]()
+        assert loader.workers > 1
+        return corners(notebook).predict(loader, steps=epochs * notebook["steps"], verbose=0)
+    finally:
+        notebook["scaled"] = scaled
