@@ -41,13 +41,13 @@ def make() -> None:
     model = densenet121(weights=None, num_classes=14).double()
     framework.load_weights(model, weights.canonical("seeded", seed=SEED).arrays)
     one_device = framework.list_devices("cpu", 1)
-    found = {"logits": framework.logits(model, images)}
+    found: dict[str, np.ndarray] = {"logits": framework.logits(model, images)}
     loss, gradients = framework.gradients(model, images, targets, one_device)
-    found |= {"loss": np.float64(loss)} | {name: gradients[name] for name in GRADIENTS}
+    found |= {"loss": np.array(loss)} | {name: gradients[name] for name in GRADIENTS}
     model.train()
     with torch.no_grad():
         found["train logits"] = model(torch.from_numpy(images)).numpy()
-    np.savez_compressed(FILE, **found)
+    np.savez_compressed(FILE, **found)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ def public(module: str) -> dict[str, str]:
             methods = [m for m in node.body if isinstance(m, ast.FunctionDef)]
             visible = [m for m in methods if not m.name.startswith("_") or m.name == "__init__"]
             found[node.name] = "; ".join(f"{m.name}{signature(m)}" for m in visible)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if not name.startswith("_"):
-                found[name] = "="
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(target, ast.Name) and not target.id.startswith("_"):
+                found[target.id] = "="
     return found
 
 

@@ -96,7 +96,7 @@ def test_torchvisions_file_is_checked_and_converted(tmp_path: Path) -> None:
     cache = tmp_path / "cache.safetensors"
 
     def convert(file: Path) -> subprocess.CompletedProcess[str]:
-        command = [python, "-c", CONVERT, cache, file.as_uri()]
+        command = [str(python), "-c", CONVERT, str(cache), file.as_uri()]
         return subprocess.run(command, capture_output=True, text=True)
 
     damaged = tmp_path / "densenet121-00000000.pth"

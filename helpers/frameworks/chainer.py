@@ -11,7 +11,7 @@ unbiased variance, as PyTorch's is.
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import chainer
 import chainer.functions as F
@@ -21,8 +21,8 @@ from chainer.backends import cuda
 NAME = "Chainer"
 KERNEL = "chainer"
 
-Device = chainer.backend.Device
-Model = chainer.Chain
+Device: TypeAlias = chainer.backend.Device
+Model: TypeAlias = chainer.Chain
 
 # Chainer makes the class of its links' classes inside a function, where cloudpickle cannot find it
 # by name; given a name that can be imported, a notebook's Chain can be sent to another process.

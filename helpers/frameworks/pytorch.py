@@ -8,7 +8,7 @@ mapping; ``num_batches_tracked`` counts steps and is not a weight.
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from helpers import replicas
 NAME = "PyTorch"
 KERNEL = "pytorch"
 
-Device = torch.device
-Model = torch.nn.Module
+Device: TypeAlias = torch.device
+Model: TypeAlias = torch.nn.Module
 
 
 def versions() -> dict[str, str]:

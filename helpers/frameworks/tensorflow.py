@@ -10,7 +10,7 @@ canonical layout, and the classifier is transposed. A model is a ``tf.Module`` c
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -18,8 +18,8 @@ import tensorflow as tf
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
 
-Device = str
-Model = tf.Module
+Device: TypeAlias = str
+Model: TypeAlias = tf.Module
 
 
 def versions() -> dict[str, str]:
@@ -192,9 +192,9 @@ def _gradients(
             for parts in (x, y)
         ]
         results = strategy.run(replica, shares)
-        loss, *found = (strategy.experimental_local_results(part)[0] for part in results)
+        loss, *found = (strategy.experimental_local_results(part)[0].numpy() for part in results)
     return float(loss), {
-        name: _channels_first(gradient.numpy())
+        name: _channels_first(np.asarray(gradient))
         for name, gradient in zip(variables, found, strict=True)
     }
 

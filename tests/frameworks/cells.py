@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 def write_noise_images(folder: Path, patients: int = 200) -> Path:
-    """A data folder of ``patients`` equal images of noise, 264 px: any crop is known by its corner."""
+    """A data folder of ``patients`` equal noise images, 264 px: a crop is known by its corner."""
     target = folder / "noise"
     if target.exists():
         return target

@@ -133,7 +133,8 @@ def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
     """Epsilon after the bias correction, at gradients small enough that epsilon counts."""
     optimizer = cells["make_optimizer"](tiny)
     parameter, gradient = tiny.classifier.b, np.full(14, 1e-8)
-    expected, m, v = parameter.array.copy(), 0.0, 0.0
+    expected = parameter.array.copy()
+    m, v = np.zeros(14), np.zeros(14)
     for step in range(1, 4):
         tiny.cleargrads()
         parameter.grad = gradient.copy()

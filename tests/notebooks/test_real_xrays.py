@@ -14,7 +14,11 @@ SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
 def test_pytorch_trains_on_real_xrays(tmp_path: Path) -> None:
     given = {"recipe": "demo", "data": SAMPLE, "devices": 1, "run": tmp_path}
     options = [word for name, value in given.items() for word in ("-p", name, str(value))]
-    papermill = [paths.VENVS / "lab" / "bin" / "papermill", "--no-progress-bar", *options]
+    papermill: list[str | Path] = [
+        paths.VENVS / "lab" / "bin" / "papermill",
+        "--no-progress-bar",
+        *options,
+    ]
     notebook = paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
     done = subprocess.run(
         [*papermill, "--cwd", paths.NOTEBOOKS, notebook, tmp_path / "notebook.ipynb"],
