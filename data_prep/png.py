@@ -1,4 +1,4 @@
-"""Grey PNGs, read and written faster than a general library can.
+"""Grey PNGs, read, made smaller and written faster than a general library can.
 
 An 8-bit grey PNG is a zlib stream of rows, each stored as it is or as differences to its left or
 upper neighbours (the row's "filter", see the PNG specification, section 9). Most of the time of
@@ -29,13 +29,15 @@ except ImportError:  # an environment with nothing but the common packages
 else:
     fast = isal_zlib
 
+#: The compiled functions: see _grey.c.
 unfilter: Callable[[bytes, np.ndarray, int, int], None] | None = None
+shrink: Callable[[np.ndarray, np.ndarray, int, int, int], bool] | None = None
 try:
     from data_prep import _grey  # type: ignore[attr-defined]
 except ImportError:  # installed where there was no C compiler
     pass
 else:
-    unfilter = _grey.unfilter
+    unfilter, shrink = _grey.unfilter, _grey.shrink
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -121,6 +123,22 @@ def _through_pillow(raw: bytes, width: int, height: int) -> np.ndarray:
     wrapped = _assemble(width, height, b"".join(blocks))
     with Image.open(io.BytesIO(wrapped)) as image:
         return np.array(image)
+
+
+def square(image: np.ndarray, size: int) -> np.ndarray:
+    """A uint8 (height, width) array resized to (size, size), antialiased bilinear.
+
+    Pillow's pixels, or within one level of them where the compiled part does it.
+    """
+    height, width = image.shape
+    if (height, width) == (size, size):
+        return image
+    if shrink is not None:
+        small = np.empty((size, size), dtype=np.uint8)
+        if shrink(np.ascontiguousarray(image), small, width, height, size):
+            return small
+    resized = Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(resized)
 
 
 def encode_plain(image: np.ndarray) -> bytes:

@@ -15,7 +15,7 @@ from PIL import Image
 from data_prep.catalog import keep_rows
 from data_prep.errors import DataError
 from data_prep.files import OUT_OF_SPACE, read_json, sweep, write_json, write_whole
-from data_prep.png import encode_plain
+from data_prep.png import encode_plain, square
 
 #: What goes into prepared.json; a new number when the same command would give other pixels.
 TOOL = "data_prep resize 1"
@@ -122,12 +122,9 @@ def reason_only(error: DataError, path: str) -> str:
 
 def encode(image: np.ndarray, settings: dict[str, Any]) -> bytes:
     """A grey image, uint8 (height, width), as the file these settings ask for."""
-    size = settings["size"]
-    small = Image.fromarray(image)
-    if small.size != (size, size):
-        small = small.resize((size, size), Image.Resampling.BILINEAR)
+    small = square(image, settings["size"])
     if settings["format"] == "png":
-        return encode_plain(np.asarray(small))
+        return encode_plain(small)
     buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=settings["quality"])
+    Image.fromarray(small).save(buffer, "JPEG", quality=settings["quality"])
     return buffer.getvalue()

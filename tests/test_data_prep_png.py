@@ -16,7 +16,7 @@ from PIL import Image
 import data_prep.png
 from data_prep import DataError
 from data_prep.images import MAX_PIXELS, decode_grey
-from data_prep.png import SIGNATURE, decode_plain, encode_grain, encode_plain
+from data_prep.png import SIGNATURE, decode_plain, encode_grain, encode_plain, square
 
 LIMIT = MAX_PIXELS
 
@@ -27,6 +27,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     if request.param == "plain":
         monkeypatch.setattr(data_prep.png, "fast", zlib)
         monkeypatch.setattr(data_prep.png, "unfilter", None)
+        monkeypatch.setattr(data_prep.png, "shrink", None)
     elif data_prep.png.fast is zlib and data_prep.png.unfilter is None:
         pytest.skip("neither isal nor the compiled part is here")
 
@@ -107,6 +108,23 @@ def test_a_bomb_is_not_inflated() -> None:
     huge = SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 10**5, 10**5, 8, 0, 0, 0, 0))
     with pytest.raises(DataError, match="than an X-ray can have"):
         decode_grey(huge + chunk(b"IDAT", data) + chunk(b"IEND", b""), "x")
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 200), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=60)
+def test_resizing_is_pillows_within_one_level(
+    height: int, width: int, size: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    image = rng.integers(0, 256, (height, width), dtype=np.uint8)
+    if seed % 3 == 0:
+        image = np.where(image > 127, 255, 0).astype(np.uint8)
+    pillows = Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)
+    ours = square(image, size)
+    assert ours.shape == (size, size) and ours.dtype == np.uint8
+    assert np.abs(ours.astype(int) - np.asarray(pillows, dtype=int)).max() <= 1
+    flat = np.full((height, width), seed % 256, dtype=np.uint8)
+    assert (square(flat, size) == seed % 256).all()
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
