@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -40,6 +41,7 @@ class Bands:
         self.colours = {name: chosen[name] for name in names}
         self.levels = 1 + max((mark.depth for mark in self.marks), default=-1)
         self.labelled: set[str] = set()
+        self._texts: list[tuple[float, int, str]] = []
 
     def tint(self, axes: Axes) -> None:
         """Colour the outermost phases faintly behind a lane."""
@@ -55,10 +57,22 @@ class Bands:
                     linewidth=0,
                 )
 
-    def ribbon(self, axes: Axes, inches: float) -> None:
-        """Draw the segments into axes as high as the levels, and name those that have room."""
+    def settle(self, inches: float) -> None:
+        """Decide which phases have room for their name in a ribbon so many inches wide."""
         start, end = self.window
-        axes.set_xlim(start, end)
+        counts = Counter(mark.name for mark in self.marks)
+        for mark in self.marks:
+            if counts[mark.name] > MOST_LABELS:
+                continue
+            left, right = max(mark.start, start), min(mark.end, end)
+            text = self._fitting(mark, (right - left) / (end - start) * inches)
+            if text:
+                self._texts.append(((left + right) / 2, mark.depth, text))
+                self.labelled.add(mark.name)
+
+    def ribbon(self, axes: Axes) -> None:
+        """Draw the segments, and the names settled on, into axes as high as the levels."""
+        axes.set_xlim(*self.window)
         axes.set_ylim(self.levels, 0)
         axes.axis("off")
         for name, colour in self.colours.items():
@@ -70,23 +84,11 @@ class Bands:
                 edgecolor=self.theme.background,
                 linewidth=0.6 if len(spans) < 300 else 0,
             )
-        for name in self.colours:
-            marks = [mark for mark in self.marks if mark.name == name]
-            for mark in marks if len(marks) <= MOST_LABELS else []:
-                left, right = max(mark.start, start), min(mark.end, end)
-                text = self._fitting(mark, (right - left) / (end - start) * inches)
-                if text:
-                    self.labelled.add(name)
-                    axes.text(
-                        (left + right) / 2,
-                        mark.depth + 0.53,
-                        text,
-                        ha="center",
-                        va="center",
-                        fontsize=8,
-                        color=self.theme.phase_text,
-                        clip_on=True,
-                    )
+        colour = self.theme.phase_text
+        for middle, depth, text in self._texts:
+            axes.text(
+                middle, depth + 0.53, text, ha="center", va="center", fontsize=8, color=colour
+            )
 
     def unlabelled(self) -> list[tuple[str, str]]:
         """Names (with colours) that found no room in the ribbon and belong in the legend."""

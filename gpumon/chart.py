@@ -11,10 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from gpumon import legend
 from gpumon.bands import Bands
 from gpumon.errors import MonitorError
 from gpumon.lanes import Lane, condense, lanes_of
@@ -25,10 +24,14 @@ if TYPE_CHECKING:
 
 LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.32, 0.09
 RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
-# Steps a line may have: more than about one in two pixels of an area, or one in four of a line over
-# it, is a smear and not a chart. What is condensed keeps its range as a faint shade.
-MOST_STEPS = {"busy": 420, "host": 420, "activity": 260, "memory": 260, "power": 200}
-DASHES: dict[str, Any] = {"memory": "-", "power": (0, (4, 1.5)), "activity": "-"}
+# Steps a line may have in an inch: more than about one in two pixels of an area, or one in four of
+# a line over it, is a smear and not a chart. What is condensed keeps its range as a faint shade.
+STEPS = {"busy": 53, "host": 53, "activity": 33, "memory": 33, "power": 25}
+
+
+def steps(kind: str, inches: float) -> int:
+    """The most steps of a line of some kind in a chart so many inches wide."""
+    return max(10, round(STEPS[kind] * inches))
 
 
 class Chart(Figure):
@@ -86,17 +89,24 @@ def _draw(
     note: str,
 ) -> Chart:
     heights = _heights(lanes)
-    head = TOP + LEGEND + (TITLE if title else 0.0) + RIBBON * bands.levels
+    width = size[0] if size else 10.0
+    inside = width - LEFT - RIGHT
+    bands.settle(inside)
+    kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
+    swatches = legend.handles(kinds, bands.unlabelled(), colours)
+    rows = legend.rows(swatches, width - LEFT, most=1 if size else 3)
+    space = LEGEND + legend.ROW * (len(rows) - 1)
+    head = TOP + space + (TITLE if title else 0.0) + RIBBON * bands.levels
     foot = BOTTOM + (NOTE if note else 0.0)
     natural = head + sum(heights) + GAP * len(lanes) + foot
-    width, height = size or (10.0, natural)
+    height = size[1] if size else natural
     # A size that was asked for is shared out among the lanes; heads and feet keep theirs.
     scale = (height - head - foot - GAP * len(lanes)) / sum(heights)
-    if scale <= 0.15 or width < LEFT + RIGHT + 0.5:
+    if scale <= 0.15 or inside < 0.5:
         raise MonitorError(f"size={size!r}: too small for {len(lanes)} lanes, in inches")
     figure = Chart(figsize=(width, height), facecolor=colours.background)
     FigureCanvasAgg(figure)
-    span = (LEFT / width, (width - LEFT - RIGHT) / width)
+    span = (LEFT / width, inside / width)
     top = height - TOP
     if title:
         figure.text(
@@ -110,11 +120,11 @@ def _draw(
         )
         top -= TITLE
     legend_at = top
-    top -= LEGEND
+    top -= space
     if bands.levels:
         box = (span[0], (top - RIBBON * bands.levels) / height, span[1])
         ribbon = figure.add_axes((*box, RIBBON * bands.levels / height))
-        bands.ribbon(ribbon, width - LEFT - RIGHT)
+        bands.ribbon(ribbon)
         top -= RIBBON * bands.levels
     last = len(lanes) - 1
     for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
@@ -122,8 +132,8 @@ def _draw(
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
         frame_axes(axes, colours, window, number == last, tall * scale > 0.8)
         bands.tint(axes)
-        _lane(axes, recording, lane, colours, tall * scale)
-    _legend(figure, lanes, bands, colours, (LEFT / width, legend_at / height))
+        _lane(axes, recording, lane, colours, tall * scale, inside)
+    legend.draw(figure, rows, LEFT, legend_at, colours)
     if note:
         figure.text(LEFT / width, 0.09 / height, note, color=colours.faint, fontsize=8.5)
     return figure
@@ -163,11 +173,13 @@ def frame_axes(
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
 
 
-def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float) -> None:
+def _lane(
+    axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float, inside: float
+) -> None:
     for line in lane.lines:
         colour = getattr(colours, line.kind)
         times, mean, low, high = condense(
-            recording.times, line.values, recording.end, MOST_STEPS[line.kind]
+            recording.times, line.values, recording.end, steps(line.kind, inside)
         )
         times, mean = np.append(times, recording.end), np.append(mean, mean[-1:])
         if line.kind in ("busy", "host"):
@@ -175,12 +187,21 @@ def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float)
             axes.step(times, mean, where="post", color=colour, linewidth=0.9)
         else:
             axes.step(
-                times, mean, where="post", color=colour, linewidth=1.2, linestyle=DASHES[line.kind]
+                times,
+                mean,
+                where="post",
+                color=colour,
+                linewidth=1.2,
+                linestyle=legend.DASHES[line.kind],
             )
         if low is not high and line.kind in ("busy", "host"):
             axes.fill_between(
                 times[:-1], low, high, step="post", color=colour, alpha=0.14, linewidth=0
             )
+    if lane.lost is not None:
+        text = f" lost at {lane.lost:.1f} s"
+        axes.axvline(lane.lost, color=colours.activity, linewidth=1.2)
+        axes.text(lane.lost, 80, text, color=colours.activity, fontsize=8, clip_on=True)
     _side_texts(axes, lane, colours, inches)
 
 
@@ -215,42 +236,3 @@ def _width_inches(axes: Axes) -> float:
     figure = axes.figure
     assert isinstance(figure, Figure)
     return float(axes.get_position().width * figure.get_size_inches()[0])
-
-
-def _legend(
-    figure: Figure,
-    lanes: Sequence[Lane],
-    bands: Bands,
-    colours: Theme,
-    place: tuple[float, float],
-) -> None:
-    handles: list[Any] = []
-    for kind in ("busy", "activity", "host", "memory", "power"):
-        line = next((found for lane in lanes if (found := lane.line(kind))), None)
-        if line is None:
-            continue
-        colour = getattr(colours, kind)
-        if kind in ("busy", "host"):
-            handles.append(Patch(facecolor=colour, alpha=0.45, edgecolor=colour, label=line.label))
-        else:
-            handles.append(
-                Line2D(
-                    [], [], color=colour, linewidth=1.4, linestyle=DASHES[kind], label=line.label
-                )
-            )
-    handles += [Patch(facecolor=colour, label=name) for name, colour in bands.unlabelled()]
-    legend = figure.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=place,
-        ncol=len(handles) or 1,
-        frameon=False,
-        fontsize=8,
-        borderpad=0,
-        borderaxespad=0,
-        handlelength=1.4,
-        columnspacing=1.5,
-        handletextpad=0.5,
-    )
-    for text in legend.get_texts():
-        text.set_color(colours.faint)

@@ -8,18 +8,21 @@ from collections.abc import Mapping
 import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
-from gpumon import stats
+from gpumon import legend, stats
 from gpumon.bands import Bands
-from gpumon.chart import BOTTOM, LEFT, MOST_STEPS, RIBBON, Chart, frame_axes
+from gpumon.chart import BOTTOM, LEFT, RIBBON, Chart, frame_axes, steps
 from gpumon.errors import MonitorError
 from gpumon.lanes import condense
 from gpumon.recording import Floats, Recording
 from gpumon.style import Theme, phase_colours, theme
 from gpumon.trace import Trace, read
 
+LABELS = {
+    "busy": "GPU utilisation, mean and range",
+    "activity": "SM activity, mean",
+    "host": "CPU, all cores",
+}
 LANE, GAP, HEAD, TITLE, RIGHT = 0.82, 0.16, 0.36, 0.32, 1.25
 
 
@@ -80,16 +83,19 @@ def compare(
             if levels:
                 top -= RIBBON
                 box = (LEFT / width, top / height, inside / width, RIBBON / height)
-                bands.ribbon(figure.add_axes(box), inside)
+                bands.settle(inside)
+                bands.ribbon(figure.add_axes(box))
                 labelled |= bands.labelled
             top -= LANE + 0.03
             axes = figure.add_axes((LEFT / width, top / height, inside / width, LANE / height))
             frame_axes(axes, colours, moved, number == len(runs) - 1, False, origins[name])
             bands.tint(axes)
-            kinds |= _lane(axes, name, run, colours, moved)
+            kinds |= _lane(axes, name, run, colours, moved, inside)
             top -= GAP - 0.03
-        rest = {name: colour for name, colour in names.items() if name not in labelled}
-        _legend(figure, colours, kinds, rest, (LEFT / width, 1 - (head - HEAD + 0.1) / height))
+        rest = [(name, colour) for name, colour in names.items() if name not in labelled]
+        labels = {kind: LABELS[kind] for kind in kinds}
+        rows = legend.rows(legend.handles(labels, rest, colours), width - LEFT, most=1)
+        legend.draw(figure, rows, LEFT, height - (head - HEAD) - 0.1, colours)
     return figure
 
 
@@ -112,7 +118,12 @@ def _over_gpus(run: Recording, quantity: str) -> list[Floats]:
 
 
 def _lane(
-    axes: mpl.axes.Axes, name: str, run: Recording, colours: Theme, window: tuple[float, float]
+    axes: mpl.axes.Axes,
+    name: str,
+    run: Recording,
+    colours: Theme,
+    window: tuple[float, float],
+    inside: float,
 ) -> set[str]:
     """Draw one run; returns the kinds of lines it has."""
     weights = stats.weights(run.times, run.end, [(max(window[0], 0.0), run.end)])
@@ -135,15 +146,15 @@ def _lane(
         known = ~np.isnan(stack).all(axis=0)
         middle = np.full(stack.shape[1], np.nan)
         middle[known] = np.nanmean(stack[:, known], axis=0)
-        times, mean, _, _ = condense(run.times, middle, run.end, MOST_STEPS[what])
+        times, mean, _, _ = condense(run.times, middle, run.end, steps(what, inside))
         if what != "activity":
             axes.fill_between(times, mean, step="post", color=colour, alpha=0.30, linewidth=0)
             if len(series) > 1:
                 low, high = middle.copy(), middle.copy()
                 low[known] = np.nanmin(stack[:, known], axis=0)
                 high[known] = np.nanmax(stack[:, known], axis=0)
-                _, lows, _, _ = condense(run.times, low, run.end, MOST_STEPS[what])
-                _, highs, _, _ = condense(run.times, high, run.end, MOST_STEPS[what])
+                _, lows, _, _ = condense(run.times, low, run.end, steps(what, inside))
+                _, highs, _, _ = condense(run.times, high, run.end, steps(what, inside))
                 axes.fill_between(
                     times, lows, highs, step="post", color=colour, alpha=0.22, linewidth=0
                 )
@@ -166,35 +177,3 @@ def _texts(
     first = 0.5 + step * (len(notes) - 1) / 2
     for number, (colour, text) in enumerate(notes):
         axes.text(1.012, first - number * step, text, color=colour, fontsize=8, **common)  # type: ignore[arg-type]
-
-
-def _legend(
-    figure: Chart,
-    colours: Theme,
-    kinds: set[str],
-    names: dict[str, str],
-    place: tuple[float, float],
-) -> None:
-    handles: list[Patch | Line2D] = []
-    labels = {"busy": "GPU utilisation, mean and range", "host": "CPU, all cores"}
-    for kind in ("busy", "host"):
-        if kind in kinds:
-            colour = getattr(colours, kind)
-            handles.append(Patch(facecolor=colour, alpha=0.45, label=labels[kind]))
-    if "activity" in kinds:
-        handles.append(Line2D([], [], color=colours.activity, label="SM activity, mean"))
-    handles += [Patch(facecolor=colour, label=name) for name, colour in names.items()]
-    legend = figure.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=place,
-        ncol=len(handles) or 1,
-        frameon=False,
-        fontsize=8,
-        borderpad=0,
-        borderaxespad=0,
-        handlelength=1.4,
-        columnspacing=1.5,
-    )
-    for text in legend.get_texts():
-        text.set_color(colours.faint)

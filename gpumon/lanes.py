@@ -32,7 +32,11 @@ class Line:
 
 @dataclass
 class Lane:
-    """One device. host: it is a machine's CPU and memory, not a GPU."""
+    """One device.
+
+    reason: why it has no utilisation. host: it is a machine's CPU and memory, not a GPU. lost: the
+    second in which the device was lost to the driver.
+    """
 
     name: str
     title: str
@@ -40,6 +44,7 @@ class Lane:
     lines: list[Line] = field(default_factory=list)
     reason: str = ""
     host: bool = False
+    lost: float | None = None
 
     def line(self, kind: str) -> Line | None:
         return next((line for line in self.lines if line.kind == kind), None)
@@ -79,6 +84,9 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
         lane.lines.append(
             Line("power", "power, % of the limit", 100 * power / limit, note, limit / 100, "W")
         )
+    for event in recording.events:
+        if event["event"] == "device lost" and event["device"] == name:
+            lane.lost = event["t"]
     missing = recording.header["series"]
     if busy is None:
         reasons = [s["reason"] for s in missing if s["key"] == f"{name}/utilisation (%)"]

@@ -72,6 +72,8 @@ def merge(recordings: Sequence[Recording]) -> Recording:
             moved = {**event, "t": event["t"] + shift, "trace": str(part.prefix)}
             if "series" in event:
                 moved["series"] = [places[i] for i in event["series"] if i in places]
+            if "device" in event:
+                moved["device"] = prefix + event["device"]
             events.append(moved)
     # The host lanes come last, as in a trace of one machine.
     devices.sort(key=lambda device: device["kind"] == "host")

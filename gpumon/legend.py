@@ -1,0 +1,73 @@
+"""The chart's legend: rows of small swatches that fit the width, above everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from gpumon.style import Theme
+
+ROW = 0.2  # inches
+LETTER = 0.066
+SWATCH = 0.44
+DASHES: dict[str, Any] = {"memory": "-", "power": (0, (4, 1.5)), "activity": "-"}
+KINDS = ("busy", "activity", "host", "memory", "power")
+
+
+def handles(kinds: dict[str, str], phases: Iterable[tuple[str, str]], colours: Theme) -> list[Any]:
+    """Swatches for lines (kind to label) and for phases (name, colour) without a label."""
+    made: list[Any] = []
+    for kind in KINDS:
+        if kind not in kinds:
+            continue
+        colour = getattr(colours, kind)
+        if kind in ("busy", "host"):
+            made.append(Patch(facecolor=colour, alpha=0.45, edgecolor=colour, label=kinds[kind]))
+        else:
+            made.append(
+                Line2D(
+                    [], [], color=colour, linewidth=1.4, linestyle=DASHES[kind], label=kinds[kind]
+                )
+            )
+    return made + [Patch(facecolor=colour, label=name) for name, colour in phases]
+
+
+def rows(entries: Sequence[Any], inches: float, most: int = 3) -> list[list[Any]]:
+    """The entries in rows no wider than so many inches; what needs more rows is left out."""
+    lines: list[list[Any]] = [[]]
+    used = 0.0
+    for entry in entries:
+        wide = SWATCH + LETTER * len(entry.get_label())
+        if lines[-1] and used + wide > inches:
+            lines.append([])
+            used = 0.0
+        lines[-1].append(entry)
+        used += wide
+    return lines[:most]
+
+
+def draw(
+    figure: Figure, lines: Sequence[Sequence[Any]], left: float, top: float, colours: Theme
+) -> None:
+    """Put the rows into a figure; ``left`` and ``top`` in inches from its lower left corner."""
+    width, height = figure.get_size_inches()
+    for number, line in enumerate(lines):
+        legend = figure.legend(
+            handles=list(line),
+            loc="upper left",
+            bbox_to_anchor=(left / width, (top - number * ROW) / height),
+            ncol=len(line) or 1,
+            frameon=False,
+            fontsize=8,
+            borderpad=0,
+            borderaxespad=0,
+            handlelength=1.4,
+            columnspacing=1.5,
+            handletextpad=0.5,
+        )
+        for text in legend.get_texts():
+            text.set_color(colours.faint)
