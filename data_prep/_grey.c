@@ -37,21 +37,48 @@ static void average(unsigned char *row, const unsigned char *in, const unsigned 
         row[x] = left = (unsigned char)(in[x] + ((left + above[x]) >> 1));
 }
 
+/* Whichever of left, top and corner is nearest to left + top - corner. Written so that compilers
+   choose without branching: which one it is is as good as random. */
+static inline int nearest(int left, int top, int corner)
+{
+    int rise = top - corner, run = left - corner;
+    int to_left = abs(rise), to_top = abs(run), to_corner = abs(rise + run);
+    int guess = to_top <= to_corner ? top : corner;
+    int least = to_top <= to_corner ? to_top : to_corner;
+    return to_left <= least ? left : guess;
+}
+
 static void paeth(unsigned char *row, const unsigned char *in, const unsigned char *above,
                   Py_ssize_t n)
 {
     int left = 0, corner = 0;
     for (Py_ssize_t x = 0; x < n; x++) {
-        int top = above[x], rise = top - corner, run = left - corner;
-        int to_left = abs(rise), to_top = abs(run), to_corner = abs(rise + run);
-        /* Written so that compilers choose without branching: which is nearest is random. */
-        int guess = to_top <= to_corner ? top : corner;
-        int nearest = to_top <= to_corner ? to_top : to_corner;
-        guess = to_left <= nearest ? left : guess;
-        left = (in[x] + guess) & 255;
+        left = (in[x] + nearest(left, above[x], corner)) & 255;
         row[x] = (unsigned char)left;
-        corner = top;
+        corner = above[x];
     }
+}
+
+/* Two Paeth rows at once, the second a pixel behind: each pixel waits for the one before it, and
+   while one row waits the processor does the other. */
+static void paeth_two(unsigned char *row, const unsigned char *in, const unsigned char *above,
+                      Py_ssize_t n)
+{
+    const unsigned char *in2 = in + n + 1;
+    unsigned char *row2 = row + n;
+    int left = 0, corner = 0, left2 = 0, corner2 = 0;
+    for (Py_ssize_t x = 0; x < n; x++) {
+        int top = above[x], top2 = left;
+        left = (in[x] + nearest(left, top, corner)) & 255;
+        corner = top;
+        row[x] = (unsigned char)left;
+        if (x > 0) {
+            left2 = (in2[x - 1] + nearest(left2, top2, corner2)) & 255;
+            corner2 = top2;
+            row2[x - 1] = (unsigned char)left2;
+        }
+    }
+    row2[n - 1] = (unsigned char)(in2[n - 1] + nearest(left2, left, corner2));
 }
 
 /* 0, or 1 if a row names a filter that there is not. */
@@ -66,7 +93,16 @@ static int undo(unsigned char *out, const unsigned char *in, Py_ssize_t width, P
         case 1: sub(out, in, width); break;
         case 2: up(out, in, above, width); break;
         case 3: average(out, in, above, width); break;
-        case 4: paeth(out, in, above, width); break;
+        case 4:
+            if (y + 1 < height && in[width] == 4) {
+                paeth_two(out, in, above, width);
+                y++;
+                in += width + 1;
+                out += width;
+            } else {
+                paeth(out, in, above, width);
+            }
+            break;
         default: return 1;
         }
         above = out;
