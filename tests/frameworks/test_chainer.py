@@ -173,11 +173,18 @@ def test_devices_and_versions() -> None:
     assert framework.skip("compilation")
 
 
+def numpys_noise(image: np.ndarray) -> np.ndarray:
+    """An augmentation of the user's that draws from NumPy, not from Python as chainercv's."""
+    return np.random.randint(0, 256, image[:, :224, :224].shape, np.uint8)  # noqa: NPY002
+
+
+@pytest.mark.parametrize("transform", [None, numpys_noise])
 def test_no_two_workers_draw_the_same_crops(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, transform: Any
 ) -> None:
     """The notebook's own loader on images whose every crop is different."""
     monkeypatch.setitem(cells, "workers", 2)
+    monkeypatch.setitem(cells, "train_transform", transform or cells["train_transform"])
     first = crops(cells)
     assert len(np.unique(first, axis=0)) > 0.9 * len(first), "workers drew the same crops"
     assert np.array_equal(first, crops(cells)), "the same seed must give the same run"
