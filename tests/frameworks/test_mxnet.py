@@ -290,7 +290,8 @@ def test_compiled_statistics_are_those_of_plain_python(notebook: dict[str, Any])
             notebook["train_step"](model, parts, optimizer, losses)
         found.append(framework.dump_weights(model))
     for name, expected in found[1].items():
-        assert found[0][name] == pytest.approx(expected, rel=1e-3, abs=1e-4), name
+        if "running" in name:
+            np.testing.assert_allclose(found[0][name], expected, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 def test_devices_share_their_statistics(notebook: dict[str, Any]) -> None:
