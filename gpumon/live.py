@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gpumon import launch
+
 REST = 20.0
 
 
@@ -35,9 +37,7 @@ def picture_file(prefix: Path) -> Path:
 class LiveView:
     """Keeps one output of the cell up to date until ``stop()``."""
 
-    def __init__(
-        self, prefix: Path, environment: dict[str, str], period: float, display: Any = None
-    ) -> None:
+    def __init__(self, prefix: Path, period: float, display: Any = None) -> None:
         self._prefix = prefix
         self._file = picture_file(prefix)
         self._file.unlink(missing_ok=True)
@@ -46,14 +46,7 @@ class LiveView:
         self._shown = 0
         self._period = period
         config = {"path": str(prefix), "period": period, "parent": os.getpid()}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "gpumon.live", json.dumps(config)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
+        self._process = launch.start("gpumon.live", config, subprocess.DEVNULL, subprocess.DEVNULL)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="gpumon live", daemon=True)
         self._thread.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from gpumon import launch
 from gpumon.errors import MonitorError
 from gpumon.files import in_use, marks_file, prefix_of, samples_file
 from gpumon.marks import Marker, Phase
@@ -73,7 +73,7 @@ class Monitor:
             )
         if isinstance(gpus, str):
             gpus = [gpus]
-        self.rank = _rank() if rank is None else rank
+        self.rank = launch.rank() if rank is None else rank
         self.path = prefix_of(path).absolute()
         if self.rank:
             # Every rank runs the same line with the same path: each must have its own trace.
@@ -147,19 +147,19 @@ class Monitor:
         # Not a pipe, which a talkative library could fill until the sampler blocks.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
         try:
-            # A session of its own: an interrupt meant for the program does not reach the sampler.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gpumon.sampler", json.dumps(config)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._complaints,
-                env=_environment(),
-                start_new_session=True,
+            self._process = launch.start(
+                "gpumon.sampler", config, subprocess.PIPE, self._complaints
             )
         except OSError as error:
             _warn(f"gpumon cannot start its sampler: {error}")
             return
-        self._wait_until_ready()
+        try:
+            self._wait_until_ready()
+        except MonitorError:
+            self._process.wait()
+            self._process = None
+            self.marker.path.unlink(missing_ok=True)
+            raise
         if self.live and self.running:
             self._show()
 
@@ -228,7 +228,7 @@ class Monitor:
         from gpumon.live import LiveView, in_notebook
 
         if in_notebook():
-            self._view = LiveView(self.path, _environment(), LIVE_SECONDS)
+            self._view = LiveView(self.path, LIVE_SECONDS)
         else:
             print(f"follow it with: gpumon watch {self.path}", file=sys.stderr)
 
@@ -276,24 +276,10 @@ def _marker(state: dict[str, Any]) -> Marker:
     return Marker(state["path"], state["inside"])
 
 
-def _rank() -> int | None:
-    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return None
-
-
 def _version() -> str:
     import gpumon
 
     return gpumon.__version__
-
-
-def _environment() -> dict[str, str]:
-    """The program's own environment, with gpumon findable however the program found it."""
-    here = str(Path(__file__).resolve().parent.parent)
-    known = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": here + (os.pathsep + known if known else "")}
 
 
 def _warn(message: str) -> None:

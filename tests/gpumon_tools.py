@@ -31,7 +31,8 @@ def play_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pl
         file.write_text(script)
         for name, text in fake_nvml.environment(file, old_driver).items():
             monkeypatch.setenv(name, text)
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        for name in ("CUDA_VISIBLE_DEVICES", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+            monkeypatch.delenv(name, raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         with gpumon.Monitor(tmp_path / "trace", interval=interval, gpus=gpus):

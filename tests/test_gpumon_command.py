@@ -15,8 +15,8 @@ import pytest
 from gpumon_tools import gpu
 
 import gpumon
+from gpumon.launch import environment
 from gpumon.live import LiveView, picture_file
-from gpumon.monitor import _environment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -144,7 +144,7 @@ def test_live_view_redraws_without_the_program_drawing(tmp_path: Path) -> None:
             pictures.append(data)
 
     with gpumon.Monitor(tmp_path / "trace", interval=0.05) as monitor, monitor.phase("train"):
-        view = LiveView(monitor.path, _environment(), period=0.1, display=Output)
+        view = LiveView(monitor.path, period=0.1, display=Output)
         picture_file(monitor.path).write_bytes(b"first")  # as the drawing process would
         deadline = time.monotonic() + 5
         while not pictures and time.monotonic() < deadline:
@@ -162,7 +162,7 @@ def test_the_drawing_process_draws_and_ends_with_its_parent(tmp_path: Path) -> N
     subprocess.run(
         [sys.executable, "-m", "gpumon.live", config],
         stdin=subprocess.DEVNULL,
-        env=_environment(),
+        env=environment(),
         check=True,
         timeout=120,
     )

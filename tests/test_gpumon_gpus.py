@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
 
@@ -105,7 +107,7 @@ def test_no_gpu_says_why_in_trace_and_figure(play: Play, script: str, words: str
     assert words in texts
 
 
-def test_only_the_runs_own_gpus(play: Play) -> None:
+def test_only_the_runs_own_gpus(play: Play, tmp_path: Path) -> None:
     script = "".join(gpu(n, f"utilisation {n}\nmemory 1") for n in range(8))
     uuid = "GPU-50000000-aaaa-bbbb-cccc-dddddddddddd"
 
@@ -122,6 +124,7 @@ def test_only_the_runs_own_gpus(play: Play) -> None:
     assert names(visible="0", gpus=[7, uuid]) == ["gpu5", "gpu7"]
     with pytest.raises(gpumon.MonitorError, match=r"no GPU 12.*gpu7"):
         names(gpus=[12])
+    assert not list(tmp_path.glob("trace*")), "nothing half-written"
 
 
 def test_eight_gpus_imbalance_and_energy(play: Play) -> None:

@@ -1,0 +1,42 @@
+"""How gpumon starts processes of its own: same interpreter, own session, own module path."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+
+def environment() -> dict[str, str]:
+    """The program's own environment, with gpumon findable however the program found it."""
+    here = str(Path(__file__).resolve().parent.parent)
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": here + (os.pathsep + known if known else "")}
+
+
+def start(
+    module: str, config: dict[str, Any], stdout: int, stderr: int | IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Run a module of gpumon with a configuration; its standard input ends when we do.
+
+    The session of its own keeps an interrupt that is meant for the program away from it.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, json.dumps(config)],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        env=environment(),
+        start_new_session=True,
+    )
+
+
+def rank() -> int | None:
+    """This process's rank as torchrun, MPI or Slurm give it, or None."""
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
