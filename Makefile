@@ -2,6 +2,10 @@
 PYTHON ?= python3
 LAB := .venvs/lab/bin
 
+# Compiling a framework's modules takes longer than importing them, and every run starts a dozen
+# processes: let Python keep what it compiled, also where the machine's settings say otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help envs compare test lab lock clean
 
