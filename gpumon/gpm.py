@@ -43,6 +43,11 @@ def gpm_source(device: Device) -> Source:
         for number, name, digits in METRICS
     ]
     samples: list[Any] = []
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(METRICS)
+    for place, (number, _, _) in enumerate(METRICS):
+        request.metrics[place].metricId = number
 
     def take(sample: Any) -> None:
         if device.parent is None:
@@ -56,15 +61,10 @@ def gpm_source(device: Device) -> Source:
             take(samples[0])
             return [None] * len(METRICS)
         take(samples[1])
-        request = pynvml.c_nvmlGpmMetricsGet_t()
-        request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        request.numMetrics = len(METRICS)
         request.sample1, request.sample2 = samples
-        for place, (number, _, _) in enumerate(METRICS):
-            request.metrics[place].metricId = number
         ask(pynvml.nvmlGpmMetricsGet, request)
         samples.reverse()
-        return [_value(pynvml, request.metrics[place]) for place in range(len(METRICS))]
+        return [_value(pynvml, metric) for metric in request.metrics[: len(METRICS)]]
 
     return Source(device.name, series, read, SHORTEST)
 
