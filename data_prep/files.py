@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import json
@@ -163,6 +164,12 @@ def _start_worker(parent: int) -> None:
     # Ctrl-C reaches every process of the terminal; the parent alone decides what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    # Keep freed megabytes for the next image instead of giving them back to the system each time,
+    # which would clear every page anew: a fifth of the time. Known to glibc only.
+    with contextlib.suppress(OSError, AttributeError):
+        c_library = ctypes.CDLL(None)
+        for option, value in ((-3, 64 << 20), (-1, 256 << 20)):  # M_MMAP_, M_TRIM_THRESHOLD
+            c_library.mallopt(option, value)
 
 
 def _end_with(parent: int) -> None:
