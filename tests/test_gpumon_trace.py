@@ -155,11 +155,13 @@ def test_weights_share_out_exactly_the_spans(
     weights = stats.weights(times, 50.0, joined)
     assert (weights >= 0).all()
     assert weights.sum() == pytest.approx(sum(end - start for start, end in joined), abs=1e-6)
-    if weights.sum() > 1e-6:
+    if weights.max() > 1e-6:
         mean = stats.mean(np.array(values), weights)
         held = np.array(values)[weights > 0]
         assert held.min() - 1e-6 <= mean <= held.max() + 1e-6
-        assert stats.quantile(np.array(values), weights, 1.0) == pytest.approx(held.max())
+        # What held for less than a rounding error may be left out, nothing else.
+        lasting = np.array(values)[weights > 1e-6]
+        assert lasting.max() <= stats.quantile(np.array(values), weights, 1.0) <= held.max()
 
 
 @given(values=st.lists(st.floats(0, 100), min_size=30, max_size=200), most=st.integers(3, 20))
