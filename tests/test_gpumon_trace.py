@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import gpumon
 from gpumon import stats
 from gpumon.lanes import condense
-from gpumon.watch import picture, sparkline
 
 START = 1000.0
 Marks = tuple[tuple[str, float, float, dict[str, Any]], ...]
@@ -303,9 +302,11 @@ def test_web_page_is_self_contained_and_its_script_parses(tmp_path: Path) -> Non
 
 
 def test_terminal_view(tmp_path: Path) -> None:
+    pytest.importorskip("rich", reason="gpumon watch needs rich")
     from rich.console import Console
 
     from gpumon.follow import Follower
+    from gpumon.watch import picture, sparkline
 
     prefix = write(tmp_path / "t", {"gpu0": [0, 50, 100]}, marks=(("train", 1.0, 2.0, {}),))
     marks = prefix.with_name("t.marks.jsonl")
