@@ -85,7 +85,8 @@ def resize_folder(
         todo = [pair for pair in plan.pairs if pair[1] not in done]
         rejected = _resize_all(todo, len(plan.pairs), target, settings, workers, strict, progress)
         if plan.label_file is not None:
-            for name in (TRAIN_VALID_LIST, TEST_LIST):
+            # demo.json goes along so that nobody takes generated images for real ones.
+            for name in ("demo.json", TRAIN_VALID_LIST, TEST_LIST):
                 if (source / name).is_file():
                     write_whole(target / name, (source / name).read_bytes())
         finish(target, settings, rejected, plan.label_file, set(plan.names))

@@ -15,7 +15,7 @@ import pytest
 from data_prep_tools import HEADER, ROOT, command, digest, the_line
 from PIL import Image
 
-from data_prep import FINDINGS, DataError, make_demo, nih, read_catalog, read_grey
+from data_prep import FINDINGS, DataError, make_demo, nih, read_catalog, read_grey, resize_folder
 from data_prep.demo import compose, demo_image
 
 
@@ -78,6 +78,14 @@ def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
     assert "holds other files" in the_line(command("demo", tmp_path / "other"))
     assert "at least 1 image" in the_line(command("demo", tmp_path / "new", "--images", 0))
     assert not (tmp_path / "new").exists()
+
+
+def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
+    make_demo(tmp_path / "demo", images=10, size=64, progress=False)
+    for _ in range(2):
+        resize_folder(tmp_path / "demo", tmp_path / "small", size=38, progress=False)
+    mark = (tmp_path / "demo" / "demo.json").read_bytes()
+    assert (tmp_path / "small" / "demo.json").read_bytes() == mark
 
 
 def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
