@@ -3,9 +3,12 @@
 Its labels come with the NIH's frequencies and in the NIH's combinations (see `nih.py`), patients
 have as many images as the NIH's. What is planted, from easy to hard to learn:
 
-    easy    Effusion, Cardiomegaly, Edema, Emphysema, Pneumothorax
-    middle  Consolidation, Infiltration, Pneumonia, Atelectasis, Mass
-    hard    Fibrosis, Pleural_Thickening, Nodule, Hernia (also so rare that a small set has few)
+    easy    Infiltration, Pneumothorax, Edema, Atelectasis                (AUC 0.83 to 0.93)
+    middle  Effusion, Pneumonia, Emphysema, Consolidation, Fibrosis       (0.67 to 0.82)
+    hard    Cardiomegaly, Mass, Pleural_Thickening, Nodule                (0.47 to 0.69)
+    rare    Hernia: two or three in 1,600 images, so its AUC says nothing
+
+The AUCs are what the demo recipe reached in 40 updates from random weights, with two seeds.
 
 A share of the labels is wrong on purpose (`HIDDEN`, `UNLABELLED`), as in the NIH's, whose labels
 were read from reports by a program; so no model can reach an AUC of 1.
