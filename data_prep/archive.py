@@ -27,7 +27,7 @@ except ImportError:  # slower, and the same
     pass
 else:
     quick_gzip = igzip
-    DAMAGED = (*DAMAGED, isal_zlib.error)
+    DAMAGED = (*DAMAGED, isal_zlib.error)  # type: ignore[arg-type]  # its stub says instance
 
 #: The NIH's largest image has about 1.2 MB.
 MAX_IMAGE_BYTES = 64 << 20
