@@ -119,10 +119,15 @@ def make(kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
     return pillow
 
 
+#: One at a time: each environment's editable install compiles into the same file of the checkout.
+IN_CHECKOUT = threading.Lock()
+
+
 def install_local(venv: Path, maker: Maker, run: sources.Run, what: list[str | Path]) -> None:
     """Installs what the lock does not hold, without its dependencies: those the lock holds."""
-    run([maker.uv, "pip", "install", "--python", venv, "--no-deps", "--build-constraints",
-         HERE / "tools.txt", *what])  # fmt: skip
+    with IN_CHECKOUT:
+        run([maker.uv, "pip", "install", "--python", venv, "--no-deps", "--build-constraints",
+             HERE / "tools.txt", *what])  # fmt: skip
 
 
 def bring_up_to_date(
