@@ -14,6 +14,7 @@ from data_prep.fetch import prepare_nih
 from data_prep.images import read_grey
 from data_prep.lists import split_by_lists
 from data_prep.packed import open_packed, pack_folder
+from data_prep.prepared import is_complete
 from data_prep.resize import resize_folder
 from data_prep.sources import nih_sources
 from data_prep.split import split_by_patient
@@ -22,6 +23,7 @@ from data_prep.verify import verify_folder
 __all__ = [
     "FINDINGS",
     "DataError",
+    "is_complete",
     "labels",
     "make_demo",
     "nih_sources",

@@ -60,6 +60,12 @@ def begin(target: Path, settings: dict[str, Any]) -> None:
         _write_note(target, {**settings, "complete": False})
 
 
+def is_complete(folder: str | os.PathLike[str]) -> bool:
+    """Whether `resize_folder` or `prepare_nih` came to the end of this folder."""
+    note = read_json(Path(folder) / "prepared.json")
+    return note is not None and bool(note.get("complete"))
+
+
 def finish(
     target: Path,
     settings: dict[str, Any],

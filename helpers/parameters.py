@@ -89,10 +89,10 @@ def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
     if data != "auto":
         return _given_folder(data)
     nih = paths.DATA / f"nih-{recipe.resized}"
-    if recipe.name == "chexnet" and (nih / "prepared.json").exists():
+    if recipe.name == "chexnet" and data_prep.is_complete(nih):
         return nih
     source, target = paths.DATA / "demo", paths.DATA / f"demo-{recipe.resized}"
-    if not (target / "prepared.json").exists():
+    if not data_prep.is_complete(target):
         started = time.perf_counter()
         print(f"Generating X-ray-like images in {source}, once", flush=True)
         data_prep.make_demo(source)
@@ -138,7 +138,7 @@ def check_images(folder: Path) -> None:
     Raises:
         DataError: naming the first file that cannot be read.
     """
-    if (folder / "prepared.json").exists():  # written last, after every image was decoded
+    if data_prep.is_complete(folder):  # every image was decoded then
         return
     catalog = data_prep.read_catalog(folder)
     with ThreadPoolExecutor() as pool:

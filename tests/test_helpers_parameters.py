@@ -88,3 +88,24 @@ def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (image.size, image.mode) == ((38, 38), "L")
     assert parameters.prepare_data(lookup("demo")) == first
     assert made == [tmp_path / "demo"]
+
+
+def test_data_whose_preparation_was_cut_short_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Ctrl-C in the first `make compare` leaves: the next one goes on from there."""
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    source, target = tmp_path / "demo", tmp_path / "demo-38"
+    data_prep.make_demo(source, images=8, size=96, progress=False)
+    real = data_prep.make_demo
+    monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=96))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("data_prep.resize.finish", interrupted)
+        parameters.prepare_data(lookup("demo"))
+    assert (target / "prepared.json").exists() and not data_prep.is_complete(target)
+    assert parameters.prepare_data(lookup("demo")) == target
+    assert len(data_prep.read_catalog(target)) == 8
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
