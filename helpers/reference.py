@@ -5,6 +5,7 @@ PyTorch makes it once (``python -m helpers.reference`` in the pytorch environmen
 BatchNorm is frozen (running statistics) unless a name says ``train``.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,15 @@ def load() -> dict[str, np.ndarray]:
     """``logits`` and ``train logits`` (4, 14), ``loss`` and a gradient for each of GRADIENTS."""
     with np.load(FILE) as file:
         return dict(file)
+
+
+def gradient_errors(found: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Relative L2 distance of each of GRADIENTS in ``found`` from the reference's."""
+    known = load()
+    return {
+        name: float(np.linalg.norm(found[name] - known[name]) / np.linalg.norm(known[name]))
+        for name in GRADIENTS
+    }
 
 
 def make() -> None:
