@@ -7,7 +7,7 @@ machine, years later. Tables for a reader are in ``helpers.tables``, pictures in
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,18 @@ class Entry:
 
     folder: Path
     content: dict[str, Any]
+    setting: str = ""
+    """What sets it apart from other runs of its notebook that are compared: ``bf16``."""
 
     @property
     def label(self) -> str:
-        """The framework, and which notebook where it has several: ``PyTorch Exp Loss``."""
+        """The framework, which notebook where it has several, and its setting where these differ.
+
+        ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``.
+        """
         name = str(self.content["framework"]["name"])
-        variant = self.content["run"]["notebook"].partition("_MultiGPU")[2]
-        return f"{name} {variant.replace('_', ' ').strip()}".strip()
+        variant = self.content["run"]["notebook"].partition("_MultiGPU")[2].replace("_", " ")
+        return " ".join(part for part in (name, variant.strip(), self.setting) if part)
 
     @property
     def devices(self) -> int | None:
@@ -46,6 +51,11 @@ class Entry:
     @property
     def finished(self) -> bool:
         return bool(self.content["state"] == "finished")
+
+    @property
+    def comparable(self) -> bool:
+        """Whether its fairness certificate lets its times stand beside the others'."""
+        return bool(self.content.get("fairness", {}).get("comparable", False))
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
                 entries.append(Entry(path.parent, record.read(path)))
             except UserError as error:
                 unreadable.append(str(error))
+    entries = _set_apart(entries)
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
     return Comparison(tuple(entries), tuple(unreadable), folders)
 
@@ -94,10 +105,11 @@ def how_to_begin(compared: Comparison) -> str | None:
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
-    Columns: label, devices, kind (gpu or cpu), seconds (all epochs, training and validation),
-    images_per_second, first_step_seconds, synthetic_seconds (of as many images),
-    synthetic_scaled (whether that was scaled up from fewer measured images),
-    synthetic_images_per_second, loader_images_per_second, mean_auc, images_per_joule.
+    Columns: label, devices, kind (gpu or cpu), comparable (its certificate was passed), seconds
+    (all epochs, training and validation), images_per_second, first_step_seconds,
+    synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
+    measured images), synthetic_images_per_second, loader_images_per_second, mean_auc,
+    joules, images_per_joule.
     """
     return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=list(_COLUMNS))
 
@@ -112,7 +124,7 @@ def remarks(compared: Comparison) -> pd.DataFrame:
             reason = entry.content.get("reason") or "no reason was recorded"
             state = _STATES[entry.content["state"]]
             said.setdefault(f"{state}: {reason}", []).append(entry.run)
-    for what, remark in _differences(compared.finished):
+    for what, remark in differences(compared.finished):
         said.setdefault(remark, []).append(what)
     limited: dict[str, list[str]] = {}
     for entry in compared.finished:
@@ -160,6 +172,7 @@ _COLUMNS = (
     "label",
     "devices",
     "kind",
+    "comparable",
     "seconds",
     "images_per_second",
     "first_step_seconds",
@@ -168,6 +181,7 @@ _COLUMNS = (
     "synthetic_images_per_second",
     "loader_images_per_second",
     "mean_auc",
+    "joules",
     "images_per_joule",
 )
 
@@ -178,7 +192,15 @@ _STATES = {
     "skipped": "skipped",
 }
 
-_MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
+# Runs that differ in one of these are never repeats of each other: it stands in their label.
+_SETTINGS: dict[str, str] = {
+    "name": "{}",
+    "precision": "{}",
+    "crop": "{} px",
+    "epochs": "{} epochs",
+}
+
+MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "machine": lambda c: c["run"]["host"],
     "kind of device": lambda c: sorted(set(c["hardware"]["gpus"])) or "virtual CPU devices",
     "recipe": lambda c: c["recipe"]["name"],
@@ -194,10 +216,25 @@ _MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def _differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with what sets them apart in their labels, where anything does."""
+    recipes = [entry.content.get("recipe", {}) for entry in entries]
+    several = [
+        key for key in _SETTINGS if len({r[key] for r in recipes if r.get(key) is not None}) > 1
+    ]
+    return [
+        replace(
+            entry,
+            setting=" ".join(_SETTINGS[key].format(r[key]) for key in several if key in r),
+        )
+        for entry, r in zip(entries, recipes, strict=True)
+    ]
+
+
+def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     """Settings that should be the same in all runs and are not: what, and who has which."""
     rows = []
-    for what, get in _MUST_AGREE.items():
+    for what, get in MUST_AGREE.items():
         found: dict[str, list[str]] = {}
         for entry in entries:
             found.setdefault(_plain(get(entry.content)), []).append(entry.run)
@@ -239,6 +276,7 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "label": entry.label,
         "devices": entry.devices,
         "kind": content["devices"]["kind"],
+        "comparable": entry.comparable,
         "seconds": training["seconds"],
         "images_per_second": training["images_per_second"],
         "first_step_seconds": training["first_step_seconds"],
@@ -247,6 +285,7 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "synthetic_images_per_second": synthetic["images_per_second"],
         "loader_images_per_second": content["loader"]["images_per_second"],
         "mean_auc": content["test"]["mean_auc"],
+        "joules": content.get("energy", {}).get("joules"),
         "images_per_joule": content.get("energy", {}).get("images_per_joule"),
     }
 

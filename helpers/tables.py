@@ -7,12 +7,16 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.comparison import Comparison, devices, latest_of_each, order, results, widest
+from helpers.comparison import Comparison, devices, latest_of_each, order, widest
+from helpers.repeats import summarise, told
+
+NOT_COMPARABLE = "not comparable"
+"""Stands beside a run that did not pass its fairness certificate, wherever it is timed."""
 
 
 def training(compared: Comparison) -> pd.DataFrame:
     """The article's table for images read from files: rows frameworks, columns devices."""
-    return _speed_table(results(compared), "seconds", "images_per_second", scaled=None)
+    return _speed_table(compared, "seconds", "images_per_second", scaled=None)
 
 
 def synthetic(compared: Comparison) -> pd.DataFrame:
@@ -20,9 +24,8 @@ def synthetic(compared: Comparison) -> pd.DataFrame:
 
     ``~`` marks a time scaled up from fewer measured images than the run trained on.
     """
-    numbers = results(compared)
     return _speed_table(
-        numbers, "synthetic_seconds", "synthetic_images_per_second", scaled="synthetic_scaled"
+        compared, "synthetic_seconds", "synthetic_images_per_second", scaled="synthetic_scaled"
     )
 
 
@@ -73,6 +76,25 @@ def attribution(compared: Comparison) -> pd.DataFrame:
     """Where the time went: rows runs, columns shares of the training time (0 to 1)."""
     rows = {e.run: e.content["attribution"]["shares"] for e in latest_of_each(compared.finished)}
     return pd.DataFrame(rows).T.astype(float)
+
+
+def energy(compared: Comparison) -> pd.DataFrame:
+    """What training took from the GPUs: rows runs; a reason where nothing was measured."""
+    rows = []
+    for entry in latest_of_each(compared.finished):
+        found = entry.content.get("energy", {})
+        joules = found.get("joules")
+        rows.append(
+            {
+                "run": entry.run,
+                "energy": "n/a" if joules is None else _energy(joules),
+                "images per joule": (
+                    "n/a" if joules is None else f"{found['images_per_joule']:.3g}"
+                ),
+                "note": found.get("reason") or "",
+            }
+        )
+    return _table(rows, ["run", "energy", "images per joule", "note"])
 
 
 def sentences(compared: Comparison) -> list[str]:
@@ -132,42 +154,39 @@ def hardware(compared: Comparison) -> pd.DataFrame:
     return _table(table, ["what", "value", "runs"])
 
 
-def _speed_table(
-    numbers: pd.DataFrame, seconds: str, rate: str, scaled: str | None
-) -> pd.DataFrame:
+def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | None) -> pd.DataFrame:
     """Rows frameworks; for each number of devices time, images/s, speed-up, AUC, as text.
 
     Speed-up is over the fewest devices anybody ran on. Repeats of a run are shown by their
-    median; all times have the same unit.
+    median and, in brackets, the least and the most; all times have the same unit. A row whose
+    fairness certificate was not passed says that it is not comparable.
     """
+    numbers = summarise(compared)
     if numbers.empty:
         return pd.DataFrame()
-    keys = ["label", "devices"]
-    values = [seconds, rate] + (["mean_auc"] if scaled is None else [])
-    median = numbers.astype({"mean_auc": float}).groupby(keys, sort=False)[values].median()
-    marked = set()
-    if scaled is not None:
-        marked = set(numbers.loc[numbers[scaled], keys].itertuples(index=False, name=None))
-    unit, divisor = ("min", 60.0) if median[seconds].max() >= 120 else ("s", 1.0)
-    counts = sorted(numbers["devices"].unique())
+    numbers = numbers.set_index(["label", "devices"])
+    unit, divisor = ("min", 60.0) if numbers[seconds].max() >= 120 else ("s", 1.0)
+    counts = sorted(numbers.index.unique("devices"))
+    fair = numbers.groupby("label")["comparable"].all()
     cells: dict[tuple[str, str], dict[str, str]] = {}
-    for (label, count), row in median.iterrows():  # type: ignore[misc]
-        mark = "~" if (label, count) in marked else ""
+    for (label, count), row in numbers.iterrows():  # type: ignore[misc]
+        mark = "~" if scaled is not None and row[scaled] else ""
         texts = {
-            f"time ({unit})": mark + short_number(row[seconds] / divisor),
-            "images/s": short_number(row[rate]),
+            f"time ({unit})": told(row, seconds, short_number, divisor, mark),
+            "images/s": told(row, rate, short_number),
         }
         if count != counts[0]:
             fewest = (label, counts[0])
             texts["speed-up"] = (
-                f"{median.loc[fewest, seconds] / row[seconds]:.2f}"
-                if fewest in median.index
+                f"{numbers.loc[fewest, seconds] / row[seconds]:.2f}"
+                if fewest in numbers.index
                 else "-"
             )
-        if "mean_auc" in row:
-            texts["test AUC"] = "n/a" if pd.isna(row["mean_auc"]) else f"{row['mean_auc']:.3f}"
+        if scaled is None:
+            texts["test AUC"] = told(row, "mean_auc", "{:.3f}".format)
         for name, text in texts.items():
-            cells.setdefault((devices(count), name), {})[label] = text
+            name_of = label if fair[label] else f"{label} ({NOT_COMPARABLE})"
+            cells.setdefault((devices(count), name), {})[name_of] = text
     columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
     frame = pd.DataFrame(cells).fillna("-")[columns]
     return frame.loc[sorted(frame.index, key=order)].rename_axis("framework")
@@ -212,6 +231,10 @@ def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def _energy(joules: float) -> str:
+    return f"{joules / 3.6e6:.2f} kWh" if joules >= 3.6e5 else f"{joules / 1000:.1f} kJ"
 
 
 def short_number(value: float) -> str:

@@ -97,7 +97,7 @@ def test_repeats_are_shown_by_their_median(tmp_path: Path) -> None:
         records.save(tmp_path / name, records.make(speed=speed))
     merged = comparison.load([tmp_path / name for name in "abc"])
     assert len(merged.entries) == 3
-    assert tables.training(merged).loc["PyTorch", ("2 devices", "images/s")] == "110"
+    assert tables.training(merged).loc["PyTorch", ("2 devices", "images/s")] == "110 (100 to 400)"
 
 
 def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:

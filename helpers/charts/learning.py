@@ -1,0 +1,146 @@
+"""Charts of how well and how quickly it was learnt."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from helpers import published
+from helpers.charts.style import (
+    FAINT,
+    GRID,
+    WIDTH,
+    figure_of,
+    labels_of,
+    legend_below,
+    line_of,
+    panels,
+    safe,
+    styled,
+)
+from helpers.comparison import Comparison, Entry, widest
+from helpers.learning import history
+
+_PUBLISHED = "Mean, published"
+
+
+@styled
+def curves(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """Learning curves against epochs, each framework on its most devices: losses, AUC."""
+    return _curves(compared, "epoch", "epoch", width)
+
+
+@styled
+def clock_curves(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """The same against the clock: seconds of training and validation so far."""
+    return _curves(compared, "clock", "seconds of training and validation", width)
+
+
+def _curves(compared: Comparison, across: str, name: str, width: float) -> Figure | None:
+    entries = [e for e in widest(compared.entries) if e.content.get("epochs")]
+    if not entries:
+        return None
+    figure, (left, right) = panels(2, width, 3.6)
+    for entry in entries:
+        epochs = history(entry)
+        style = line_of(entry.label, labels_of(entries))
+        x = epochs[across]
+        left.plot(x, epochs["valid_loss"], lw=2.2, label=safe(entry.run), **style)
+        left.plot(x, epochs["train_loss"], lw=1, alpha=0.75, **style | {"ms": 3})
+        right.plot(x, epochs["valid_auc"], lw=2.2, label=safe(entry.run), **style)
+    left.set_title("Loss: validation bold, training thin", loc="left")
+    right.set_title("Mean AUC on the validation part", loc="left")
+    for axes in (left, right):
+        axes.set_xlabel(name)
+        if across == "epoch":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        else:
+            axes.set_xlim(left=0)
+    _chance(right)
+    legend_below(figure, left)
+    return figure
+
+
+def _chance(axes: Axes) -> None:
+    axes.axhline(0.5, color=FAINT, lw=1, ls=":")
+    axes.annotate(
+        "chance",
+        (0.01, 0.5),
+        xycoords=("axes fraction", "data"),
+        fontsize=8,
+        va="bottom",
+        color=FAINT,
+    )
+
+
+@styled
+def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """Test AUC per finding with its 95 % interval, each framework on its most devices.
+
+    The last row is the mean that the article published, of real X-rays on 1 and 4 V100s.
+    """
+    entries = widest(compared.finished)
+    if not entries:
+        return None
+    findings = list(
+        dict.fromkeys(r["finding"] for e in entries for r in e.content["test"]["findings"])
+    )
+    rows = [*findings, "Mean", _PUBLISHED]
+    spread = min(0.8, 0.16 * (len(entries) - 1))
+    offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
+    figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
+    for entry, offset in zip(entries, offsets, strict=True):
+        table = {r["finding"]: r for r in entry.content["test"]["findings"]}
+        means = {"auc": entry.content["test"]["mean_auc"], "low": None, "high": None}
+        mark = line_of(entry.label, labels_of(entries)) | {"ls": "none"}
+        for row, finding in enumerate(rows):
+            found = means if finding == "Mean" else table.get(finding)
+            if found is None or found["auc"] is None:
+                continue
+            if found["low"] is not None and found["high"] is not None:
+                ends = [found["low"], found["high"]]
+                axes.plot(ends, [row + offset] * 2, color=mark["color"], lw=1.5, alpha=0.7)
+            axes.plot(found["auc"], row + offset, **mark)
+        axes.plot([], [], label=safe(entry.run), **mark)
+    _published_means(axes, len(rows) - 1)
+    for row, finding in enumerate(findings):
+        if not any(_has_auc(entry, finding) for entry in entries):
+            axes.annotate(
+                "not computable",
+                (0.5, row),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                color=FAINT,
+            )
+    axes.axvline(0.5, color=FAINT, lw=1, ls=":")
+    for place in (len(findings), len(findings) + 1):
+        axes.axhline(place - 0.5, color=GRID, lw=1.2)
+    axes.set_yticks(range(len(rows)), [safe(name.replace("_", " ")) for name in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel("test AUC; 0.5 is chance, lines are 95 % intervals")
+    axes.tick_params(axis="y", length=0)
+    legend_below(figure, axes)
+    return figure
+
+
+def _published_means(axes: Axes, row: int) -> None:
+    numbers = published.results().dropna(subset=["mean_auc"])
+    for label, count, mean in numbers[["label", "devices", "mean_auc"]].itertuples(index=False):
+        mark = line_of(label, [label]) | {"ls": "none", "mfc": "none", "ms": 8 if count > 1 else 5}
+        axes.plot(mean, row, **mark)
+    axes.plot(
+        [],
+        [],
+        ls="none",
+        marker="o",
+        mfc="none",
+        color=FAINT,
+        label="published: 4 x V100 (large), 1",
+    )
+
+
+def _has_auc(entry: Entry, finding: str) -> bool:
+    rows = entry.content["test"]["findings"]
+    return any(r["finding"] == finding and r["auc"] is not None for r in rows)

@@ -1,0 +1,154 @@
+"""Charts of what the machine did: utilisation, where the time went, energy."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import gpumon
+from gpumon.errors import MonitorError
+from helpers.charts.style import (
+    FAINT,
+    SHARES,
+    WIDTH,
+    Chart,
+    colour_of,
+    cycle,
+    faded,
+    figure_of,
+    ink_on,
+    legend_below,
+    plain_axes,
+    safe,
+    styled,
+)
+from helpers.comparison import Comparison, widest
+from helpers.repeats import summarise
+from helpers.tables import attribution as attribution_table
+from helpers.tables import short_number
+
+
+@styled
+def utilisation(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """Utilisation while training and validating, one lane a framework, all on the same axes.
+
+    Each framework on its most devices. The mean over the GPUs, with the range from the least to
+    the most used one; the host's CPU where there is no GPU. Time counts from the start of the
+    first epoch.
+    """
+    lanes = []
+    for entry in widest(compared.entries):
+        try:
+            trace = gpumon.read(entry.folder / "trace")
+            lanes.append((entry, trace.frame(), trace.phases()))
+        except MonitorError:
+            continue  # a run without a trace has no lane; remarks() says what is missing
+    if not lanes:
+        return None
+    figure = Chart(figsize=(width, 0.9 + 1.25 * len(lanes)), layout="constrained")
+    grid = figure.subplots(len(lanes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    longest = 0.0
+    for axes, (entry, frame, phases) in zip(grid, lanes, strict=True):
+        start, end = _window(frame, phases)
+        longest = max(longest, end - start)
+        shown = frame.loc[(frame.index >= start) & (frame.index <= end)]
+        columns = [c for c in shown.columns if c.startswith("gpu") and "/utilisation (%)" in c]
+        columns = [c for c in columns if "memory" not in c]
+        what = f"{len(columns)} GPU(s)" if columns else "host CPU"
+        values = shown[columns or ["host/cpu (%)"]].astype(float)
+        seconds, colour = values.index.to_numpy() - start, colour_of(entry.label)
+        mean = values.mean(axis=1)
+        axes.fill_between(seconds, mean, color=faded(colour, 0.25), lw=0)
+        if len(columns) > 1:
+            low, high = values.min(axis=1), values.max(axis=1)
+            axes.fill_between(seconds, low, high, color=faded(colour, 0.5), lw=0)
+        axes.plot(seconds, mean, color=colour, lw=1.2)
+        _bands(axes, phases, start, end)
+        average = f"mean {mean.mean():.0f} %" if mean.notna().any() else "no readings"
+        axes.set_title(f"{safe(entry.run)}: {what}, {average}", loc="left")
+        plain_axes(axes, grid="y")
+        axes.set_ylabel("%")
+    grid[0].set_ylim(0, 105)
+    grid[0].set_xlim(0, longest)
+    grid[-1].set_xlabel("seconds since the first epoch began; grey bands: validation")
+    return figure
+
+
+@styled
+def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """Where the training time went: stacked shares, one bar a run."""
+    table = attribution_table(compared)
+    if table.empty:
+        return None
+    figure, axes = figure_of(1.2 + 0.5 * len(table), width)
+    left = np.zeros(len(table))
+    for share, colour in zip(table.columns, cycle(SHARES, len(table.columns)), strict=True):
+        shares = table[share].fillna(0).to_numpy(float)
+        axes.barh(
+            range(len(table)), shares * 100, 0.55, left=left, color=colour, label=safe(str(share))
+        )
+        for row, value in enumerate(shares):
+            if value >= 0.06:
+                text = ink_on(colour)
+                axes.text(
+                    left[row] + value * 50,
+                    row,
+                    f"{value:.0%}",
+                    ha="center",
+                    va="center",
+                    color=text,
+                )
+        left += shares * 100
+    axes.set_yticks(range(len(table)), [safe(str(name)) for name in table.index])
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(100.0, float(left.max())))
+    axes.set_xlabel("% of the training time")
+    axes.tick_params(axis="y", length=0)
+    legend_below(figure, axes)
+    return figure
+
+
+@styled
+def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """Images per joule of every run whose GPUs told their energy; None where none did."""
+    numbers = summarise(compared).dropna(subset=["images_per_joule"])
+    if numbers.empty:
+        return None
+    figure, axes = figure_of(1.0 + 0.45 * len(numbers), width)
+    names = [f"{row['label']}, {row['devices']}x" for _, row in numbers.iterrows()]
+    for place, (_, row) in enumerate(numbers.iterrows()):
+        value = row["images_per_joule"]
+        axes.barh(place, value, 0.6, color=faded(colour_of(row["label"]), 0.85))
+        axes.annotate(
+            f"{value:.3g} images/J, {short_number(row['joules'] / 1000)} kJ in all",
+            (value, place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    axes.set_yticks(range(len(names)), [safe(name) for name in names])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.6 * float(numbers["images_per_joule"].max()))
+    axes.set_xlabel("images trained per joule of the GPUs")
+    axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def _window(frame: pd.DataFrame, phases: pd.DataFrame) -> tuple[float, float]:
+    """From the start of the first epoch to the end of the last, in the trace's seconds."""
+    epochs = phases[phases["phase"].isin(["train", "validate"])]
+    if epochs.empty:
+        return float(frame.index.min()), float(frame.index.max())
+    return float(epochs["start (s)"].min()), float(epochs["end (s)"].max())
+
+
+def _bands(axes: Axes, phases: pd.DataFrame, start: float, end: float) -> None:
+    validated = phases[phases["phase"] == "validate"].sort_values("start (s)")
+    last = start
+    for begin, finish in zip(validated["start (s)"], validated["end (s)"], strict=True):
+        # Replicas mark the same validation each for itself: shade it once.
+        begin, finish = max(begin, last), min(finish, end)
+        if finish > begin:
+            axes.axvspan(begin - start, finish - start, color=FAINT, alpha=0.25, lw=0)
+            last = finish

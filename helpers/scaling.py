@@ -1,0 +1,73 @@
+"""What more devices bring: speed-up, and efficiency against perfect scaling."""
+
+import pandas as pd
+
+from helpers.comparison import Comparison, devices
+from helpers.repeats import summarise
+from helpers.tables import NOT_COMPARABLE, short_number
+
+
+def scaling(compared: Comparison) -> pd.DataFrame:
+    """How far more devices help; a row a label and number of devices beyond its fewest.
+
+    Columns: label, devices, base (the label's fewest devices), images_per_second, ideal (the
+    base's images/s times the ratio of devices), speed_up (the base's time over this one's, as
+    the article counts) and efficiency (images/s over the ideal, 1 is perfect), synthetic_speed_up,
+    synthetic_efficiency, comparable, kind. The base's own row is there, with 1 in each.
+    """
+    rows = []
+    for label, group in summarise(compared).groupby("label", sort=False):
+        base = group.iloc[0]
+        for _, row in group.iterrows():
+            ratio = row["devices"] / base["devices"]
+            ideal = base["images_per_second"] * ratio
+            fast = row["synthetic_images_per_second"] / base["synthetic_images_per_second"]
+            rows.append(
+                {
+                    "label": label,
+                    "devices": row["devices"],
+                    "base": base["devices"],
+                    "images_per_second": row["images_per_second"],
+                    "ideal": ideal,
+                    "speed_up": base["seconds"] / row["seconds"],
+                    "efficiency": row["images_per_second"] / ideal,
+                    "synthetic_speed_up": fast,
+                    "synthetic_efficiency": fast / ratio,
+                    "comparable": row["comparable"] and base["comparable"],
+                    "kind": row["kind"],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def several(compared: Comparison) -> bool:
+    """Whether anything was run on more than one number of devices."""
+    numbers = scaling(compared)
+    return not numbers.empty and bool((numbers["devices"] > numbers["base"]).any())
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """The same as text for a reader, without the rows of the base; empty where there is one only.
+
+    One row a framework and number of devices.
+    """
+    if not several(compared):
+        return pd.DataFrame()
+    rows = []
+    for _, row in scaling(compared).iterrows():
+        if row["devices"] == row["base"]:
+            continue
+        fair = "" if row["comparable"] else f" ({NOT_COMPARABLE})"
+        rows.append(
+            {
+                "framework": f"{row['label']}{fair}",
+                "devices": f"{devices(row['devices'])} against {row['base']}",
+                "images/s": short_number(row["images_per_second"]),
+                "ideal": short_number(row["ideal"]),
+                "efficiency": f"{row['efficiency']:.0%}",
+                "speed-up": f"{row['speed_up']:.2f}",
+                "synthetic speed-up": f"{row['synthetic_speed_up']:.2f}",
+                "synthetic efficiency": f"{row['synthetic_efficiency']:.0%}",
+            }
+        )
+    return pd.DataFrame(rows).set_index("framework")
