@@ -1,12 +1,34 @@
 // The interactive chart: the same lanes and bands as matplotlib's, on a canvas, with nothing loaded.
-// Point at it to read values, drag to zoom, double-click to see everything again.
+// Point at it to read values, drag to zoom, double-click to see everything again. With the keyboard:
+// arrow keys move, + and - zoom, Escape shows everything again.
 function gpumonChart(root, data) {
   "use strict";
-  const LEFT = 96, RIGHT = 104, AXIS = 22, ROW = 20, GAP = 8;
+  const AXIS = 22, ROW = 20, GAP = 8, HEAD = 18;
   const canvas = root.querySelector("canvas"), tip = root.querySelector(".gpumon-tip");
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const full = [data.start, data.end];
-  let view = full.slice(), pointer = null, drag = null, theme, width, height, lanes, top0;
+  const full = [data.start, data.end], first = data.view || full, hidden = new Set();
+  let LEFT = 96, RIGHT = 104, view = first.slice(), pointer = null, drag = null, theme, width, height, lanes, top0;
+
+  // A line that stands for several GPUs: the mean, least and most of those that are not hidden.
+  function settle(line) {
+    const shown = line.members.filter(m => !hidden.has(m.name));
+    const of = reduce => line.t.map((_, i) => {
+      const values = shown.map(m => m.v[i]).filter(v => v !== null);
+      return values.length ? reduce(values) : null;
+    });
+    line.v = of(values => values.reduce((a, b) => a + b) / values.length);
+    line.low = line.high = undefined;
+    if (shown.length > 1) { line.low = of(values => Math.min(...values)); line.high = of(values => Math.max(...values)); }
+  }
+  function note(line) { // its mean over what is in view
+    let sum = 0, weight = 0;
+    line.t.forEach((t, i) => {
+      const held = Math.min(i + 1 < line.t.length ? line.t[i + 1] : line.end, view[1]) - Math.max(t, view[0]);
+      if (held > 0 && line.v[i] !== null) { sum += line.v[i] * held; weight += held; }
+    });
+    return weight ? Math.round(sum / weight) + " % " + line.word : "nothing in view";
+  }
+  for (const lane of data.lanes) for (const line of lane.lines) if (line.members) settle(line);
 
   function clock(s) {
     const span = view[1] - view[0];
@@ -21,6 +43,7 @@ function gpumonChart(root, data) {
   function at(line, t) { // the step that holds at t, by halving
     let low = 0, high = line.t.length - 1;
     if (high < 0 || t < line.t[0]) return null;
+    if (line.end !== undefined && t > line.end) return null;
     while (low < high) { const mid = (low + high + 1) >> 1; if (line.t[mid] <= t) low = mid; else high = mid - 1; }
     return line.v[low];
   }
@@ -29,23 +52,23 @@ function gpumonChart(root, data) {
   const WIDTH = { busy: 2, host: 2, activity: 3, memory: 3, power: 4 };
   function visible(line) {
     const bins = Math.floor((width - LEFT - RIGHT) / WIDTH[line.kind]), n = line.t.length;
-    const out = { t: [], v: [], low: [], high: [] };
-    let first = 0, last = n - 1;
-    while (first < n - 1 && line.t[first + 1] <= view[0]) first++;
+    const out = { t: [], v: [], low: [], high: [], end: line.end || data.end };
+    let start = 0, last = n - 1;
+    while (start < n - 1 && line.t[start + 1] <= view[0]) start++;
     while (last > 0 && line.t[last] > view[1]) last--;
     const low = line.low || line.v, high = line.high || line.v;
-    const each = (view[1] - view[0]) / bins, condensed = last - first + 1 > bins;
+    const each = (view[1] - view[0]) / bins, condensed = last - start + 1 > bins;
     let bin = null, sum = 0, weight = 0, least = Infinity, most = -Infinity, from = 0;
     const close = () => {
       if (bin === null) return;
       out.t.push(from); out.v.push(weight ? sum / weight : null);
       out.low.push(weight ? least : null); out.high.push(weight ? most : null);
     };
-    for (let i = first; i <= last; i++) {
+    for (let i = start; i <= last; i++) {
       const here = condensed ? Math.floor((line.t[i] - view[0]) / each) : i;
       if (here !== bin) { close(); bin = here; from = line.t[i]; sum = weight = 0; least = Infinity; most = -Infinity; }
       if (line.v[i] === null) continue;
-      const held = Math.max((i + 1 < n ? line.t[i + 1] : data.end) - line.t[i], 1e-9);
+      const held = Math.max((i + 1 < n ? line.t[i + 1] : line.end || data.end) - line.t[i], 1e-9);
       sum += line.v[i] * held; weight += held;
       least = Math.min(least, low[i]); most = Math.max(most, high[i]);
     }
@@ -61,10 +84,27 @@ function gpumonChart(root, data) {
       const v = kind === "range" ? line.high[i] : line.v[i];
       if (v === null) { open = false; continue; }
       const a = Math.max(x(line.t[i]), LEFT);
-      const b = Math.min(x(i + 1 < line.t.length ? line.t[i + 1] : data.end), width - RIGHT);
+      const b = Math.min(x(i + 1 < line.t.length ? line.t[i + 1] : line.end), width - RIGHT);
+      if (b < LEFT || a > width - RIGHT) continue;
       if (kind !== "line") g.rect(a, y(v), b - a, y(kind === "area" ? 0 : line.low[i]) - y(v));
       else { if (open) g.lineTo(a, y(v)); else g.moveTo(a, y(v)); g.lineTo(b, y(v)); open = true; }
     }
+  }
+
+  function ribbon(g, phases, top, bottom, font) {
+    const name = theme === data.themes.dark ? "dark" : "light";
+    g.save();
+    g.beginPath(); g.rect(LEFT, top, width - LEFT - RIGHT, bottom - top); g.clip();
+    g.textAlign = "center"; g.font = font(11);
+    for (const p of phases) {
+      const a = Math.max(x(p.start), LEFT), b = Math.min(x(p.end), width - RIGHT);
+      if (b < LEFT || a > width - RIGHT) continue;
+      g.fillStyle = data.colours[name][p.name];
+      g.fillRect(a, top + p.depth * ROW + 1, Math.max(b - a - 0.6, 0.4), ROW - 2);
+      const label = p.labels.find(text => g.measureText(text).width + 6 < b - a);
+      if (label) { g.fillStyle = theme.phase_text; g.fillText(label, (a + b) / 2, top + p.depth * ROW + 14); }
+    }
+    g.restore();
   }
 
   function draw() {
@@ -76,10 +116,15 @@ function gpumonChart(root, data) {
     for (const swatch of root.querySelectorAll("[data-kind]")) swatch.style.background = theme[swatch.dataset.kind];
     for (const swatch of root.querySelectorAll("[data-phase]")) swatch.style.background = data.colours[name][swatch.dataset.phase];
     width = root.clientWidth;
-    const levels = data.levels;
-    top0 = levels * ROW + 4;
-    lanes = data.lanes.map(lane => ({ lane, tall: lane.host ? Math.min(data.tall, 64) : data.tall }));
-    height = top0 + lanes.reduce((sum, l) => sum + l.tall + GAP, 0) + AXIS;
+    const narrow = width < 560;
+    LEFT = narrow ? 30 : data.left || 96; RIGHT = narrow ? 10 : 104;
+    const levels = data.levels, own = data.lanes.some(lane => lane.phases);
+    top0 = own ? 4 : levels * ROW + 4;
+    lanes = data.lanes.filter(lane => !hidden.has(lane.title)).map(lane => ({
+      lane, tall: lane.host && !own ? Math.min(data.tall, 64) : data.tall,
+      head: (narrow ? HEAD : 0) + (own ? ROW : 0),
+    }));
+    height = top0 + lanes.reduce((sum, l) => sum + l.head + l.tall + GAP, 0) + AXIS;
     const ratio = devicePixelRatio || 1;
     canvas.width = width * ratio; canvas.height = height * ratio;
     canvas.style.height = height + "px";
@@ -91,12 +136,14 @@ function gpumonChart(root, data) {
     let top = top0;
     for (const item of lanes) {
       const { lane, tall } = item, y = v => item.top + tall * (1 - v / 104);
+      top += item.head;
       item.top = top;
+      if (own) ribbon(g, lane.phases || [], top - ROW, top, font);
       g.fillStyle = theme.lane;
       g.fillRect(LEFT, top, width - LEFT - RIGHT, tall);
       g.save();
       g.beginPath(); g.rect(LEFT, top, width - LEFT - RIGHT, tall); g.clip();
-      for (const p of data.phases) if (p.depth === 0) {
+      for (const p of lane.phases || data.phases) if (p.depth === 0) {
         g.globalAlpha = theme.tint; g.fillStyle = data.colours[name][p.name];
         g.fillRect(x(p.start), top, x(p.end) - x(p.start), tall);
       }
@@ -114,30 +161,28 @@ function gpumonChart(root, data) {
         g.beginPath(); steps(g, seen, y, "line"); g.stroke(); g.setLineDash([]);
       }
       g.restore();
-      g.textAlign = "right"; g.fillStyle = theme.text; g.font = "600 " + font(13);
-      g.fillText(lane.title, LEFT - 12, top + tall / 2);
-      g.fillStyle = theme.faint; g.font = font(10);
-      g.fillText(lane.subtitle, LEFT - 12, top + tall / 2 + 14);
-      g.textAlign = "left"; g.font = font(11);
-      lane.lines.forEach((line, i) => {
-        g.fillStyle = theme[line.kind];
-        g.fillText(line.note, width - RIGHT + 8, top + tall / 2 + 4 + (i - (lane.lines.length - 1) / 2) * 14);
-      });
+      g.fillStyle = theme.text; g.font = "600 " + font(13);
+      const notes = lane.lines.map(line => line.members ? note(line) : line.note);
+      if (narrow) {
+        const y0 = top - item.head + HEAD - 5;
+        g.textAlign = "left"; g.fillText(lane.title, 0, y0, width * 0.55);
+        g.textAlign = "right"; g.font = font(11);
+        g.fillStyle = theme[lane.lines.length ? lane.lines[0].kind : "text"];
+        g.fillText(notes.join(", "), width - RIGHT, y0, width * 0.42);
+        g.fillStyle = theme.faint; g.font = font(10); g.fillText("100", LEFT - 4, y(100) + 8); g.fillText("50", LEFT - 4, y(50) + 4);
+      } else {
+        g.textAlign = "right"; g.fillText(lane.title, LEFT - 12, top + tall / 2, LEFT - 16);
+        g.fillStyle = theme.faint; g.font = font(10);
+        g.fillText(lane.subtitle, LEFT - 12, top + tall / 2 + 14, LEFT - 16);
+        g.textAlign = "left"; g.font = font(11);
+        lane.lines.forEach((line, i) => {
+          g.fillStyle = theme[line.kind];
+          g.fillText(notes[i], width - RIGHT + 8, top + tall / 2 + 4 + (i - (lane.lines.length - 1) / 2) * 14, RIGHT - 8);
+        });
+      }
       top += tall + GAP;
     }
-
-    g.save();
-    g.beginPath(); g.rect(LEFT, 0, width - LEFT - RIGHT, top0); g.clip();
-    g.textAlign = "center"; g.font = font(11);
-    for (const p of data.phases) {
-      const a = Math.max(x(p.start), LEFT), b = Math.min(x(p.end), width - RIGHT);
-      if (b < LEFT || a > width - RIGHT) continue;
-      g.fillStyle = data.colours[name][p.name];
-      g.fillRect(a, p.depth * ROW + 1, Math.max(b - a - 0.6, 0.4), ROW - 2);
-      const label = p.labels.find(text => g.measureText(text).width + 6 < b - a);
-      if (label) { g.fillStyle = theme.phase_text; g.fillText(label, (a + b) / 2, p.depth * ROW + 14); }
-    }
-    g.restore();
+    if (!own) ribbon(g, data.phases, 0, top0, font);
 
     const room = Math.max(2, Math.floor((width - LEFT - RIGHT) / 90));
     const raw = (view[1] - view[0]) / room, tens = Math.pow(10, Math.floor(Math.log10(raw)));
@@ -159,8 +204,9 @@ function gpumonChart(root, data) {
 
   function explain() {
     if (!pointer || drag || pointer.x < LEFT || pointer.x > width - RIGHT) { tip.style.display = "none"; return; }
-    const t = time(pointer.x), here = data.phases.filter(p => p.start <= t && t < p.end);
-    const lane = (lanes.find(l => pointer.y >= l.top - GAP && pointer.y < l.top + l.tall) || lanes[0]).lane;
+    if (!lanes.length) return;
+    const lane = (lanes.find(l => pointer.y >= l.top - GAP - l.head && pointer.y < l.top + l.tall) || lanes[0]).lane;
+    const t = time(pointer.x), here = (lane.phases || data.phases).filter(p => p.start <= t && t < p.end);
     tip.textContent = "";
     const add = (text, kind) => {
       const line = document.createElement("div");
@@ -171,7 +217,9 @@ function gpumonChart(root, data) {
     add(lane.title);
     for (const line of lane.lines) {
       const v = at(line, t);
-      add(line.short + " " + (v === null ? "not available" : (v * line.scale).toFixed(line.digits) + " " + line.unit), line.kind);
+      for (const m of line.members && line.members.length > 1 ? line.members : []) if (!hidden.has(m.name))
+        add(m.name + " " + (at({ t: line.t, v: m.v, end: line.end }, t) ?? "n/a") + " %");
+      add(line.short + (line.low ? " mean " : " ") + (v === null ? "not available" : (v * line.scale).toFixed(line.digits) + " " + line.unit), line.kind);
     }
     tip.style.display = "block";
     tip.style.background = theme.background; tip.style.borderColor = theme.grid;
@@ -188,11 +236,47 @@ function gpumonChart(root, data) {
   canvas.addEventListener("pointerup", () => {
     if (!drag) return;
     const [a, b] = [time(Math.min(drag.from, drag.to)), time(Math.max(drag.from, drag.to))];
-    if (Math.abs(drag.to - drag.from) > 5) view = [Math.max(a, full[0]), Math.min(b, full[1])];
+    if (Math.abs(drag.to - drag.from) > 5) look(a, b);
     drag = null; again();
   });
-  canvas.addEventListener("dblclick", () => { view = full.slice(); again(); });
+  canvas.addEventListener("pointercancel", () => { drag = null; again(); });
+  canvas.addEventListener("dblclick", () => { look(...first); });
+
+  function look(a, b) { // never beyond the recording, never closer than a hundredth of a second
+    const span = Math.min(Math.max(b - a, 0.01), full[1] - full[0]);
+    const start = Math.min(Math.max(a, full[0]), full[1] - span);
+    view = [start, start + span];
+    again();
+  }
+  const zoom = by => { const middle = (view[0] + view[1]) / 2, half = (view[1] - view[0]) / 2 * by; look(middle - half, middle + half); };
+  const move = by => look(view[0] + by * (view[1] - view[0]), view[1] + by * (view[1] - view[0]));
+  const actions = {
+    "in": () => zoom(0.5), "out": () => zoom(2), "first": () => look(...first), "all": () => look(...full),
+    "ArrowLeft": () => move(-0.2), "ArrowRight": () => move(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5),
+    "-": () => zoom(2), "Escape": () => look(...first), "Home": () => look(...full),
+  };
+  canvas.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(actions, event.key)) return;
+    event.preventDefault(); actions[event.key]();
+  });
+  for (const button of root.querySelectorAll("button[data-do]"))
+    button.addEventListener("click", () => actions[button.dataset.do]());
+  for (const box of root.querySelectorAll("input[data-hide]")) box.addEventListener("change", () => {
+    if (box.checked) hidden.delete(box.dataset.hide); else hidden.add(box.dataset.hide);
+    for (const lane of data.lanes) for (const line of lane.lines) if (line.members) settle(line);
+    again();
+  });
   dark.addEventListener("change", again);
   new ResizeObserver(again).observe(root);
   draw();
+}
+
+// Draws every chart of the page that is not drawn yet; its data stands beside it, as JSON.
+function gpumonDraw() {
+  for (const root of document.querySelectorAll(".gpumon:not([data-drawn])")) {
+    const data = root.querySelector('script[type="application/json"]');
+    if (!data) continue;
+    root.dataset.drawn = "";
+    gpumonChart(root, JSON.parse(data.textContent));
+  }
 }

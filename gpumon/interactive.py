@@ -10,6 +10,7 @@ import html
 import itertools
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from gpumon.bands import MOST_LEVELS, labels, shown
 from gpumon.errors import MonitorError
 from gpumon.lanes import Lane, condense, lanes_of
-from gpumon.recording import Floats, Recording
+from gpumon.recording import Floats, Mark, Recording
 from gpumon.style import THEMES, phase_colours
 from gpumon.trace import Trace
 
@@ -27,15 +28,27 @@ MOST_MARKS = 3000
 
 _numbers = itertools.count(1)
 
+DRAW = "gpumonDraw();"
+"""The one script a chart brings along; always the same, so that a page's policy can allow it."""
+
 STYLE = """
 <style>
 .gpumon { position: relative; font: 12px system-ui, sans-serif; padding: 8px 0; border-radius: 6px }
 .gpumon canvas { display: block; width: 100%; touch-action: pan-y; cursor: crosshair }
+.gpumon canvas:focus-visible { outline: 2px solid #0072B2; outline-offset: 2px }
 .gpumon h4 { margin: 2px 12px 4px; font-size: 15px }
 .gpumon-legend { margin: 0 12px 6px; color: var(--faint) }
 .gpumon-legend span { margin-right: 14px; white-space: nowrap }
 .gpumon-legend i { display: inline-block; width: 12px; height: 9px; margin-right: 5px;
   border-radius: 2px }
+.gpumon-controls { display: flex; flex-wrap: wrap; gap: 6px 8px; align-items: center;
+  margin: 0 12px 8px }
+.gpumon-controls button { font: inherit; padding: 4px 10px; border: 1px solid var(--faint);
+  border-radius: 5px; background: none; color: inherit; cursor: pointer }
+.gpumon-controls fieldset { display: flex; flex-wrap: wrap; gap: 2px 12px; border: 0; margin: 0;
+  padding: 0 }
+.gpumon-controls legend { float: left; margin-right: 10px; color: var(--faint); padding: 0 }
+.gpumon-controls label { display: inline-flex; gap: 5px; align-items: center; white-space: nowrap }
 .gpumon-note { margin: 2px 12px; color: var(--faint) }
 .gpumon-tip { position: absolute; display: none; pointer-events: none; padding: 5px 9px;
   border: 1px solid; border-radius: 5px; font-variant-numeric: tabular-nums; white-space: nowrap }
@@ -43,41 +56,59 @@ STYLE = """
 """
 
 
+def code() -> str:
+    """The drawing code, as JavaScript."""
+    return Path(__file__).with_name("interactive.js").read_text(encoding="utf-8")
+
+
 def script() -> str:
     """What every page needs once: the style and the drawing code."""
-    code = Path(__file__).with_name("interactive.js").read_text(encoding="utf-8")
-    return f"{STYLE}<script>\n{code}</script>\n"
+    return f"{STYLE}<script>\n{code()}</script>\n"
 
 
 def fragment(trace: Trace, *, title: str | None = None, theme: str = "auto") -> str:
     """One chart; the page must hold ``script()`` before it. theme: auto, light or dark."""
-    if theme not in ("auto", *THEMES):
-        raise MonitorError(f"theme={theme!r}: choose auto, {' or '.join(THEMES)}")
     recording = trace.recording
     lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)))
     data = _data(recording, lanes, theme)
-    name = f"gpumon-{next(_numbers)}-{abs(hash(str(trace.path))) % 10**6}"
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
+    reason = recording.header["nvml"].get("reason")
+    note = f"No GPU lane: {reason}." if reason and all(lane.host for lane in lanes) else ""
+    return markup(data, kinds, title=title, note=note)
+
+
+def markup(
+    data: dict[str, Any],
+    kinds: Mapping[str, str],
+    *,
+    title: str | None = None,
+    note: str = "",
+    controls: str = "",
+) -> str:
+    """The HTML of one chart: legend, ``controls`` (trusted HTML), canvas, and ``data`` as JSON.
+
+    kinds: what each kind of line is called in the legend.
+    """
     legend = [
         f'<span><i data-kind="{kind}"></i>{html.escape(label)}</span>'
         for kind, label in kinds.items()
     ]
-    phases = dict.fromkeys(phase["name"] for phase in data["phases"])
     legend += [
         f'<span><i data-phase="{html.escape(phase)}"></i>{html.escape(phase)}</span>'
-        for phase in phases
+        for phase in data["colours"]["light"]
     ]
-    reason = recording.header["nvml"].get("reason")
-    note = f"No GPU lane: {reason}." if reason and all(lane.host for lane in lanes) else ""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    told = f"{title or 'utilisation over time'}; arrow keys move, plus and minus zoom"
+    # Inside a script element only "<" could end the data, or begin what HTML takes for a comment.
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return (
-        f'<div class="gpumon" id="{name}">'
+        f'<div class="gpumon" id="gpumon-{next(_numbers)}">'
         + (f"<h4>{html.escape(title)}</h4>" if title else "")
-        + f'<div class="gpumon-legend">{"".join(legend)}</div>'
-        + f'<canvas role="img" aria-label="{html.escape(title or "utilisation over time")}">'
+        + f'<div class="gpumon-legend">{"".join(legend)}</div>{controls}'
+        + f'<canvas tabindex="0" role="img" aria-label="{html.escape(told)}">'
         + '</canvas><div class="gpumon-tip"></div>'
         + (f'<div class="gpumon-note">{html.escape(note)}</div>' if note else "")
-        + f'<script>gpumonChart(document.getElementById("{name}"), {text});</script></div>\n'
+        + f'<script type="application/json">{text}</script>'
+        + f"<script>{DRAW}</script></div>\n"
     )
 
 
@@ -103,22 +134,33 @@ def _data(recording: Recording, lanes: list[Lane], theme: str) -> dict[str, Any]
     return {
         "start": 0.0,
         "end": round(max(recording.end, 1e-3), 3),
-        "theme": theme,
-        "themes": {name: asdict(colours) for name, colours in THEMES.items()},
-        "colours": {name: phase_colours(names, colours) for name, colours in THEMES.items()},
+        **themed(names, theme),
         "levels": 1 + max((mark.depth for mark in marks), default=-1),
         "tall": 110 if gpus <= 2 else 84 if gpus <= 4 else 60,
         "lanes": [_lane(recording, lane) for lane in lanes],
-        "phases": [
-            {
-                "name": mark.name,
-                "depth": mark.depth,
-                "start": round(mark.start, 3),
-                "end": round(mark.end, 3),
-                "labels": labels(mark),
-            }
-            for mark in marks
-        ],
+        "phases": [phase_of(mark) for mark in marks],
+    }
+
+
+def themed(phases: list[str], theme: str) -> dict[str, Any]:
+    """What the drawing code needs of the colours; theme: auto, light or dark."""
+    if theme not in ("auto", *THEMES):
+        raise MonitorError(f"theme={theme!r}: choose auto, {' or '.join(THEMES)}")
+    return {
+        "theme": theme,
+        "themes": {name: asdict(colours) for name, colours in THEMES.items()},
+        "colours": {name: phase_colours(phases, colours) for name, colours in THEMES.items()},
+    }
+
+
+def phase_of(mark: Mark, origin: float = 0.0) -> dict[str, Any]:
+    """One band for the drawing code, its times counted from ``origin``."""
+    return {
+        "name": mark.name,
+        "depth": mark.depth,
+        "start": round(mark.start - origin, 3),
+        "end": round(mark.end - origin, 3),
+        "labels": labels(mark),
     }
 
 
@@ -136,14 +178,14 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
             "scale": line.scale,
             "digits": 1 if line.unit == "GiB" else 0,
             "t": [round(float(t), 3) for t in times],
-            "v": _plain(mean),
+            "v": plain_values(mean),
         }
         if line.kind in ("busy", "host") and low is not high:
-            entry |= {"low": _plain(low), "high": _plain(high)}
+            entry |= {"low": plain_values(low), "high": plain_values(high)}
         lines.append(entry)
     return {"title": lane.title, "subtitle": lane.subtitle, "host": lane.host, "lines": lines}
 
 
-def _plain(values: Floats) -> list[float | None]:
+def plain_values(values: Floats) -> list[float | None]:
     """JSON has no NaN; a tenth of a percent is finer than a pixel."""
     return [None if math.isnan(value) else round(float(value), 1) for value in values]

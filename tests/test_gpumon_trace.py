@@ -292,7 +292,7 @@ def test_web_page_is_self_contained_and_its_script_parses(tmp_path: Path) -> Non
     page = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks)).html(title="<x>")
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "<x>" not in page and "</script><b>" not in page
-    data = json.loads(re.search(r'getElementById\("[^"]+"\), (\{.*\})\);</script>', page)[1])  # type: ignore[index]
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page)[1])  # type: ignore[index]
     assert data["lanes"][0]["lines"][0]["v"] == [1.0, None, 3.0]
     node = shutil.which("node")
     if node is None:

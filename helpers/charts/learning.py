@@ -77,7 +77,7 @@ def _chance(axes: Axes) -> None:
 def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Test AUC per finding with its 95 % interval, each framework on its most devices.
 
-    The last row is the mean that the article published, of real X-rays on 1 and 4 V100s.
+    The last row is the mean that the article published, on 1 V100 (small) and on 4 (large).
     """
     entries = widest(compared.finished)
     if not entries:
@@ -119,7 +119,7 @@ def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axes.axhline(place - 0.5, color=GRID, lw=1.2)
     axes.set_yticks(range(len(rows)), [safe(name.replace("_", " ")) for name in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("test AUC; 0.5 is chance, lines are 95 % intervals")
+    axes.set_xlabel("test AUC; lines: 95 % interval, dotted: chance")
     axes.tick_params(axis="y", length=0)
     legend_below(figure, axes)
     return figure
@@ -127,9 +127,11 @@ def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
 
 def _published_means(axes: Axes, row: int) -> None:
     numbers = published.results().dropna(subset=["mean_auc"])
+    labels = list(numbers["label"].unique())
     for label, count, mean in numbers[["label", "devices", "mean_auc"]].itertuples(index=False):
-        mark = line_of(label, [label]) | {"ls": "none", "mfc": "none", "ms": 8 if count > 1 else 5}
-        axes.plot(mean, row, **mark)
+        mark = line_of(label, [label]) | {"ls": "none", "mfc": "none", "ms": 7 if count > 1 else 4}
+        place = (labels.index(label) - (len(labels) - 1) / 2) * 0.8 / len(labels)
+        axes.plot(mean, row + place, **mark)
     axes.plot(
         [],
         [],
@@ -137,7 +139,7 @@ def _published_means(axes: Axes, row: int) -> None:
         marker="o",
         mfc="none",
         color=FAINT,
-        label="published: 4 x V100 (large), 1",
+        label="published, V100s",
     )
 
 

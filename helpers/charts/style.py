@@ -108,7 +108,8 @@ def heading(axes: Axes, text: str) -> None:
 
 def legend_below(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    columns = min(4 if figure.get_figwidth() >= NARROW else 2, len(labels))
+    room = 0.5 + 0.085 * max(len(label) for label in labels)
+    columns = max(1, min(int(figure.get_figwidth() / room), 4, len(labels)))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
