@@ -3,8 +3,9 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from helpers import batches, plans, runner
+from helpers import batches, plans, regression, runner
 from helpers.errors import UserError, exits_cleanly
 
 EXAMPLES = """\
@@ -14,11 +15,13 @@ examples:
   compare --notebooks PyTorch_MultiGPU --devices 1,2
   compare --data ~/chest-xrays                   your own images, in the NIH's layout
   compare --resume                               the last batch: keep what finished, redo the rest
+  compare report [BATCH ...]                     write report.html again, of one or several batches
+  compare --against OLD [--batch NEW]            what moved since OLD? runs nothing (NEW: the last)
 
 A batch that was cut short is resumed by itself when you give the same command again.
-Results: runs/latest/Compare.ipynb and, for each run, its notebook, record and trace.
-Exit code: 0 all finished, 1 a run failed or was skipped, 2 a mistake in the command or the data,
-130 Ctrl-C.
+Results: runs/latest/report.html, Compare.ipynb and, for each run, its notebook, record and trace.
+Exit code: 0 all finished, 1 a run failed or was skipped (with --against: a figure moved),
+2 a mistake in the command or the data, 130 Ctrl-C.
 """
 
 
@@ -28,18 +31,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
+    if list(arguments[:1]) == ["report"]:
+        return _report(arguments[1:])
     given = _parser().parse_args(arguments)
     choices = {
         name: getattr(given, name)
         for name in ("notebooks", "devices", "recipe", "data", "seed")
         if getattr(given, name) is not None
     }
+    if given.against is not None:
+        if choices or given.resume is not None or given.dry_run:
+            raise UserError("--against runs nothing: with it goes --batch, and nothing else")
+        return regression.check(given.against, given.batch or batches.LATEST)
     if given.resume is not None:
         if choices or given.batch:
             option = next(iter(choices), "batch")
             raise UserError(f"--resume takes everything from the batch: leave out --{option}")
         return runner.run(None, resume=given.resume, dry_run=given.dry_run)
     return runner.run(plans.make_plan(**choices), name=given.batch, dry_run=given.dry_run)
+
+
+def _report(arguments: Sequence[str]) -> int:
+    parser = _Parser(prog="compare report", description="Write a batch's report again.")
+    parser.add_argument(
+        "batches",
+        nargs="*",
+        metavar="BATCH",
+        default=[batches.LATEST],
+        help="a name under runs/, or a folder; several are reported together (default: the last)",
+    )
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="where (default: the first batch's folder)"
+    )
+    given = parser.parse_args(arguments)
+    # Imported here because it needs Jinja and the charts, which running a batch does not.
+    from helpers import report
+
+    print(report.write(given.batches, given.to))
+    return 0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -85,6 +114,11 @@ def _parser() -> argparse.ArgumentParser:
         const=batches.LATEST,
         metavar="BATCH",
         help="go on with a batch (default: the last): keep what finished, redo the rest",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="OLD",
+        help="compare the last batch (or --batch NEW) with this one, figure by figure",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be run, and start nothing"

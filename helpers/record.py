@@ -167,10 +167,10 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
     Raises:
         UserError: naming the first field that does not fit.
     """
-    # Imported here because, beside JupyterLab, jsonschema builds a grammar for seconds at import.
+    validator = _validator()
     from jsonschema.exceptions import best_match
 
-    error = best_match(_validator().iter_errors(content))
+    error = best_match(validator.iter_errors(content))
     if error is not None:
         field = "/".join(str(part) for part in error.absolute_path) or "(top)"
         raise UserError(f"{where}: field {field} does not fit the schema: {error.message[:200]}")
@@ -237,7 +237,17 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
 
 @cache
 def _validator() -> Any:
-    from jsonschema import Draft202012Validator
+    # Beside JupyterLab, jsonschema builds a grammar for seconds at import, to check the format of
+    # addresses, which no record has. It does without where the grammar's package is missing.
+    grammar = "rfc3987_syntax"
+    hidden = grammar not in sys.modules
+    if hidden:
+        sys.modules[grammar] = None  # type: ignore[assignment]
+    try:
+        from jsonschema import Draft202012Validator
+    finally:
+        if hidden:
+            del sys.modules[grammar]
 
     schema = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
     return Draft202012Validator(schema)

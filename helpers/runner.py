@@ -2,8 +2,8 @@
 
 A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a journal
 ``batch.json`` that says at every moment which run is in which state, and at the end
-``Compare.ipynb``. ``runs/latest`` points at the last batch. The measure of whether a run is
-finished is its own record, not the journal.
+``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
+whether a run is finished is its own record, not the journal.
 
 Resuming: finished runs of an unchanged notebook are kept, all others are run again. The last
 batch is resumed by itself when it was cut short (Ctrl-C, a crash, a reboot) and the same plan is
@@ -32,8 +32,9 @@ def run(
 ) -> int:
     """Carry out ``plan``, or go on with the batch ``resume``, and return the exit code.
 
-    0: everything finished. 1: a run failed or was skipped, or Compare failed. Ctrl-C, SIGTERM and
-    a closed terminal raise KeyboardInterrupt once the kernel is gone and the record says so.
+    0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
+    Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
+    record says so.
 
     Raises:
         UserError, data_prep.DataError: before anything has started.
@@ -61,10 +62,10 @@ def run(
                 print(f"      interrupted; kept: {batch.folder}", flush=True)
                 raise
             print(f"      {_outcome(state)}", flush=True)
-        compared = _compare(batch)
+        problems = [problem for problem in (_compare(batch), _report(batch)) if problem]
         batch.close()
         print(f"\n{_final_table(batch)}\n")
-        return _where_to_look(batch, compared)
+        return _where_to_look(batch, problems)
 
 
 def _one(batch: Batch, state: RunState) -> None:
@@ -170,7 +171,20 @@ def _compare(batch: Batch) -> str | None:
                 reached=lambda section, cell, cells: line.show("reading records, drawing"),
             )
     except Exception as error:
-        return reason_of(error)
+        return f"{source.name} failed: {reason_of(error)}"
+    return None
+
+
+def _report(batch: Batch) -> str | None:
+    """Write report.html and what goes with it into the batch's folder; why not, or None."""
+    # Imported here because it needs Jinja and the charts, which running a notebook does not.
+    from helpers import report
+
+    print("Writing the report", flush=True)
+    try:
+        report.write(batch.folder)
+    except Exception as error:
+        return f"the report failed: {reason_of(error)}"
     return None
 
 
@@ -211,12 +225,16 @@ def _final_table(batch: Batch) -> str:
     return "\n".join(lines)
 
 
-def _where_to_look(batch: Batch, compared: str | None) -> int:
+def _where_to_look(batch: Batch, problems: list[str]) -> int:
     bad = [state for state in batch.runs if state.state != "finished"]
-    if compared is None:
-        print(f"Look at  {batch.folder / f'{COMPARE}.ipynb'}  ('make lab' opens JupyterLab)")
-    else:
-        print(f"error: {COMPARE}.ipynb failed: {compared}", file=sys.stderr)
+    for name, hint in (
+        ("report.html", "in any browser; one file to send round"),
+        (f"{COMPARE}.ipynb", "'make lab' opens JupyterLab"),
+    ):
+        if (batch.folder / name).exists():
+            print(f"Look at  {batch.folder / name}  ({hint})")
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
     print(f"Each run's notebook, record and trace: {batch.folder}")
     if bad:
         print(
@@ -224,7 +242,7 @@ def _where_to_look(batch: Batch, compared: str | None) -> int:
             f"put the cause right, then: compare --resume {batch.name}",
             file=sys.stderr,
         )
-    return 1 if bad or compared is not None else 0
+    return 1 if bad or problems else 0
 
 
 @contextmanager

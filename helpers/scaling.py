@@ -64,10 +64,10 @@ def table(compared: Comparison) -> pd.DataFrame:
                 "devices": f"{devices(row['devices'])} against {row['base']}",
                 "images/s": short_number(row["images_per_second"]),
                 "ideal": short_number(row["ideal"]),
-                "efficiency": f"{row['efficiency']:.0%}",
+                "efficiency": f"{100 * row['efficiency']:.0f} %",
                 "speed-up": f"{row['speed_up']:.2f}",
                 "synthetic speed-up": f"{row['synthetic_speed_up']:.2f}",
-                "synthetic efficiency": f"{row['synthetic_efficiency']:.0%}",
+                "synthetic efficiency": f"{100 * row['synthetic_efficiency']:.0f} %",
             }
         )
     return pd.DataFrame(rows).set_index("framework")

@@ -118,7 +118,7 @@ def waiting(compared: Comparison) -> Answer:
     computed = table[table["share"] == "compute"]["value"]
     span = ""
     if not computed.empty:
-        low, high = f"{computed.min():.0%}", f"{computed.max():.0%}"
+        low, high = _percent(computed.min()), _percent(computed.max())
         span = f"Compute took {low if low == high else f'{low} to {high}'} of the training time"
     waits = table[~table["share"].isin(["compute", "validation"])]
     if waits.empty or waits["value"].max() < _LITTLE:
@@ -126,7 +126,7 @@ def waiting(compared: Comparison) -> Answer:
     means = waits.groupby("share")["value"].mean()
     share = str(means.idxmax())
     worst = waits[waits["share"] == share].sort_values("value").iloc[-1]
-    text = f"{span}; {share} up to {worst['value']:.0%} ({worst['run']})"
+    text = f"{span}; {share} up to {_percent(worst['value'])} ({worst['run']})"
     return Answer(question, _NAMES.get(share, share), f"{text}.")
 
 
@@ -146,6 +146,10 @@ def _lead(best: pd.Series, second: pd.Series) -> str:
 def _time(row: pd.Series) -> str:
     seconds = row["seconds"]
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _machine(compared: Comparison) -> str:

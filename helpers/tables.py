@@ -203,8 +203,12 @@ def _auc_cell(row: dict[str, Any]) -> str:
 def _check_cell(check: dict[str, Any]) -> str:
     if check["difference"] is None:
         return str(check["verdict"])
-    limit = "" if check["threshold"] is None else f" (limit {check['threshold']:.0e})"
-    return f"{check['verdict']}: {check['difference']:.1e}{limit}"
+    limit = "" if check["threshold"] is None else f" (limit {_size(check['threshold'], 0)})"
+    return f"{check['verdict']}: {_size(check['difference'], 1)}{limit}"
+
+
+def _size(value: float, digits: int) -> str:
+    return "0" if value == 0 else f"{value:.{digits}e}"
 
 
 def _devices_cell(found: dict[str, Any]) -> str:

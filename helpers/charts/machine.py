@@ -93,7 +93,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
                 axes.text(
                     left[row] + value * 50,
                     row,
-                    f"{value:.0%}",
+                    f"{100 * value:.0f} %",
                     ha="center",
                     va="center",
                     color=text,

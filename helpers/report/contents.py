@@ -1,0 +1,273 @@
+"""What the report says, in order: sections of charts, tables and sentences.
+
+The page, ``report.md`` and the notebook ``Compare.ipynb`` are made of the same functions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers import charts, comparison, learning, published, scaling, tables
+from helpers.comparison import Comparison, Entry, latest_of_each
+from helpers.report import words
+
+Draw = Callable[..., Figure | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``frame`` holds text only. ``kind`` is a hint to the page: plain, verdicts, or measured and
+    published, which stand beside each other."""
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    note: str = ""
+    kind: str = "plain"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure that ``draw(compared, width=inches)`` makes; ``alt`` says what it shows."""
+
+    name: str
+    title: str
+    draw: Draw
+    alt: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sentences, one a line."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Live:
+    """A part that the page makes interactive: ``utilisation`` or ``target``."""
+
+    name: str
+    title: str
+    note: str = ""
+
+
+Block = Table | Chart | Texts | Live
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    title: str
+    lead: str
+    blocks: list[Block] = field(default_factory=list)
+    data: tuple[str, ...] = ()
+    """Names of the CSV files that hold this section's numbers."""
+
+
+def sections(compared: Comparison) -> list[Section]:
+    """Every section that has something to show."""
+    made = [_speed, _scaling, _learning, _machine, _fairness, _limits, _made_with]
+    found = [make(compared) for make in made]
+    return [
+        Section(s.name, s.title, s.lead, [b for b in s.blocks if _holds(b)], s.data)
+        for s in found
+        if any(_holds(block) for block in s.blocks)
+    ]
+
+
+def _holds(block: Block) -> bool:
+    if isinstance(block, Table):
+        return not block.frame.empty
+    if isinstance(block, Texts):
+        return bool(block.lines)
+    return True
+
+
+def _speed(compared: Comparison) -> Section:
+    repeats = words.repeats(compared)
+    blocks: list[Block] = [
+        Chart("throughput", "Throughput", charts.throughput, words.throughput(compared)),
+        Table(
+            "training",
+            "Training on image files",
+            tables.training(compared),
+            "All epochs, training and validation; images/s is the median epoch after the first. "
+            + repeats,
+            kind="measured",
+        ),
+        Table(
+            "published-training",
+            "The same, published",
+            published.training(),
+            f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
+            kind="published",
+        ),
+        Table(
+            "synthetic",
+            "Training on synthetic data",
+            tables.synthetic(compared),
+            "Compute only: nothing is loaded or validated. ~ marks a time scaled up to the run's "
+            "number of training images from a shorter measurement. " + repeats,
+            kind="measured",
+        ),
+        Table(
+            "published-synthetic",
+            "The same, published",
+            published.synthetic(),
+            "Not measured here; same source.",
+            kind="published",
+        ),
+        Chart(
+            "placed",
+            "Beside the published times",
+            charts.placed,
+            words.placed(compared),
+            "Other hardware, images and versions: compare the pattern, not the minutes.",
+        ),
+    ]
+    lead = (
+        "Two tables, as in the article this repeats: images read from files, and synthetic data "
+        "that lies on the device. The gap between the two is the price of loading."
+    )
+    return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
+
+
+_SPEED = ("runs", "repeats", "published")
+
+
+def _scaling(compared: Comparison) -> Section:
+    several = scaling.several(compared)
+    lead = (
+        "Throughput against the number of devices, with each framework's ideal line: what its "
+        "fewest devices did, times their ratio. Efficiency is the share of that ideal."
+    )
+    blocks: list[Block] = []
+    if several:
+        blocks = [
+            Chart("scaling", "Scaling", charts.scaling, words.scaling(compared)),
+            Table("scaling", "Speed-up and efficiency", scaling.table(compared)),
+        ]
+    elif compared.finished:
+        one = "Everything was run on one number of devices: 'compare --devices 1,2' adds scaling."
+        blocks = [Texts("Scaling", [one])]
+    return Section("scaling", "What more devices bring", lead, blocks, ("scaling",))
+
+
+def _learning(compared: Comparison) -> Section:
+    blocks: list[Block] = [
+        Chart("curves", "Against epochs", charts.curves, words.curves(compared)),
+        Chart("clock", "Against time", charts.clock_curves, words.curves(compared, clock=True)),
+    ]
+    if learning.target(compared) is not None:
+        note = "The end of the first epoch that reached it; nothing is interpolated between epochs."
+        blocks.append(Live("target", "Time to a chosen AUC", note))
+    blocks += [
+        Chart(
+            "auc",
+            "AUC per finding",
+            charts.auc,
+            words.auc(compared),
+            "The published means, on 1 V100 (small marks) and on 4 (large), are of real X-rays.",
+        ),
+        Table(
+            "auc",
+            "AUC per finding, 95 % interval",
+            tables.auc(compared),
+            "Where two intervals overlap widely, do not call one framework better.",
+        ),
+    ]
+    lead = (
+        "The curves should lie close together: same weights, same images, same learning rate. "
+        "The test part was never seen in training; 0.5 is guessing, 1 is perfect."
+    )
+    some = any(entry.content.get("epochs") for entry in compared.entries)
+    return Section("learning", "How well it learnt", lead, blocks if some else [], _LEARNT)
+
+
+_LEARNT = ("epochs", "auc")
+
+
+def _machine(compared: Comparison) -> Section:
+    lead = (
+        "The same axes for every framework, from the start of the first epoch: a longer lane is a "
+        "slower run, a valley is a device that waits. 100 % only means that the GPU was never "
+        "without a kernel, not that it was full."
+    )
+    blocks: list[Block] = [
+        Live(
+            "utilisation",
+            "Utilisation",
+            "Drag to zoom, double-click to go back, point to read; or arrow keys, + and −.",
+        ),
+        Chart("attribution", "Where the time went", charts.attribution, words.shares(compared)),
+        Texts("In words", tables.sentences(compared)),
+        Chart("energy", "Energy", charts.energy, words.energy(compared)),
+        Table("energy", "Energy of the GPUs while training", tables.energy(compared)),
+    ]
+    return Section("devices", "What the devices did", lead, blocks, ("runs", "attribution"))
+
+
+def _fairness(compared: Comparison) -> Section:
+    lead = (
+        "The certificate: what each run really had and computed, held against one float64 "
+        "reference. A run that failed a check is marked as not comparable wherever it is timed."
+    )
+    blocks: list[Block] = [
+        Table("fairness", "Certificate", tables.fairness(compared), kind="verdicts"),
+        Table("reasons", "What is said about single checks", _reasons(compared.entries)),
+    ]
+    return Section("fairness", "Is it fair", lead, blocks, ("fairness",))
+
+
+def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
+    """The certificate's own words, the runs that share them together."""
+    said: dict[tuple[str, str, str], list[str]] = {}
+    for entry in latest_of_each(entries):
+        for check in entry.content.get("fairness", {}).get("checks", []):
+            if check.get("reason"):
+                key = (check["check"], check["verdict"], check["reason"])
+                said.setdefault(key, []).append(entry.run)
+    rows = [
+        {"check": check, "verdict": verdict, "reason": reason, "runs": "; ".join(runs)}
+        for (check, verdict, reason), runs in said.items()
+    ]
+    return pd.DataFrame(rows, columns=["check", "verdict", "reason", "runs"]).set_index("check")
+
+
+def _limits(compared: Comparison) -> Section:
+    lead = "What is missing, what cannot be compared, and why."
+    blocks: list[Block] = [
+        Table("remarks", "Not comparable, or missing", comparison.remarks(compared)),
+        Table("state", "How every run ended", tables.state(compared)),
+        Texts("About the published figures", published.content()["notes"]),
+    ]
+    return Section("limits", "What this does not show", lead, blocks)
+
+
+def _made_with(compared: Comparison) -> Section:
+    lead = "What the numbers were measured on, and with which versions."
+    blocks: list[Block] = [
+        Table("hardware", "Machine, recipe, data", tables.hardware(compared)),
+        Table("versions", "Versions", tables.versions(compared)),
+    ]
+    return Section("made-with", "Machine and versions", lead, blocks, ("versions",))
+
+
+def targets(compared: Comparison) -> list[dict[str, Any]]:
+    """For the page's time to a chosen AUC: each run's epochs as [clock, AUC]."""
+    rows = []
+    for entry in latest_of_each(compared.finished):
+        epochs = learning.history(entry)
+        known = epochs.dropna(subset=["valid_auc"])
+        steps = [
+            [int(epoch), round(float(clock), 3), round(float(auc), 4)]
+            for epoch, clock, auc in known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
+        ]
+        rows.append({"run": entry.run, "epochs": steps})
+    return rows

@@ -1,0 +1,73 @@
+"""The report's numbers as CSV files, for people who paste."""
+
+import pandas as pd
+
+from helpers import learning, published, scaling, tables
+from helpers.comparison import Comparison, results
+from helpers.repeats import summarise
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
+    """The files by name, without those that would hold nothing. Numbers are not rounded.
+
+    runs: a row a finished run. repeats: a row a framework and number of devices, with medians
+    and extremes. scaling: speed-up and efficiency. epochs, auc, attribution, fairness, versions:
+    what the records say, a row a value. published: the article's figures.
+    """
+    found = {
+        "runs": results(compared),
+        "repeats": summarise(compared),
+        "scaling": scaling.scaling(compared) if scaling.several(compared) else pd.DataFrame(),
+        "epochs": _epochs(compared),
+        "auc": _auc(compared),
+        "attribution": tables.attribution(compared).rename_axis("run").reset_index(),
+        "fairness": _fairness(compared),
+        "versions": tables.versions(compared).reset_index(),
+        "published": published.results(),
+    }
+    return {name: frame for name, frame in found.items() if not frame.empty}
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """``frame`` as CSV. Text that a spreadsheet would take for a formula gets a leading quote."""
+    safe = frame.rename(columns=_plain).apply(lambda column: column.map(_plain))
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str) and len(value) > 1 and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def _epochs(compared: Comparison) -> pd.DataFrame:
+    parts = []
+    for entry in compared.entries:
+        epochs = learning.history(entry)
+        if not epochs.empty:
+            epochs.insert(0, "devices", entry.devices)
+            epochs.insert(0, "label", entry.label)
+            parts.append(epochs.rename(columns={"clock": "seconds_so_far"}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _auc(compared: Comparison) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"label": entry.label, "devices": entry.devices} | row
+            for entry in compared.finished
+            for row in entry.content["test"]["findings"]
+        ]
+    )
+
+
+def _fairness(compared: Comparison) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"label": entry.label, "devices": entry.devices} | check
+            for entry in compared.entries
+            for check in entry.content.get("fairness", {}).get("checks", [])
+        ]
+    )

@@ -1,0 +1,211 @@
+"""The report as one HTML file: nothing in it is fetched, nothing from a record is markup.
+
+Every text goes through Jinja's escaping. Beside it the page's own policy
+(Content-Security-Policy) lets only the scripts run that stand in this package.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+import gpumon
+from gpumon import interactive, sidebyside
+from gpumon.errors import MonitorError
+from helpers import learning, published, summary
+from helpers.comparison import Comparison, widest
+from helpers.report import svg
+from helpers.report.contents import Chart, Live, Section, Table, Texts, targets
+from helpers.tables import NOT_COMPARABLE
+
+HERE = Path(__file__).parent
+WIDE, NARROW = 9.0, 4.7
+"""Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
+
+_VERDICTS = {"pass": "good", "fail": "bad"}
+_NUMBER = re.compile(r"[-~+]?[\d.,]+(?:e[-+]?\d+)?( %|%)?( \(.*\))?|n/a|-")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """text: what is read. css: its class. span: how many columns it heads. badge: set apart."""
+
+    text: str
+    css: str = ""
+    span: int = 1
+    badge: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table taken apart for the template: rows of cells, the first of each row its heading."""
+
+    head: list[list[Cell]]
+    rows: list[list[Cell]]
+
+
+def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str, str]) -> str:
+    """The page. ``files`` are the CSV texts it offers, by name."""
+    code = (HERE / "report.js").read_text(encoding="utf-8")
+    scripts = {"charts": interactive.code(), "draw": interactive.DRAW, "own": code}
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    started = [entry.content["run"]["started"] for entry in compared.entries]
+    return environment.get_template("page.html").render(
+        policy=_policy(scripts.values()),
+        style=Markup(_colours() + (HERE / "style.css").read_text(encoding="utf-8")),
+        charts_style=Markup(interactive.STYLE),
+        scripts={name: Markup(text) for name, text in scripts.items()},
+        title="CheXNet, framework against framework",
+        headline=summary.headline(compared),
+        answers=[(a, _css_of(a)) for a in summary.answers(compared)],
+        batches=[folder.name for folder in compared.folders],
+        hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
+        when=_date(max(started)) if started else "",
+        published=published.source(),
+        sections=[(section, _blocks(compared, section)) for section in sections],
+        links=lambda section: [
+            (name, _address(files[name])) for name in section.data if name in files
+        ],
+        everything=[(name, _address(text)) for name, text in files.items()],
+    )
+
+
+def _blocks(compared: Comparison, section: Section) -> list[dict[str, Any]]:
+    """What the template shows of a section, without charts that have nothing to draw."""
+    found: list[dict[str, Any]] = []
+    for block in section.blocks:
+        common = {"name": f"{section.name}-{block.name}" if hasattr(block, "name") else ""}
+        common |= {"title": block.title, "note": getattr(block, "note", "")}
+        if isinstance(block, Chart):
+            drawn = _drawn(compared, block)
+            if drawn is not None:
+                found.append(common | {"is": "chart", "alt": block.alt, **drawn})
+        elif isinstance(block, Table):
+            grid = _grid(block.frame, verdicts=block.kind == "verdicts")
+            found.append(common | {"is": "table", "kind": block.kind, "grid": grid})
+        elif isinstance(block, Texts):
+            found.append(common | {"is": "texts", "lines": block.lines})
+        elif isinstance(block, Live):
+            live = _utilisation if block.name == "utilisation" else _target
+            found.append(common | {"is": block.name, **live(compared)})
+    return found
+
+
+def _drawn(compared: Comparison, chart: Chart) -> dict[str, Markup] | None:
+    wide = chart.draw(compared, width=WIDE)
+    narrow = chart.draw(compared, width=NARROW)
+    if wide is None or narrow is None:
+        return None
+    return {
+        "wide": svg.inline(wide, f"{chart.name}-wide"),
+        "narrow": svg.inline(narrow, f"{chart.name}-narrow"),
+    }
+
+
+def _utilisation(compared: Comparison) -> dict[str, Any]:
+    traces, without = {}, []
+    for entry in widest(compared.entries):
+        try:
+            traces[entry.label] = gpumon.read(entry.folder / "trace")
+        except MonitorError:
+            without.append(entry.run)
+    chart = Markup(sidebyside.fragment(traces)) if traces else Markup("")
+    return {"chart": chart, "without": without}
+
+
+def _target(compared: Comparison) -> dict[str, Any]:
+    wanted = learning.target(compared) or 0.5
+    best = [learning.best_auc(entry) for entry in compared.finished]
+    return {
+        "wanted": f"{wanted:.2f}",
+        "most": f"{max([value for value in best if value == value], default=1.0):.2f}",
+        "grid": _grid(learning.table(compared, wanted)),
+        "data": targets(compared),
+    }
+
+
+def _grid(frame: pd.DataFrame, *, verdicts: bool = False) -> Grid:
+    name = str(frame.index.name or "")
+    if isinstance(frame.columns, pd.MultiIndex):
+        tops: list[Cell] = []
+        for top in frame.columns.get_level_values(0):
+            if tops and tops[-1].text == str(top):
+                tops[-1] = Cell(tops[-1].text, span=tops[-1].span + 1)
+            else:
+                tops.append(Cell(str(top)))
+        head = [[Cell(""), *tops], [Cell(name), *(Cell(str(c[1])) for c in frame.columns)]]
+    else:
+        head = [[Cell(name), *(Cell(str(column)) for column in frame.columns)]]
+    rows = []
+    for label, values in zip(frame.index, frame.values, strict=True):
+        texts = [str(value) for value in values]
+        cells = [Cell(text, _verdict(text) if verdicts else _kind(text)) for text in texts]
+        rows.append([_heading(str(label)), *cells])
+    return Grid(head, rows)
+
+
+def _heading(label: str) -> Cell:
+    end = f" ({NOT_COMPARABLE})"
+    if label.endswith(end):
+        return Cell(label.removesuffix(end), "unfair", badge=NOT_COMPARABLE)
+    return Cell(label)
+
+
+def _kind(text: str) -> str:
+    if _NUMBER.fullmatch(text):
+        return "number"
+    return "long" if len(text) > 30 else ""
+
+
+def _verdict(text: str) -> str:
+    """The class of a certificate's cell, by the verdict that it begins with."""
+    word = text.partition(":")[0]
+    return _VERDICTS.get(word, "none" if text == "-" else "other")
+
+
+def _css_of(answer: summary.Answer) -> str:
+    return {"yes": "good", "no": "bad", "only in part": "other"}.get(answer.verdict, "")
+
+
+def _policy(scripts: Any) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _colours() -> str:
+    """The variables of both themes, as CSS."""
+    themes = svg.variables()
+    light, dark = (
+        " ".join(f"{name}: {colour};" for name, colour in themes[theme].items())
+        for theme in ("light", "dark")
+    )
+    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+
+
+def _address(text: str) -> str:
+    return "data:text/csv;base64," + base64.b64encode(text.encode()).decode()
+
+
+def _date(started: str) -> str:
+    try:
+        return f"{datetime.fromisoformat(started):%-d %B %Y, %H:%M} UTC"
+    except ValueError:
+        return started

@@ -1,0 +1,35 @@
+// The page's own script: time to a chosen AUC. Without it the page shows the default one.
+(function () {
+  "use strict";
+  const slider = document.getElementById("target");
+  if (!slider) return;
+  const runs = JSON.parse(document.getElementById("target-data").textContent);
+  const shown = document.getElementById("target-value");
+  const body = document.querySelector("#target-table tbody");
+  function show() {
+    const wanted = Number(slider.value);
+    shown.textContent = wanted.toFixed(2);
+    const rows = runs.map(run => {
+      const first = run.epochs.find(epoch => epoch[2] >= wanted);
+      const best = Math.max(...run.epochs.map(epoch => epoch[2]));
+      return { run: run.run, first, best };
+    });
+    rows.sort((a, b) => (a.first ? a.first[1] : Infinity) - (b.first ? b.first[1] : Infinity) || 0);
+    body.replaceChildren(...rows.map(row => {
+      const line = document.createElement("tr");
+      const head = document.createElement("th");
+      head.scope = "row"; head.textContent = row.run; line.append(head);
+      const texts = [
+        row.first ? row.first[1].toFixed(1) + " s" : "not reached",
+        row.first ? String(row.first[0]) : "-",
+        Number.isFinite(row.best) ? row.best.toFixed(3) : "n/a",
+      ];
+      for (const text of texts) {
+        const cell = document.createElement("td");
+        cell.textContent = text; cell.className = "number"; line.append(cell);
+      }
+      return line;
+    }));
+  }
+  slider.addEventListener("input", show);
+})();

@@ -1,0 +1,39 @@
+"""Makes the report of one or several batches and puts it into a folder."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from helpers import comparison, paths
+from helpers.errors import UserError
+from helpers.report import data, markdown, page
+from helpers.report.contents import sections
+
+HTML, MARKDOWN, CSV = "report.html", "report.md", "csv"
+
+
+def write(
+    batches: str | Path | Iterable[str | Path] = "latest", folder: Path | None = None
+) -> Path:
+    """The report of ``batches`` (as ``comparison.load`` takes them); returns the page's path.
+
+    It goes into ``folder``, by default that of the first batch; an older report is replaced.
+
+    Raises:
+        UserError: there is no record to report on.
+    """
+    compared = comparison.load(batches)
+    missing = comparison.how_to_begin(compared)
+    if missing is not None:
+        raise UserError(missing)
+    folder = compared.folders[0] if folder is None else folder
+    (folder / CSV).mkdir(parents=True, exist_ok=True)
+    found = sections(compared)
+    files = {name: data.csv(frame) for name, frame in data.frames(compared).items()}
+    for old in (folder / CSV).glob("*.csv"):
+        if old.stem not in files:
+            old.unlink()
+    for name, text in files.items():
+        paths.write_atomically(folder / CSV / f"{name}.csv", text)
+    paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
+    paths.write_atomically(folder / HTML, page.render(compared, found, files))
+    return folder / HTML
