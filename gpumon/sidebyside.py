@@ -25,8 +25,7 @@ KINDS = {
     "activity": "SM activity, mean",
     "host": "CPU, all cores",
 }
-BUTTONS = (("in", "+", "zoom in"), ("out", "−", "zoom out"), ("first", "Training", "show training"))
-EVERYTHING = ("all", "Whole run", "show all that was recorded")
+BUTTONS = {"in": "Zoom in", "out": "Zoom out", "first": "Training", "all": "Whole run"}
 
 
 def fragment(
@@ -135,8 +134,8 @@ def _rounded(times: Floats) -> list[float]:
 
 def _controls(runs: Sequence[str], gpus: Sequence[str]) -> str:
     buttons = "".join(
-        f'<button type="button" data-do="{action}" aria-label="{told}">{text}</button>'
-        for action, text, told in (*BUTTONS, EVERYTHING)
+        f'<button type="button" data-do="{action}">{text}</button>'
+        for action, text in BUTTONS.items()
     )
     return (
         f'<div class="gpumon-controls">{buttons}{_boxes("Runs", runs)}'

@@ -23,6 +23,10 @@ FIGURES = (
 )
 
 
+_KEYS = ["label", "devices"]
+_ENDS = {"": "median", "_low": "min", "_high": "max"}
+
+
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
@@ -31,31 +35,22 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     and its extremes under ``<figure>_low`` and ``<figure>_high``.
     """
     numbers = results(compared)
-    rows = []
-    for (label, count), group in numbers.groupby(["label", "devices"], sort=False):
-        row = {
-            "label": label,
-            "devices": int(count),
-            "kind": group["kind"].iloc[0],
-            "runs": len(group),
-            "comparable": bool(group["comparable"].all()),
-            "synthetic_scaled": bool(group["synthetic_scaled"].any()),
-        }
-        for figure in FIGURES:
-            values = group[figure].astype(float)
-            row |= {
-                figure: values.median(),
-                f"{figure}_low": values.min(),
-                f"{figure}_high": values.max(),
-            }
-        rows.append(row)
-    columns = ["label", "devices", "kind", "runs", "comparable", "synthetic_scaled"]
-    columns += [figure + end for figure in FIGURES for end in ("", "_low", "_high")]
-    frame = pd.DataFrame(rows, columns=columns)
-    return frame.sort_values(
-        ["label", "devices"],
-        key=lambda column: column.map(order) if column.name == "label" else column,
-        ignore_index=True,
+    fixed = {"kind": "first", "comparable": "all", "synthetic_scaled": "any"}
+    if numbers.empty:
+        names = [*_KEYS, "runs", *fixed, *(f + end for f in FIGURES for end in _ENDS)]
+        return pd.DataFrame(columns=names)
+    groups = numbers.astype(dict.fromkeys(FIGURES, float)).groupby(_KEYS, sort=False)
+    parts = [groups.size().rename("runs"), groups.agg(fixed)]
+    for end, method in _ENDS.items():
+        parts.append(groups[list(FIGURES)].agg(method).add_suffix(end))
+    return (
+        pd.concat(parts, axis=1)
+        .reset_index()
+        .sort_values(
+            _KEYS,
+            key=lambda column: column.map(order) if column.name == "label" else column,
+            ignore_index=True,
+        )
     )
 
 

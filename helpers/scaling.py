@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from helpers.comparison import Comparison, devices
+from helpers.comparison import Comparison
 from helpers.repeats import summarise
 from helpers.tables import NOT_COMPARABLE, short_number
 
@@ -61,7 +61,7 @@ def table(compared: Comparison) -> pd.DataFrame:
         rows.append(
             {
                 "framework": f"{row['label']}{fair}",
-                "devices": f"{devices(row['devices'])} against {row['base']}",
+                "devices": f"{row['base']} to {row['devices']}",
                 "images/s": short_number(row["images_per_second"]),
                 "ideal": short_number(row["ideal"]),
                 "efficiency": f"{100 * row['efficiency']:.0f} %",

@@ -82,7 +82,7 @@ def fairness(compared: Comparison) -> Answer:
     """Whether the finished runs may stand side by side, and what speaks against it."""
     question = "Fair?"
     runs = compared.finished
-    failed = [entry.run for entry in runs if not entry.comparable]
+    failed = [entry.label for entry in runs if not entry.comparable]
     differ = [what for what, _ in differences(runs)]
     checks = [check for entry in runs for check in entry.content["fairness"]["checks"]]
     others = sum(check["verdict"] not in ("pass", "fail") for check in checks)

@@ -103,7 +103,7 @@ def _speed(compared: Comparison) -> Section:
         ),
         Table(
             "published-training",
-            "The same, published",
+            "Image files, published",
             published.training(),
             f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
             kind="published",
@@ -118,7 +118,7 @@ def _speed(compared: Comparison) -> Section:
         ),
         Table(
             "published-synthetic",
-            "The same, published",
+            "Synthetic data, published",
             published.synthetic(),
             "Not measured here; same source.",
             kind="published",

@@ -36,12 +36,16 @@ _NUMBER = re.compile(r"[-~+]?[\d.,]+(?:e[-+]?\d+)?( %|%)?( \(.*\))?|n/a|-")
 
 @dataclass(frozen=True)
 class Cell:
-    """text: what is read. css: its class. span: how many columns it heads. badge: set apart."""
+    """text: what is read. css: its class. span: how many columns it heads. badge: set apart.
+
+    small: what stands below in small letters, the spread of a figure.
+    """
 
     text: str
     css: str = ""
     span: int = 1
     badge: str = ""
+    small: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,16 +148,16 @@ def _grid(frame: pd.DataFrame, *, verdicts: bool = False) -> Grid:
         tops: list[Cell] = []
         for top in frame.columns.get_level_values(0):
             if tops and tops[-1].text == str(top):
-                tops[-1] = Cell(tops[-1].text, span=tops[-1].span + 1)
+                tops[-1] = Cell(tops[-1].text, "top", span=tops[-1].span + 1)
             else:
-                tops.append(Cell(str(top)))
+                tops.append(Cell(str(top), "top"))
         head = [[Cell(""), *tops], [Cell(name), *(Cell(str(c[1])) for c in frame.columns)]]
     else:
         head = [[Cell(name), *(Cell(str(column)) for column in frame.columns)]]
     rows = []
     for label, values in zip(frame.index, frame.values, strict=True):
         texts = [str(value) for value in values]
-        cells = [Cell(text, _verdict(text) if verdicts else _kind(text)) for text in texts]
+        cells = [Cell(text, _verdict(text)) if verdicts else _value(text) for text in texts]
         rows.append([_heading(str(label)), *cells])
     return Grid(head, rows)
 
@@ -165,10 +169,11 @@ def _heading(label: str) -> Cell:
     return Cell(label)
 
 
-def _kind(text: str) -> str:
+def _value(text: str) -> Cell:
     if _NUMBER.fullmatch(text):
-        return "number"
-    return "long" if len(text) > 30 else ""
+        median, bracket, spread = text.partition(" (")
+        return Cell(median, "number", small=spread.rstrip(")") if bracket else "")
+    return Cell(text, "long" if len(text) > 30 else "")
 
 
 def _verdict(text: str) -> str:
