@@ -87,7 +87,7 @@ def energy(compared: Comparison) -> pd.DataFrame:
         rows.append(
             {
                 "run": entry.run,
-                "energy": "n/a" if joules is None else _energy(joules),
+                "energy": ("n/a" if joules is None else f"{short_number(joules / 1000)} kJ"),
                 "images per joule": (
                     "n/a" if joules is None else f"{found['images_per_joule']:.3g}"
                 ),
@@ -235,10 +235,6 @@ def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
-
-
-def _energy(joules: float) -> str:
-    return f"{joules / 3.6e6:.2f} kWh" if joules >= 3.6e5 else f"{joules / 1000:.1f} kJ"
 
 
 def short_number(value: float) -> str:

@@ -100,7 +100,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
                 )
         left += shares * 100
     axes.set_yticks(range(len(table)), [safe(str(name)) for name in table.index])
-    axes.invert_yaxis()
+    axes.set_ylim(len(table) - 0.5, -0.5)
     axes.set_xlim(0, max(100.0, float(left.max())))
     axes.set_xlabel("% of the training time")
     axes.tick_params(axis="y", length=0)
@@ -128,7 +128,7 @@ def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             fontsize=8,
         )
     axes.set_yticks(range(len(names)), [safe(name) for name in names])
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, 1.6 * float(numbers["images_per_joule"].max()))
     axes.set_xlabel("images trained per joule of the GPUs")
     axes.tick_params(axis="y", length=0)
