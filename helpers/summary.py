@@ -1,5 +1,6 @@
 """The comparison in three sentences: who was fastest, whether that is fair, what was waited for."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
@@ -84,14 +85,14 @@ def fairness(compared: Comparison) -> Answer:
     runs = compared.finished
     failed = [entry.label for entry in runs if not entry.comparable]
     differ = [what for what, _ in differences(runs)]
-    checks = [check for entry in runs for check in entry.content["fairness"]["checks"]]
-    others = sum(check["verdict"] not in ("pass", "fail") for check in checks)
+    verdicts = Counter(
+        check["verdict"] for entry in runs for check in entry.content["fairness"]["checks"]
+    )
+    checks = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     text = f"{len(runs) - len(failed)} of {len(runs)} finished runs passed their certificate"
     if failed:
         text += f", not so {', '.join(dict.fromkeys(failed))}"
-    text += f". {len(checks)} checks" + (
-        f", {others} of them not made or excused" if others else ""
-    )
+    text += f". Their checks: {checks or 'none'}"
     if differ:
         text += f". Not the same everywhere: {'; '.join(differ)}"
     unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)

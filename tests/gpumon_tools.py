@@ -1,16 +1,20 @@
-"""What the monitor's tests share: scripts for the fake driver, and a fixture that plays them."""
+"""What tests of the monitor share: traces written by hand, and scripts for the fake driver."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fake_nvml
 import pytest
 
 import gpumon
 
+START = 1000.0
+Marks = tuple[tuple[str, float, float, dict[str, Any]], ...]
 Play = Callable[..., gpumon.Trace]
 
 
@@ -55,3 +59,73 @@ def gpu(number: int, lines: str = "") -> str:
 def changes(values: list[float]) -> list[float]:
     """The values without repeats, as a script's steps come out whatever the timing."""
     return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
+
+
+def write(
+    prefix: Path,
+    gpus: dict[str, list[float | None]],
+    *,
+    step: float = 1.0,
+    marks: Marks = (),
+    start: float = START,
+    unix: float = 1.8e9,
+    boot: str | None = "boot-a",
+    host: str = "node",
+    rank: int | None = None,
+    power: float | None = 100.0,
+    process: int = 7,
+) -> Path:
+    """A trace of GPUs with the given utilisation a step, and of a host at 50 %."""
+    keys: list[str] = []
+    devices: list[dict[str, Any]] = []
+    for name in gpus:
+        keys += [f"{name}/utilisation (%)", f"{name}/memory used (MiB)", f"{name}/power (W)"]
+        devices.append(
+            {
+                "name": name,
+                "kind": "gpu",
+                "uuid": f"GPU-{host}-{name}",
+                "product": "NVIDIA H200",
+                "memory total (MiB)": 1000,
+                "power limit (W)": 700.0,
+            }
+        )
+    keys += ["host/cpu (%)", "host/memory used (MiB)"]
+    devices.append({"name": "host", "kind": "host", "cores": 4, "memory total (MiB)": 8000})
+    header = {
+        "gpumon": 1,
+        "version": "0",
+        "host": host,
+        "system": "Linux",
+        "boot": boot,
+        "rank": rank,
+        "program": "p",
+        "sampler": 1,
+        "clock": "monotonic",
+        "interval (s)": step,
+        "nvml": {"available": True} if gpus else {"available": False, "reason": "no driver"},
+        "devices": devices,
+        "series": [{"key": key, "api": "", "every (s)": 0, "reason": None} for key in keys],
+        "start (monotonic s)": start,
+        "start (unix s)": unix,
+    }
+    count = max((len(values) for values in gpus.values()), default=4)
+    lines = [json.dumps(header)]
+    for number in range(count):
+        row: list[Any] = [number * step]
+        for place, values in enumerate(gpus.values()):
+            row += [3 * place, values[number], 3 * place + 1, 100 + number, 3 * place + 2, power]
+        lines.append(json.dumps([*row, len(keys) - 2, 50, len(keys) - 1, 4000]))
+    end = {"t": count * step, "event": "end", "why": "closed"}
+    end |= {"sampler cpu (s)": 0.01, "sampler memory (MiB)": 30}
+    lines.append(json.dumps(end))
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    prefix.with_name(prefix.name + ".jsonl").write_text("\n".join(lines) + "\n")
+    text = ['{"gpumon marks": 1}']
+    for number, (name, begin, stop, attributes) in enumerate(marks):
+        text.append(
+            json.dumps(["B", int((start + begin) * 1e9), process, number, name, attributes])
+        )
+        text.append(json.dumps(["E", int((start + stop) * 1e9), process, number]))
+    prefix.with_name(prefix.name + ".marks.jsonl").write_text("\n".join(text) + "\n")
+    return prefix

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gpumon_tools
+
 from data_prep import FINDINGS
 from helpers import record
 from helpers.recipe import lookup
@@ -150,3 +152,34 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+SIX = (
+    ("PyTorch", "PyTorch_MultiGPU", 100.0),
+    ("PyTorch", "PyTorch_MultiGPU_Exp_Loss", 96.0),
+    ("Keras", "Keras_MultiGPU", 80.0),
+    ("TensorFlow", "TensorFlow_MultiGPU", 85.0),
+    ("MXNet Gluon", "MXNet_Gluon_MultiGPU", 110.0),
+    ("Chainer", "Chainer_MultiGPU", 30.0),
+)
+"""Framework, notebook and images per second of a demo batch."""
+
+
+def six(batch: Path, **sections: Any) -> list[Path]:
+    """The records and traces of a demo batch: every notebook once, on two devices.
+
+    The first run's trace is of two GPUs, the others' of a CPU, so that both kinds are drawn.
+    """
+    folders = []
+    for number, (framework, notebook, speed) in enumerate(SIX):
+        auc = 0.7 + 0.01 * number
+        content = make(framework, notebook=notebook, speed=speed, auc=auc, **sections)
+        folders.append(save(batch, content))
+        gpus: dict[str, list[float | None]] = {"gpu0": [10.0, 90.0] * 15, "gpu1": [30.0] * 30}
+        marks = (
+            ("train", 2.0, 14.0, {"epoch": 1}),
+            ("validate", 14.0, 16.0, {"epoch": 1}),
+            ("train", 16.0, 26.0, {"epoch": 2}),
+        )
+        gpumon_tools.write(folders[-1] / "trace", gpus if number == 0 else {}, marks=marks)
+    return folders

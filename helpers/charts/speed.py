@@ -72,10 +72,10 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
                 va="center",
                 fontsize=8,
             )
-    names = [f"{row['label']}, {devices(row['devices'])}" for _, row in numbers.iterrows()]
+    names = [f"{safe(row['label'])}, {devices(row['devices'])}" for _, row in numbers.iterrows()]
     if width < NARROW:
         names = [name.replace(", ", "\n") for name in names]
-    axes.set_yticks(range(len(names)), [safe(name) for name in names])
+    axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.set_xlabel("images per second (» the bar goes on)")
     axes.set_xlim(0, axes.get_xlim()[1] * (1.2 if width >= NARROW else 1.75))

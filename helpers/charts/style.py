@@ -34,6 +34,8 @@ SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
 """Shares of the time: none of them is a framework's colour."""
 WIDTH = 9.0
 """Inches: a notebook's column."""
+LONGEST = 40
+"""Letters of a label."""
 NARROW = 6.0
 """Narrower than this, what stands side by side stands below each other."""
 
@@ -164,5 +166,6 @@ def cycle(colours: Sequence[str], count: int) -> list[str]:
 
 
 def safe(text: str) -> str:
-    """Text from a record, never read as a formula."""
-    return text.replace("$", r"\$")
+    """Text from a record: one line, no longer than a label can be, never read as a formula."""
+    line = " ".join(text.split())
+    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…").replace("$", r"\$")

@@ -52,5 +52,5 @@ def table(frame: pd.DataFrame) -> str:
 
 
 def _text(value: str) -> str:
-    """Text that can be nothing but text: no markup, no link, no new line."""
+    """Text that can be nothing but text: no markup and no new line."""
     return _SPECIAL.sub(r"\\\1", " ".join(value.split())).replace("\\<", "&lt;")
