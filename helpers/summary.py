@@ -83,6 +83,8 @@ def fairness(compared: Comparison) -> Answer:
     """Whether the finished runs may stand side by side, and what speaks against it."""
     question = "Fair?"
     runs = compared.finished
+    if not runs:
+        return Answer(question, "unknown", "No run has finished.")
     failed = [entry.label for entry in runs if not entry.comparable]
     differ = [what for what, _ in differences(runs)]
     verdicts = Counter(

@@ -175,6 +175,8 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "9. Train" in shown and "finished" in shown and "0.750" in shown
     assert "Compare.ipynb" in shown.splitlines()[-2]
+    assert "report.html" in shown.splitlines()[-3]
+    assert "trained fastest" in (paths.RUNS / "first" / "report.html").read_text("utf-8")
 
 
 def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
@@ -208,6 +210,21 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     captured = capsys.readouterr()
     assert "no compiler" in captured.out and "a bad day" in captured.out
     assert "5 of 6 runs did not finish" in captured.err
+
+
+def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
+    suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(batch: Path) -> Path:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("helpers.report.write", broken)
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    assert suite.compare("--batch", "full") == 1
+    shown = capsys.readouterr()
+    assert "error: the report failed: OSError: the disk is full" in shown.err
+    assert "report.html" not in shown.out
+    assert "error: 1 of" not in shown.err
 
 
 def test_a_kernel_that_dies_is_a_failed_run(suite: Suite) -> None:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import matplotlib as mpl
 from markupsafe import Markup
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from gpumon.style import THEMES
@@ -63,8 +64,14 @@ def variables() -> dict[str, dict[str, str]]:
 def inline(figure: Figure, name: str) -> Markup:
     """``figure`` as an ``<svg>`` to put into a page; ``name`` keeps its ids apart from others'."""
     buffer = io.BytesIO()
+    figure.set_facecolor("none")
+    # Laid out and drawn once each; savefig does both twice, which is most of a report's time.
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
     root = ElementTree.fromstring(buffer.getvalue())
     _clean(root)
     for attribute in ("width", "height"):

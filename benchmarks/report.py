@@ -1,0 +1,80 @@
+"""How long the report of six demo runs takes, and how large it is: against an exported notebook.
+
+    python benchmarks/report.py [BATCH] [--quick]
+
+BATCH is a folder of runs (default: six made-up demo records with traces). The rival is what is
+sent round without a report: Compare.ipynb of the same batch, executed and exported to HTML by
+nbconvert. Each is a process of its own, imports included; rounds are interleaved, figures medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOK = ROOT / "notebooks" / "Compare.ipynb"
+
+
+def demo(folder: Path) -> Path:
+    """Six records as the tests have them."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import records
+
+    records.six(folder)
+    return folder
+
+
+def ours(batch: Path, into: Path) -> Path:
+    command = [sys.executable, "-m", "helpers", "report", str(batch), "--to", str(into)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return into / "report.html"
+
+
+def rival(batch: Path, into: Path) -> Path:
+    notebook, page = into / "Compare.ipynb", into / "Compare.html"
+    for command in (
+        ["papermill", str(NOTEBOOK), str(notebook), "-p", "batch", str(batch)],
+        ["nbconvert", "--to", "html", "--output", str(page), str(notebook)],
+    ):
+        # Both are modules of this environment, so no PATH is needed to find them.
+        subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True, capture_output=True)
+    return page
+
+
+def measured(make: Callable[[Path, Path], Path], batch: Path, into: Path) -> tuple[float, float]:
+    """Seconds and megabytes."""
+    start = time.perf_counter()
+    page = make(batch, into)
+    return time.perf_counter() - start, page.stat().st_size / 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("batch", type=Path, nargs="?")
+    parser.add_argument("--quick", action="store_true", help="one round instead of five")
+    given = parser.parse_args()
+    rounds = 1 if given.quick else 5
+    with tempfile.TemporaryDirectory() as folder:
+        into = Path(folder)
+        batch = (given.batch or demo(into / "batch")).resolve()
+        pairs = [(measured(ours, batch, into), measured(rival, batch, into)) for _ in range(rounds)]
+    for place, (figure, unit) in enumerate((("build the report", "s"), ("its size", "MB"))):
+        mine = statistics.median(own[place] for own, _ in pairs)
+        theirs = statistics.median(other[place] for _, other in pairs)
+        ratio = statistics.median(other[place] / own[place] for own, other in pairs)
+        print(f"{figure}: ours {mine:.2f} {unit}, exported notebook {theirs:.2f} {unit}")
+        line = {"figure": figure, "unit": unit, "ours": mine, "rival": theirs}
+        line |= {"rival_name": "Compare.ipynb through nbconvert", "ratio": ratio, "rounds": rounds}
+        print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main()
