@@ -2,17 +2,21 @@
 
 What ``torchrun`` does for scripts: frameworks that drive each GPU from a process of its own
 (PyTorch's DistributedDataParallel) need processes, and processes can import a module but not a
-notebook cell. So the function is shipped by value with cloudpickle. Processes are spawned, never
-forked: a CUDA context and OpenMP's threads do not survive a fork.
+notebook cell. So the function is shipped by value with cloudpickle. Processes are never forked
+from the notebook's own, for a CUDA context and OpenMP's threads do not survive that: one server
+process, which only imports what the notebook imports, is started at the first call, and all
+replicas are forked from it. Importing a framework takes seconds, and so it is done once.
 """
 
 import os
 import tempfile
 import traceback
 from collections.abc import Callable
-from multiprocessing import connection, get_context, set_start_method
+from multiprocessing import connection, get_context, parent_process, set_start_method
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -35,7 +39,8 @@ def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.
     """
     payload = cloudpickle.dumps((function, args))
-    context = get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_imported_by(function))  # heeded when the server starts
     with tempfile.TemporaryDirectory(prefix="replicas-") as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
         processes, pipes = [], []
@@ -43,7 +48,8 @@ def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
             for rank in range(count):
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(
-                    target=_replica, args=(payload, rank, count, rendezvous, theirs)
+                    target=_replica,
+                    args=(payload, rank, count, rendezvous, dict(os.environ), theirs),
                 )
                 process.start()
                 theirs.close()
@@ -57,6 +63,12 @@ def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
                 process.join(10)
                 if process.is_alive():
                     process.kill()
+
+
+def _imported_by(function: Callable[..., Any]) -> list[str]:
+    """The modules the function's notebook has imported under a name."""
+    modules = getattr(function, "__globals__", {}).values()
+    return sorted({module.__name__ for module in modules if isinstance(module, ModuleType)})
 
 
 def _collect(processes: list[Any], pipes: list[Connection]) -> list[Any]:
@@ -78,7 +90,16 @@ def _collect(processes: list[Any], pipes: list[Connection]) -> list[Any]:
     return [results[rank] for rank in range(len(processes))]
 
 
-def _replica(payload: bytes, rank: int, count: int, rendezvous: str, pipe: Connection) -> None:
+def _replica(
+    payload: bytes,
+    rank: int,
+    count: int,
+    rendezvous: str,
+    environment: dict[str, str],
+    pipe: Connection,
+) -> None:
+    Thread(target=_end_with_the_caller, daemon=True).start()
+    os.environ.update(environment)  # as it is now, not as it was when the first replicas ran
     # torchrun's names, so that a cell moved to a script under torchrun finds what it knows.
     os.environ.update(
         {
@@ -88,8 +109,8 @@ def _replica(payload: bytes, rank: int, count: int, rendezvous: str, pipe: Conne
             RENDEZVOUS: rendezvous,
         }
     )
-    # A spawned process would spawn in turn. Loader workers are forked, as in a script, because
-    # nothing they run has to be importable and they never touch the device.
+    # Else a replica would fork its own from a server too. Loader workers are forked, as in a
+    # script, because nothing they run has to be importable and they never touch the device.
     set_start_method("fork", force=True)
     try:
         function, args = cloudpickle.loads(payload)
@@ -98,3 +119,11 @@ def _replica(payload: bytes, rank: int, count: int, rendezvous: str, pipe: Conne
         answer = (False, traceback.format_exc())
     pipe.send_bytes(cloudpickle.dumps(answer))
     pipe.close()
+
+
+def _end_with_the_caller() -> None:
+    """A notebook killed in the middle would leave replicas that hold its GPUs."""
+    caller = parent_process()
+    assert caller is not None
+    caller.join()
+    os._exit(1)

@@ -1,5 +1,6 @@
 import os
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -10,10 +11,10 @@ import pytest
 from helpers import replicas
 
 
-def replicas_left() -> list[psutil.Process]:
-    # multiprocessing also keeps a resource tracker, which is no replica
-    children = psutil.Process().children()
-    return [child for child in children if any("spawn_main" in part for part in child.cmdline())]
+def replicas_of(process: psutil.Process) -> list[psutil.Process]:
+    """Replicas are children of the server, which stays to start the next."""
+    servers = [c for c in process.children() if any("forkserver" in part for part in c.cmdline())]
+    return [replica for server in servers for replica in server.children()]
 
 
 def test_results_come_in_order_of_rank() -> None:
@@ -38,7 +39,7 @@ def test_one_failure_ends_all() -> None:
     with pytest.raises(replicas.ReplicaError, match=r"replica 1 failed[\s\S]*planted"):
         replicas.run(replica, 2)
     assert time.monotonic() - began < 50
-    assert not replicas_left()
+    assert not replicas_of(psutil.Process())
 
 
 def test_a_killed_replica_is_named() -> None:
@@ -59,4 +60,18 @@ def test_interrupting_the_caller_leaves_no_process() -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         replicas.run(replica, 2)
-    assert not replicas_left()
+    assert not replicas_of(psutil.Process())
+
+
+SLEEPING = "import time; from helpers import replicas; replicas.run(lambda rank: time.sleep(99), 2)"
+
+
+def test_replicas_end_when_the_caller_is_killed() -> None:
+    caller = psutil.Popen([sys.executable, "-c", SLEEPING])
+    while len(replicas := replicas_of(caller)) < 2:
+        assert caller.poll() is None
+        time.sleep(0.1)
+    caller.kill()
+    caller.wait()
+    _, alive = psutil.wait_procs(replicas, timeout=30)
+    assert not alive
