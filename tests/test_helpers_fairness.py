@@ -1,56 +1,84 @@
 """The certificate must fail when something is broken on purpose; each test plants one thing."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from data_prep import FINDINGS
-from helpers import fairness, weights
+from helpers import fairness, reference, weights
 from helpers.recipe import lookup
 
 SCALED = lookup("demo").on(2)
-INITIAL = weights.canonical("seeded")
-FRAMEWORK = SimpleNamespace(dump_weights=lambda model: model)
-
-
-def verdicts(**changes: Any) -> dict[str, str]:
-    given: dict[str, Any] = {
-        "model": {name: array.copy() for name, array in INITIAL.arrays.items()},
-        "evaluate_pixels": lambda grey: fairness.expected_pixels(grey, SCALED.recipe),
-        "findings": FINDINGS,
-    } | changes
-    model = given.pop("model")
-    certificate = fairness.certify(FRAMEWORK, model, INITIAL, SCALED, **given)
-    assert certificate.comparable == (set(certificate.table()["verdict"]) == {"pass"})
-    return dict(zip(certificate.table()["check"], certificate.table()["verdict"], strict=True))
+INITIAL = weights.canonical("seeded").arrays
 
 
 def failed(**changes: Any) -> list[str]:
-    return [check for check, verdict in verdicts(**changes).items() if verdict == "fail"]
+    given: dict[str, Any] = {
+        "evaluate_pixels": lambda grey: fairness.expected_pixels(grey, SCALED.recipe),
+        "findings": FINDINGS,
+        "recipe": SCALED,
+    } | changes
+    return [c.check for c in fairness.same_inputs(**given) if c.verdict != "pass"]
+
+
+def with_changed(name: str, change: Any) -> fairness.Check:
+    held = {key: array.copy() for key, array in INITIAL.items()}
+    change(held[name])
+    return fairness.same_weights(held, INITIAL)
 
 
 def test_the_definition_passes_itself() -> None:
-    assert set(verdicts().values()) == {"pass"}
+    assert failed() == []
+    assert fairness.same_weights(INITIAL, INITIAL).verdict == "pass"
 
 
 def test_one_changed_weight_is_caught() -> None:
-    model = {name: array.copy() for name, array in INITIAL.arrays.items()}
-    model["features.norm5.running_var"][7] += 1e-6
-    assert failed(model=model) == ["initial weights"]
+    def nudge(array: np.ndarray) -> None:
+        array[7] += 1e-6
+
+    assert with_changed("features.norm5.running_var", nudge).verdict == "fail"
 
 
 def test_a_missing_layer_is_caught() -> None:
-    model = dict(INITIAL.arrays)
-    del model["features.norm5.bias"]
-    assert failed(model=model) == ["initial weights"]
+    held = {name: array for name, array in INITIAL.items() if name != "features.norm5.bias"}
+    assert fairness.same_weights(held, INITIAL).verdict == "fail"
 
 
 def test_nan_does_not_pass() -> None:
-    model = {name: array.copy() for name, array in INITIAL.arrays.items()}
-    model["classifier.bias"][:] = np.nan
-    assert failed(model=model) == ["initial weights"]
+    assert with_changed("classifier.bias", lambda array: array.fill(np.nan)).verdict == "fail"
+    assert fairness.Check("", float("nan"), 1.0, "a reason", rest=float("nan")).verdict == "fail"
+
+
+def test_a_reason_counts_only_where_it_predicts_the_difference() -> None:
+    assert fairness.Check("", 0.1, 0.01, "why", rest=0.001).verdict == "known"
+    assert fairness.Check("", 0.1, 0.01, "why", rest=0.02).verdict == "fail"
+    assert fairness.Check("", 0.1, 0.01, "why").verdict == "fail"
+    assert fairness.Check("", None, None, "one device").verdict == "not checked"
+    known = fairness.Certificate((fairness.Check("", 0.1, 0.01, "why", rest=0.0),))
+    assert known.comparable
+
+
+def test_the_scale_of_the_recipe_is_checked() -> None:
+    assert failed(recipe=replace(SCALED, learning_rate=1e-4)) == ["learning rate x devices"]
+    assert failed(recipe=replace(SCALED, global_batch=64)) == ["global batch = batch x devices"]
+
+
+def test_the_references_pixels_are_the_definitions() -> None:
+    image = fairness.canonical_image(SCALED.recipe.resized)
+    known = reference.load()["pixels"]  # made by torchvision
+    assert np.abs(fairness.expected_pixels(image, SCALED.recipe) - known).max() < 1e-6
+
+
+def test_statistics_that_survive_are_told_apart() -> None:
+    """The mean after the first convolution, without a framework."""
+    start, (grey, _) = reference.arrays(), reference.batch()
+    after = 0.9 * start["features.norm0.running_mean"] + 0.1 * fairness._mean_after_conv0(
+        start, grey
+    )
+    known = reference.load()["features.norm0.running_mean"]
+    assert np.abs(after - known).max() < 1e-7
 
 
 def test_swapped_labels_are_caught() -> None:

@@ -9,7 +9,7 @@ unbiased variance, as PyTorch's is.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
@@ -108,6 +108,14 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
 
 
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    with chainer.using_config("dtype", np.float64):
+        return build_model(weights)
+
+
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
     with (
@@ -117,6 +125,17 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
     ):
         batch = model.xp.asarray(images, dtype=_dtype(model))
         return cuda.to_cpu(model(batch).array)
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Logits (N, 14) in training mode on one device, and the weights after it.
+
+    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    """
+    trained = model.copy(mode="copy")
+    with chainer.no_backprop_mode(), chainer.using_device(model.device):  # training is the default
+        found = trained(model.xp.asarray(images, dtype=_dtype(model)))
+    return cuda.to_cpu(found.array), dump_weights(trained)
 
 
 def gradients(

@@ -6,7 +6,7 @@ them and the layout of weights are those of ``helpers.frameworks.tensorflow``.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -59,10 +59,36 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64")  # of the input
+    keras.config.set_dtype_policy("float64")  # of the layers
+    try:
+        return build_model(weights)
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
+
+
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
     batch = backend._batch(images, model.compute_dtype)
     return np.asarray(model(batch, training=False))
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Logits (N, 14) in training mode on one device, and the weights after it.
+
+    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    """
+    before = dump_weights(model)
+    found = model(backend._batch(images, model.compute_dtype), training=True)
+    after = dump_weights(model)
+    load_weights(model, before)
+    return np.asarray(found), after
 
 
 def gradients(
@@ -70,6 +96,7 @@ def gradients(
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Loss and gradients of the mean loss over (N, 14), by the canonical names.
 
+    As ``fit`` does: every replica takes the mean over its own share, and these are averaged.
     BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
     the result: N devices must give what one gives.
     """
@@ -80,7 +107,7 @@ def gradients(
         if id(variable) in trainable
     }
     return backend._gradients(
-        lambda x: model(x, training=False), variables, images, targets, devices
+        lambda x: model(x, training=False), variables, images, targets, devices, equal_shares=True
     )
 
 

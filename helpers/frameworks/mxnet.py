@@ -8,7 +8,7 @@ as OIHW and the dense layer as (outputs, inputs).
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from typing import Any, TypeAlias
@@ -101,10 +101,34 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: _read(parameter) for name, parameter in _named(model).items()}
 
 
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    model = build_model(weights)
+    model.cast("float64")
+    load_weights(model, weights)
+    return model
+
+
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
     first = next(iter(model.collect_params().values()))
     return model(mx.nd.array(images, first.list_ctx()[0], first.dtype)).asnumpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Logits (N, 14) in training mode on one device, and the weights after it.
+
+    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    """
+    device = next(iter(model.collect_params().values())).list_ctx()[0]
+    with _moved(model, [device]):
+        batch = mx.nd.array(images, device, next(iter(model.collect_params().values())).dtype)
+        with autograd.record():  # training mode
+            found = model(batch)
+        found.backward()  # in which MXNet moves the running statistics
+        return found.asnumpy(), dump_weights(model)
 
 
 def gradients(

@@ -6,8 +6,9 @@ sums over replicas are all-reduced. torchvision's layout is the canonical one, s
 mapping; ``num_batches_tracked`` counts steps and is not a weight.
 """
 
+import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,6 +73,15 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    model = build_model(weights).double()
+    load_weights(model, weights)
+    return model
+
+
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
     first = next(model.parameters())
@@ -79,6 +89,18 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         batch = torch.from_numpy(images).to(first.device, first.dtype)
         return model(batch).cpu().numpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Logits (N, 14) in training mode on one device, and the weights after it.
+
+    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    """
+    trained = copy.deepcopy(model).train()
+    first = next(trained.parameters())
+    with torch.no_grad():
+        found = trained(torch.from_numpy(images).to(first.device, first.dtype))
+    return found.cpu().numpy(), dump_weights(trained)
 
 
 def gradients(

@@ -21,6 +21,10 @@ KERNEL = "tensorflow"
 Device: TypeAlias = str
 Model: TypeAlias = tf.Module
 
+_LACKS = {
+    "training in float64": "fused_batch_norm computes in float32 and float16 only",
+}
+
 
 def versions() -> dict[str, str]:
     """Versions of the framework and the libraries its speed depends on."""
@@ -78,9 +82,28 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {_name(v): _channels_first(v.numpy()) for v in model.variables}
 
 
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    return build_model({name: array.astype(np.float64) for name, array in weights.items()})
+
+
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
     return model(_batch(images, model.trainable_variables[0].dtype), training=False).numpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Logits (N, 14) in training mode on one device, and the weights after it.
+
+    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    """
+    before = dump_weights(model)
+    found = model(_batch(images, model.trainable_variables[0].dtype), training=True)
+    after = dump_weights(model)
+    load_weights(model, before)
+    return found.numpy(), after
 
 
 def gradients(
@@ -119,7 +142,7 @@ class DeviceLosses:
 
 def skip(capability: str) -> str | None:
     """Why TensorFlow cannot do ``capability``; None where it can."""
-    return None
+    return _LACKS.get(capability)
 
 
 def _channels_last(array: np.ndarray) -> np.ndarray:
@@ -161,8 +184,12 @@ def _gradients(
     images: np.ndarray,
     targets: np.ndarray,
     devices: Sequence[Device],
+    *,
+    equal_shares: bool = False,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``.
+
+    With ``equal_shares`` every replica takes the mean over its own share and counts alike.
 
     Runs eagerly: tracing DenseNet121 takes longer than computing it this once.
     """
@@ -173,7 +200,8 @@ def _gradients(
         with tf.GradientTape() as tape:
             loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=forward(x))
             # Gradients are summed over the replicas, so each divides by the global batch.
-            loss = tf.reduce_sum(loss) / targets.size
+            count = tf.size(y) * len(devices) if equal_shares else targets.size
+            loss = tf.reduce_sum(loss) / tf.cast(count, loss.dtype)
         found = [loss, *tape.gradient(loss, watched)]
         context = tf.distribute.get_replica_context()
         return tuple(context.all_reduce(tf.distribute.ReduceOp.SUM, found))

@@ -1,13 +1,16 @@
-"""Run a notebook's own cells up to section 6 in a test, on data where every crop is different."""
+"""Run a notebook's own first cells in a test, on data where every crop is different."""
 
+import ast
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from helpers import paths
+from helpers import fairness, paths
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -33,15 +36,19 @@ def write_noise_images(folder: Path, patients: int = 200) -> Path:
     return target
 
 
+CERTIFIED = "monitor.start()"
+"""Up to here a notebook has checked itself, and trained nothing."""
+
+
 def namespace_of(
     notebook: str, folder: Path, *, devices: int = 1, until: str = "## 6."
 ) -> dict[str, Any]:
-    """The names a notebook has defined before the section that begins with ``until``."""
+    """The names a notebook has defined before its first cell that holds ``until``."""
     content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in content["cells"]:
         text = "".join(cell["source"])
-        if cell["cell_type"] == "markdown" and text.startswith(until):
+        if until in text:
             break
         if cell["cell_type"] == "code":
             exec(compile(text, notebook, "exec"), names)
@@ -49,3 +56,27 @@ def namespace_of(
                 given = {"data": str(write_noise_images(folder)), "devices": devices}
                 names.update(given, run=str(folder / "run"), recipe="demo")
     return names
+
+
+@contextmanager
+def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> Iterator[None]:
+    """The notebook with a fault: the functions of one cell made again from a changed text."""
+    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    texts = ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+    (text,) = (text for text in texts if sound in text)
+    functions = [
+        node
+        for node in ast.parse(text.replace(sound, broken)).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    before = dict(names)
+    exec(compile(ast.Module(list(functions), []), notebook, "exec"), names)
+    try:
+        yield
+    finally:
+        names.update(before)
+
+
+def failed(checks: Iterable[fairness.Check]) -> set[str]:
+    """Names of the checks that failed."""
+    return {check.check for check in checks if check.verdict == "fail"}

@@ -11,25 +11,20 @@ import chainer.functions as F
 import chainer.links as L
 import numpy as np
 import pytest
-from cells import namespace_of
+from cells import CERTIFIED, failed, namespace_of, planted
 
-from helpers import reference, weights
+from helpers import fairness, reference, weights
 from helpers.frameworks import chainer as framework
 
+NOTEBOOK = "Chainer_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The notebook's names up to section 9, for two virtual devices."""
+    """The notebook's names for two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of("Chainer_MultiGPU", folder, devices=2, until="## 9.")
-
-
-@pytest.fixture
-def model(cells: dict[str, Any]) -> chainer.Chain:
-    with chainer.using_config("dtype", np.float64):
-        return cells["build_model"](weights.canonical("seeded").arrays)
+    return namespace_of(NOTEBOOK, folder, devices=2, until=CERTIFIED)
 
 
 class Tiny(chainer.Chain):
@@ -67,27 +62,34 @@ def test_weights_that_do_not_fit_are_refused(tiny: Tiny) -> None:
         framework.load_weights(tiny, arrays | {"classifier.bias": np.zeros(1, np.float32)})
 
 
-def test_logits_are_the_references(cells: dict[str, Any], model: chainer.Chain) -> None:
-    images, _ = reference.batch()
-    expected = reference.load()["logits"]
-    assert np.abs(framework.logits(model, images) - expected).max() < 1e-10
-    single = cells["build_model"](weights.canonical("seeded").arrays)
-    assert np.abs(framework.logits(single, images.astype(np.float32)) - expected).max() < 1e-5
-    with chainer.no_backprop_mode():  # training is Chainer's default
-        assert np.abs(model(images).array - reference.load()["train logits"]).max() < 1e-10
+def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
+    certificate = cells["certificate"]
+    assert failed(certificate.checks) == set()
+    assert "not checked" not in set(certificate.table()["verdict"])
+    assert {c.check for c in certificate.checks if c.verdict == "known"} == set()
+    assert certificate.checks[-1].reason == "replica 0's"
 
 
-def test_two_devices_give_what_one_gives(model: chainer.Chain) -> None:
-    images, targets = reference.batch()
-    loss, found = framework.gradients(model, images, targets, TWO)
-    assert loss == pytest.approx(float(reference.load()["loss"]), abs=1e-10)
-    for name, error in reference.gradient_errors(found).items():
-        assert error < 1e-10, name
+def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
+    with planted(cells, NOTEBOOK, "eps=recipe.bn_epsilon", "eps=2e-5"):  # Chainer's default
+        network = framework.exact(cells["build_model"], reference.arrays())
+        checks = fairness.same_network(framework, network, TWO[:1])
+        checks += fairness.same_in_training(framework, cells["build_model"], network)
+    assert {"logits, evaluation", "logits, training", "loss"} <= failed(checks)
+
+
+def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
+    """What Chainer's updaters do to a loss that is not divided."""
+    empty = fairness.Certificate(())
+    with planted(cells, NOTEBOOK, "return loss / len(replica_devices)", "return loss"):
+        found = fairness.certify_training(empty, cells["rehearse"], devices=2, steps=1)
+    assert failed(found.checks) == {"length of a step, n devices / one"}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_any_split_gives_the_same_gradients(tiny: Tiny, count: int) -> None:
-    images, targets = reference.batch()  # 4 images: uneven on 3 devices
+    grey, targets = reference.batch()  # 4 images: uneven on 3 devices
+    images = reference.network_input(grey)
     before = framework.dump_weights(tiny)
     one_loss, one = framework.gradients(tiny, images, targets, TWO[:1])
     loss, found = framework.gradients(tiny, images, targets, TWO[:1] * count)

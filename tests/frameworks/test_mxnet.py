@@ -1,7 +1,5 @@
 """Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
 
-import ast
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,12 +7,12 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 import pytest
-from cells import namespace_of
+from cells import CERTIFIED, failed, namespace_of, planted
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo.vision import densenet121
 
-from helpers import paths, reference, weights
+from helpers import fairness, weights
 from helpers.frameworks import mxnet as framework
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -43,17 +41,8 @@ def model() -> framework.Model:
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The notebook's names on two devices, with the functions of section 9, nothing trained."""
-    names = namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until="## 9.")
-    source = json.loads((paths.NOTEBOOKS / f"{NOTEBOOK}.ipynb").read_text(encoding="utf-8"))
-    for cell in source["cells"]:
-        text = "".join(cell["source"])
-        if "def train_step" in text:
-            functions: list[ast.stmt] = [
-                n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)
-            ]
-            exec(compile(ast.Module(functions, []), NOTEBOOK, "exec"), names)
-    return names
+    """The notebook's names on two virtual devices, before it trains."""
+    return namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until=CERTIFIED)
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])
@@ -88,29 +77,21 @@ def test_statistics_that_survive_are_the_devices_mean(model: framework.Model) ->
     framework.load_weights(model, held)
 
 
-def test_logits_are_the_references(model: framework.Model) -> None:
-    images, _ = reference.batch()
-    expected = reference.load()["logits"]
-    assert np.abs(framework.logits(model, images) - expected).max() < 1e-10
-    single = build("float32", TWO[:1])
-    framework.load_weights(single, weights.canonical("seeded").arrays)
-    found = framework.logits(single, images.astype(np.float32))
-    assert found.dtype == np.float32
-    assert np.abs(found - expected).max() < 1e-5
+def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+    certificate = notebook["certificate"]
+    assert failed(certificate.checks) == set()
+    assert "not checked" not in set(certificate.table()["verdict"])
+    assert {c.check for c in certificate.checks if c.verdict == "known"} == {
+        "running variance after a step"
+    }
+    assert certificate.checks[-1].reason == "the average of all replicas'"
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_any_number_of_devices_gives_the_references_gradients(
-    model: framework.Model, devices: int
-) -> None:
-    images, targets = reference.batch()
-    before = weights.digest(framework.dump_weights(model))
-    loss, found = framework.gradients(model, images, targets, TWO[:devices])
-    assert loss == pytest.approx(float(reference.load()["loss"]), abs=1e-10)
-    for name, error in reference.gradient_errors(found).items():
-        assert error < 1e-10, name
-    assert weights.digest(framework.dump_weights(model)) == before
-    assert next(iter(model.collect_params().values())).list_ctx() == TWO
+def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
+    empty, all_images = fairness.Certificate(()), "sum(len(grey) for grey, _ in parts)"
+    with planted(notebook, NOTEBOOK, all_images, "len(parts[0][0])"):
+        found = fairness.certify_training(empty, notebook["rehearse"], devices=2, steps=1)
+    assert failed(found.checks) == {"length of a step, n devices / one"}
 
 
 def test_losses_are_weighted_by_images() -> None:

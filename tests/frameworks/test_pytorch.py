@@ -1,22 +1,54 @@
 """Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from cells import namespace_of
+from cells import CERTIFIED, failed, namespace_of
 from torchvision.models import densenet121
+from torchvision.transforms.v2 import functional as transforms
 
-from helpers import reference, weights
+from data_prep import FINDINGS
+from helpers import fairness, weights
 from helpers.frameworks import pytorch as framework
+from helpers.recipe import lookup
 
 TWO = framework.list_devices("cpu", 2)
 
 
-@pytest.fixture
-def model() -> torch.nn.Module:
-    model = densenet121(weights=None, num_classes=14).double()
-    framework.load_weights(model, weights.canonical("seeded").arrays)
-    return model
+@pytest.fixture(scope="module", params=["PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"])
+def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
+    """A notebook's names for two virtual devices, before it trains."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of(request.param, folder, devices=2, until=CERTIFIED)
+
+
+def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
+    certificate = cells["certificate"]
+    assert failed(certificate.checks) == set()
+    assert "not checked" not in set(certificate.table()["verdict"])
+    assert {c.check for c in certificate.checks if c.verdict == "known"} == {
+        "gradients, uneven batch, n devices / one"
+    }
+    assert certificate.checks[-1].reason == "replica 0's"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda grey, crop: transforms.resize(grey, [crop, crop]),
+        lambda grey, crop: transforms.center_crop(grey.roll(1, dims=-1), [crop, crop]),
+    ],
+    ids=["resized", "shifted"],
+)
+def test_other_pixels_are_caught(cells: dict[str, Any], fault: Any) -> None:
+    def pixels(grey: np.ndarray) -> np.ndarray:
+        faulty = fault(torch.from_numpy(grey)[None, None], cells["scaled"].recipe.crop)
+        return cells["to_network"](faulty).squeeze(0).numpy()
+
+    checks = fairness.same_inputs(pixels, FINDINGS, cells["scaled"])
+    assert failed(checks) == {"evaluation pixels"}
 
 
 def test_weights_come_back_bit_for_bit() -> None:
@@ -32,21 +64,6 @@ def test_weights_that_do_not_fit_are_refused() -> None:
     arrays["features.odd"] = np.zeros(1, np.float32)
     with pytest.raises(ValueError, match=r"features\.odd"):
         framework.load_weights(model, arrays)
-
-
-def test_logits_are_the_references(model: torch.nn.Module) -> None:
-    images, _ = reference.batch()
-    assert np.abs(framework.logits(model, images) - reference.load()["logits"]).max() < 1e-10
-    single = framework.logits(model.float(), images.astype(np.float32))
-    assert np.abs(single - reference.load()["logits"]).max() < 1e-5
-
-
-def test_two_devices_give_what_one_gives(model: torch.nn.Module) -> None:
-    images, targets = reference.batch()
-    loss, found = framework.gradients(model, images, targets, TWO)
-    assert loss == pytest.approx(float(reference.load()["loss"]), abs=1e-10)
-    for name, error in reference.gradient_errors(found).items():
-        assert error < 1e-10, name
 
 
 def test_losses_are_weighted_by_images() -> None:
@@ -88,3 +105,13 @@ def crops(folder, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
     loader = cells["make_train_loader"](0)
     assert loader.num_workers >= 1
     return np.concatenate([images[:, 0, 0, :4].numpy() for images, _ in loader])
+
+
+def test_the_pixels_of_the_reference_are_torchvisions() -> None:
+    """What every notebook is held against, for the recipe's own sizes too."""
+    recipe = lookup("chexnet")
+    image = fairness.canonical_image(recipe.resized)
+    crop = transforms.center_crop(torch.from_numpy(image)[None], [recipe.crop])
+    rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
+    seen = transforms.normalize(rgb, list(recipe.mean), list(recipe.std)).numpy()
+    assert np.abs(seen - fairness.expected_pixels(image, recipe)).max() < 1e-6

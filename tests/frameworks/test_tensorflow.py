@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from cells import namespace_of
+from cells import CERTIFIED, failed, namespace_of, planted
 
-from helpers import paths, reference, weights
+from helpers import fairness, paths, weights
 from helpers.frameworks import tensorflow as framework
 
 TWO = framework.list_devices("cpu", 2)
@@ -18,18 +18,9 @@ TWO = framework.list_devices("cpu", 2)
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the notebook defines up to its model, on two virtual devices."""
+    """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until="## 7.")
-
-
-@pytest.fixture(scope="module")
-def exact(notebook: dict[str, Any]) -> tf.Module:
-    """The notebook's network in float64."""
-    with notebook["strategy"].scope():
-        model = notebook["DenseNet121"](tf.float64)
-    framework.load_weights(model, weights.canonical("seeded").arrays)
-    return model
+    return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until=CERTIFIED)
 
 
 def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
@@ -48,29 +39,20 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         framework.load_weights(layer, {"classifier.weight": np.zeros((3, 2))})
 
 
-def test_logits_are_the_references(notebook: dict[str, Any], exact: tf.Module) -> None:
-    images, _ = reference.batch()
-    assert np.abs(framework.logits(exact, images) - reference.load()["logits"]).max() < 1e-10
-    single = framework.logits(notebook["model"], images.astype(np.float32))
-    assert np.abs(single - reference.load()["logits"]).max() < 1e-5
+def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+    certificate = notebook["certificate"]
+    assert failed(certificate.checks) == set()
+    assert "not checked" not in set(certificate.table()["verdict"])
+    assert {c.check for c in certificate.checks if c.verdict == "known"} == set()
+    assert certificate.checks[-1].reason == "replica 0's"
 
 
-def test_training_logits_are_the_references(notebook: dict[str, Any]) -> None:
-    images, _ = reference.batch()
-    model = notebook["model"]
-    before = framework.dump_weights(model)
-    found = model(tf.constant(images.transpose(0, 2, 3, 1), tf.float32), training=True)
-    framework.load_weights(model, before)
-    assert np.abs(found.numpy() - reference.load()["train logits"]).max() < 1e-4
-
-
-def test_two_devices_give_what_one_gives(exact: tf.Module) -> None:
-    images, targets = reference.batch()
-    for devices in (TWO[:1], TWO):
-        loss, found = framework.gradients(exact, images, targets, devices)
-        assert loss == pytest.approx(float(reference.load()["loss"]), abs=1e-10)
-        for name, error in reference.gradient_errors(found).items():
-            assert error < 1e-10, (name, devices)
+def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
+    empty = fairness.Certificate(())
+    divided = "loss / strategy.num_replicas_in_sync"
+    with planted(notebook, "TensorFlow_MultiGPU", divided, "loss"):
+        found = fairness.certify_training(empty, notebook["rehearse"], devices=2, steps=1)
+    assert failed(found.checks) == {"length of a step, n devices / one"}
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
