@@ -129,7 +129,8 @@ def waiting(compared: Comparison) -> Answer:
     means = waits.groupby("share")["value"].mean()
     share = str(means.idxmax())
     worst = waits[waits["share"] == share].sort_values("value").iloc[-1]
-    text = f"{span}; {share} up to {_percent(worst['value'])} ({worst['run']})"
+    most = f"{share} up to {_percent(worst['value'])} ({worst['run']})"
+    text = "; ".join(part for part in (span, most) if part)
     return Answer(question, _NAMES.get(share, share), f"{text}.")
 
 

@@ -304,6 +304,9 @@ def test_a_record_full_of_scripts_stays_harmless(tab: browser.Page, tmp_path: Pa
         scripts = "[...document.scripts].filter(s => s.type !== 'application/json').length"
         assert tab.run(scripts) == 3
         assert tab.run(STRUCTURE) == []
+    tab.size(*PHONE)
+    tab.open(page.as_uri())
+    assert tab.run("document.documentElement.scrollWidth") <= PHONE[0]
 
 
 def test_what_got_in_all_the_same_would_not_run(tab: browser.Page, address: str) -> None:

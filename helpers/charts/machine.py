@@ -88,7 +88,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             range(len(table)), shares * 100, 0.55, left=left, color=colour, label=safe(str(share))
         )
         for row, value in enumerate(shares):
-            if value >= 0.06:
+            if value * width >= 0.6:
                 text = ink_on(colour)
                 axes.text(
                     left[row] + value * 50,

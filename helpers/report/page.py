@@ -76,7 +76,7 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         title="CheXNet, framework against framework",
         headline=summary.headline(compared),
         answers=[(a, _css_of(a)) for a in summary.answers(compared)],
-        batches=[folder.name for folder in compared.folders],
+        batches=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
         when=_date(max(started)) if started else "",
         published=published.source(),
