@@ -5,20 +5,37 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from helpers import batches, plans, regression, runner
+from helpers import batches, plans, regression, runner, sweeps
 from helpers.errors import UserError, exits_cleanly
+
+CHOICES = (
+    "notebooks",
+    "frameworks",
+    "devices",
+    "recipe",
+    "data",
+    "seeds",
+    "repeats",
+    "precision",
+    "inputs",
+)
+"""Options that choose what is run; a sweep's file has the same under the same names."""
 
 EXAMPLES = """\
 examples:
   compare                                        every framework, on all GPUs (or two virtual
                                                  CPU devices where there is none)
-  compare --notebooks PyTorch_MultiGPU --devices 1,2
+  compare --frameworks pytorch,keras --devices 1,2
+  compare --devices 1,2,4,8 --repeats 3 --dry-run
+                                                 what an overnight sweep would run, and how long
+  compare --sweep sweep.yaml                     the same choices, from a file (docs/sweeps.md)
   compare --data ~/chest-xrays                   your own images, in the NIH's layout
   compare --resume                               the last batch: keep what finished, redo the rest
   compare report [BATCH ...]                     write report.html again, of one or several batches
   compare --against OLD [--batch NEW]            what moved since OLD? runs nothing (NEW: the last)
 
-A batch that was cut short is resumed by itself when you give the same command again.
+A batch that was cut short (Ctrl-C, a crash, a reboot) is resumed by itself when you give the same
+command again. Every run has a kernel of its own, which sees only the run's GPUs.
 Results: runs/latest/report.html, Compare.ipynb and, for each run, its notebook, record and trace.
 Exit code: 0 all finished, 1 a run failed or was skipped (with --against: a figure moved),
 2 a mistake in the command or the data, 130 Ctrl-C.
@@ -34,21 +51,25 @@ def _main(arguments: Sequence[str]) -> int:
     if list(arguments[:1]) == ["report"]:
         return _report(arguments[1:])
     given = _parser().parse_args(arguments)
-    choices = {
-        name: getattr(given, name)
-        for name in ("notebooks", "devices", "recipe", "data", "seed")
-        if getattr(given, name) is not None
-    }
+    choices = {name: getattr(given, name) for name in CHOICES if getattr(given, name) is not None}
     if given.against is not None:
-        if choices or given.resume is not None or given.dry_run:
+        if choices or given.sweep or given.resume is not None or given.dry_run:
             raise UserError("--against runs nothing: with it goes --batch, and nothing else")
         return regression.check(given.against, given.batch or batches.LATEST)
     if given.resume is not None:
-        if choices or given.batch:
-            option = next(iter(choices), "batch")
+        if choices or given.batch or given.sweep:
+            option = next(iter(choices), "batch" if given.batch else "sweep")
             raise UserError(f"--resume takes everything from the batch: leave out --{option}")
         return runner.run(None, resume=given.resume, dry_run=given.dry_run)
-    return runner.run(plans.make_plan(**choices), name=given.batch, dry_run=given.dry_run)
+    if given.sweep is not None:
+        choices = sweeps.merged(sweeps.read(given.sweep), choices)
+    name = given.batch or choices.pop("batch", None)
+    choices.pop("batch", None)
+    try:
+        plan = plans.make_plan(**choices)
+    except UserError as error:
+        raise UserError(f"{given.sweep}: {error}" if given.sweep else str(error)) from None
+    return runner.run(plan, name=name, dry_run=given.dry_run)
 
 
 def _report(arguments: Sequence[str]) -> int:
@@ -90,6 +111,12 @@ def _parser() -> argparse.ArgumentParser:
         help="which notebooks, without .ipynb (default: every framework's)",
     )
     parser.add_argument(
+        "--frameworks",
+        type=_list,
+        metavar="NAME,...",
+        help="all notebooks of these frameworks, instead of --notebooks",
+    )
+    parser.add_argument(
         "--devices",
         type=_list,
         metavar="N,...",
@@ -106,7 +133,36 @@ def _parser() -> argparse.ArgumentParser:
         help="a folder with Data_Entry_2017.csv and images/ (default: auto, the NIH's images "
         "if prepared, else generated ones)",
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the runs (default: 0)")
+    parser.add_argument(
+        "--seeds",
+        "--seed",
+        type=_whole_numbers,
+        metavar="N,...",
+        help="one run for each seed, of split, weights and augmentation alike (default: 0)",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        metavar="N",
+        help="run everything N times; tables then show median and range (default: 1)",
+    )
+    parser.add_argument(
+        "--precision",
+        type=_list,
+        metavar="NAME,...",
+        help="fp32, which is what the notebooks train in; others are refused",
+    )
+    parser.add_argument(
+        "--inputs",
+        type=_list,
+        metavar="NAME,...",
+        help="real,synthetic: every run measures both, so neither can be had alone",
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="FILE",
+        help="take the choices above from a YAML file; options given beside it replace its own",
+    )
     parser.add_argument("--batch", metavar="NAME", help="name of the batch (default: the time)")
     parser.add_argument(
         "--resume",
@@ -131,6 +187,13 @@ def _list(text: str) -> list[str]:
     if not parts:
         raise argparse.ArgumentTypeError("give at least one")
     return parts
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in _list(text)]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}': give whole numbers") from None
 
 
 if __name__ == "__main__":

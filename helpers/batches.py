@@ -43,9 +43,12 @@ class Batch:
 
     def open(self) -> None:
         """Begin (again): journal and ``runs/latest`` are there, nothing old is running."""
+        kernels.stop_marked(self.folder)
         for state in self.runs:
             _stop_left_over(state)
             if not self.is_finished(state):
+                if state.state != "waiting":
+                    state.earlier.append(came_to(state))
                 state.state, state.reason = "waiting", None
             state.sha256 = plans.digest(state.notebook)
         self.finished = None
@@ -86,6 +89,7 @@ class Batch:
             "run": {
                 "batch": self.name,
                 "notebook": state.notebook,
+                "variant": state.variant or None,
                 "started": _now(),
                 "finished": _now(),
                 "process": os.getpid(),
@@ -138,7 +142,9 @@ def load(name: str) -> Batch:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         runs = [RunState(**state) for state in content["runs"]]
-        plan = Plan(content["recipe"], content["data"], content["seed"], runs)
+        plan = Plan(content["recipe"], content["data"], runs)
+        for state, kept in zip(runs, content["runs"], strict=True):
+            state.seed = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
         return Batch(folder, plan, content["started"], content["finished"], resumed=True)
     except FileNotFoundError:
         others = sorted(p.parent.name for p in paths.RUNS.glob(f"*/{JOURNAL}") if not _is_latest(p))
@@ -153,6 +159,28 @@ def write_record(folder: Path, content: dict[str, Any]) -> None:
     record.check(content, folder)
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     paths.write_atomically(folder / record.FILE, text + "\n")
+
+
+def complete(folder: Path, **said: Any) -> None:
+    """Add to a record what only the runner knows, under ``run`` and at the top.
+
+    A notebook that failed early has left no record, or one that cannot be read: then nothing.
+    """
+    try:
+        content = json.loads((folder / record.FILE).read_text(encoding="utf-8"))
+        run = {**content["run"], **said.pop("run", {})}
+        write_record(folder, {**content, **said, "run": run})
+    except (OSError, ValueError, KeyError, TypeError, UserError):
+        return
+
+
+def came_to(state: RunState) -> str:
+    """How an attempt that has to be made again ended, in one line."""
+    if state.state == "running":
+        return "killed while it was running"
+    if state.state == "finished":
+        return "finished, but its notebook was changed since, or its record is gone"
+    return f"{state.state}: {state.reason or 'no reason was recorded'}"
 
 
 @contextmanager
@@ -177,6 +205,9 @@ def only_one() -> Iterator[None]:
 def _stop_left_over(state: RunState) -> None:
     """End the kernel of a runner that was killed, if it is still there and still that process."""
     if state.process is None:
+        return
+    if (state.process_started or 0) < psutil.boot_time() - 1:  # before a reboot: nothing is left
+        state.process = state.process_started = None
         return
     try:
         same = psutil.Process(state.process).create_time() == state.process_started

@@ -5,8 +5,7 @@ machine, years later. Tables for a reader are in ``helpers.tables``, pictures in
 ``helpers.charts``.
 """
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import paths, record
+from helpers.agreement import differences
 from helpers.errors import UserError
 
 FRAMEWORKS = ("PyTorch", "Keras", "TensorFlow", "MXNet", "Chainer")
@@ -200,21 +200,6 @@ _SETTINGS: dict[str, str] = {
     "epochs": "{} epochs",
 }
 
-MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "machine": lambda c: c["run"]["host"],
-    "kind of device": lambda c: sorted(set(c["hardware"]["gpus"])) or "virtual CPU devices",
-    "recipe": lambda c: c["recipe"]["name"],
-    "crop in pixels": lambda c: c["recipe"]["crop"],
-    "epochs": lambda c: c["recipe"]["epochs"],
-    "batch per device": lambda c: c["recipe"]["batch"],
-    "learning rate per device": lambda c: c["recipe"]["learning_rate"],
-    "precision": lambda c: c["recipe"]["precision"],
-    "seed": lambda c: c["recipe"]["seed"],
-    "data folder": lambda c: c["data"]["folder"],
-    "number of images": lambda c: c["data"]["images"],
-    "initial weights": lambda c: f"{c['weights']['source']} {c['weights']['sha256'][:12]}",
-}
-
 
 def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
     """The entries with what sets them apart in their labels, where anything does."""
@@ -229,19 +214,6 @@ def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
         )
         for entry, r in zip(entries, recipes, strict=True)
     ]
-
-
-def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Settings that should be the same in all runs and are not: what, and who has which."""
-    rows = []
-    for what, get in MUST_AGREE.items():
-        found: dict[str, list[str]] = {}
-        for entry in entries:
-            found.setdefault(_plain(get(entry.content)), []).append(entry.run)
-        if len(found) > 1:
-            said = "; ".join(f"{value} ({', '.join(runs)})" for value, runs in found.items())
-            rows.append((f"{what} differs", f"not comparable in this: {said}"))
-    return rows
 
 
 def _limits(content: dict[str, Any]) -> list[str]:
@@ -260,6 +232,10 @@ def _limits(content: dict[str, Any]) -> list[str]:
             missing.setdefault(row["reason"] or "AUC missing", []).append(row["finding"])
     texts += [f"{', '.join(findings)}: {reason}" for reason, findings in missing.items()]
     texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
+    for other in content.get("neighbours", {}).get("processes", []):
+        who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
+        when = "before it began" if other["seen"] == "before" else "while it ran"
+        texts.append(f"shared its GPU with {who}, seen {when}: its times are not clean")
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):
         texts.append(f"no energy: {energy['reason']}")
@@ -288,10 +264,6 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "joules": content.get("energy", {}).get("joules"),
         "images_per_joule": content.get("energy", {}).get("images_per_joule"),
     }
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value).replace('"', "")
 
 
 def _folder(batch: str | Path) -> Path:

@@ -16,6 +16,7 @@ import pynvml
 from helpers.errors import UserError
 
 VIRTUAL_DEVICES = 2
+MOST_VIRTUAL = 1024
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,20 @@ class Devices:
 
 
 def visible_gpus() -> list[str]:
-    """Names of the GPUs this process may use, honouring ``CUDA_VISIBLE_DEVICES``.
+    """Names of the GPUs this process may use, honouring ``CUDA_VISIBLE_DEVICES``."""
+    return [name for _, name in _visible()]
 
-    NVML ignores that variable, so it is applied here; entries are indices or UUID prefixes.
+
+def visible_uuids() -> list[str]:
+    """UUIDs of the same GPUs, in the same order: what a run's own kernel is to see of them."""
+    return [uuid for uuid, _ in _visible()]
+
+
+def _visible() -> list[tuple[str, str]]:
+    """UUID and name of each visible GPU.
+
+    NVML ignores ``CUDA_VISIBLE_DEVICES``, so it is applied here; entries are indices or UUID
+    prefixes.
     """
     try:
         pynvml.nvmlInit()
@@ -65,18 +77,18 @@ def visible_gpus() -> list[str]:
         pynvml.nvmlShutdown()
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        return [name for _, name in found]
-    names: list[str] = []
+        return found
+    visible: list[tuple[str, str]] = []
     for entry in (part.strip() for part in wanted.split(",")):
         match = [
-            name
-            for index, (uuid, name) in enumerate(found)
-            if entry == str(index) or (entry.startswith("GPU-") and uuid.startswith(entry))
+            gpu
+            for index, gpu in enumerate(found)
+            if entry == str(index) or (entry.startswith("GPU-") and gpu[0].startswith(entry))
         ]
         if not match:  # CUDA too stops at the first entry it does not know
             break
-        names.append(match[0])
-    return names
+        visible.append(match[0])
+    return visible
 
 
 def resolve(requested: int | str = "auto") -> Devices:
@@ -94,6 +106,10 @@ def resolve(requested: int | str = "auto") -> Devices:
             raise UserError(f"devices '{requested}': give a number, or auto") from None
         if count < 1:
             raise UserError(f"devices {count}: a run needs at least one")
+    if not gpus and count > MOST_VIRTUAL:
+        raise UserError(
+            f"devices {count}: there is no GPU here, and {MOST_VIRTUAL} virtual ones do"
+        )
     if not gpus:
         return Devices("cpu", tuple(f"virtual CPU device {i}" for i in range(count)))
     if count > len(gpus):

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,8 @@ from helpers.errors import UserError
 
 CELL_HOURS = 6.0
 """A cell that takes longer is stuck (a collective that waits for ever), not slow."""
+MARK = "COMPARE_BATCH"
+"""Environment variable that a kernel and all it starts inherit: the folder they run for."""
 GRACE_SECONDS = 10.0
 """What an interrupted kernel gets to write its record and close its trace."""
 
@@ -53,6 +55,7 @@ def execute(
     reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
     settled: Callable[[], bool] = lambda: True,
     cell_hours: float = CELL_HOURS,
+    environment: Mapping[str, str] | None = None,
 ) -> None:
     """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
 
@@ -64,6 +67,7 @@ def execute(
         started: called with the kernel's process id.
         reached: called at each cell with the section's heading, the cell and how many there are.
         settled: after Ctrl-C, whether the kernel has written down what it has.
+        environment: what the kernel gets beside the runner's own: its devices, and ``MARK``.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
@@ -106,6 +110,7 @@ def execute(
                 stdout=log,
                 stderr=log,
                 extra_arguments=["--HistoryManager.hist_file=:memory:"],
+                env={**os.environ, **(environment or {})},
             )
         started(manager.provisioner.pid)
         papermill.execute_notebook(
@@ -140,19 +145,57 @@ def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> No
     """
     if process is None:
         return
-    family = _family(process)  # before: a child with a session of its own is only found now
-    if shut_down is not None and family:
+    members = family(process)  # before: a child with a session of its own is only found now
+    if shut_down is not None and members:
         try:
             shut_down()
         except Exception as error:  # the kernel is being ended anyway
             logging.getLogger(__name__).debug("kernel %s: %s", process, error)
-    family |= _family(process)
-    for member in family:
+    _kill(members | family(process))
+
+
+def stop_marked(batch: Path) -> None:
+    """End whatever a killed runner left running for ``batch``: kernels, workers, samplers.
+
+    A process that lived on under another parent or in a session of its own still has the mark in
+    the environment it was started with.
+    """
+    _kill({member for member in psutil.process_iter() if mark(member.pid) == str(batch)})
+
+
+def mark(process: int) -> str | None:
+    """The folder of the batch a process runs for; None for all others."""
+    try:
+        return psutil.Process(process).environ().get(MARK)
+    except (psutil.Error, OSError):  # gone, or somebody else's
+        return None
+
+
+def _kill(members: set[psutil.Process]) -> None:
+    members = {member for member in members if member.pid != os.getpid()}
+    for member in members:
         try:
             member.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(family, timeout=5)
+    psutil.wait_procs(members, timeout=5)
+
+
+def family(process: int) -> set[psutil.Process]:
+    """The process, its descendants and all members of the session it leads, as they are now."""
+    members: set[psutil.Process] = set()
+    try:
+        root = psutil.Process(process)
+        members |= {root, *root.children(recursive=True)}
+    except psutil.NoSuchProcess:
+        pass
+    for other in psutil.process_iter():
+        try:
+            if os.getsid(other.pid) == process:
+                members.add(other)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return {member for member in members if member.pid != os.getpid()}
 
 
 def section_of_each_cell(cells: list[Any]) -> list[str]:
@@ -165,23 +208,6 @@ def section_of_each_cell(cells: list[Any]) -> list[str]:
                     current = line[3:].strip()
         sections.append(current)
     return sections
-
-
-def _family(process: int) -> set[psutil.Process]:
-    """The process, its descendants and all members of the session it leads, as they are now."""
-    family: set[psutil.Process] = set()
-    try:
-        root = psutil.Process(process)
-        family |= {root, *root.children(recursive=True)}
-    except psutil.NoSuchProcess:
-        pass
-    for other in psutil.process_iter():
-        try:
-            if os.getsid(other.pid) == process:
-                family.add(other)
-        except (ProcessLookupError, PermissionError):
-            continue
-    return {member for member in family if member.pid != os.getpid()}
 
 
 def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:

@@ -86,13 +86,9 @@ def resolve(
 
 def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
     """The folder with the images to train on; the generated set is made where it is missing."""
-    if data != "auto":
-        return _given_folder(data)
-    nih = paths.DATA / f"nih-{recipe.resized}"
-    if recipe.name == "chexnet" and data_prep.is_complete(nih):
-        return nih
-    source, target = paths.DATA / "demo", paths.DATA / f"demo-{recipe.resized}"
-    if not data_prep.is_complete(target):
+    target = data_folder(recipe, data)
+    if data == "auto" and not data_prep.is_complete(target):
+        source = paths.DATA / "demo"
         started = time.perf_counter()
         print(f"Generating X-ray-like images in {source}, once", flush=True)
         data_prep.make_demo(source)
@@ -100,6 +96,16 @@ def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
         data_prep.resize_folder(source, target, size=recipe.resized)
         print(f"Data ready after {time.perf_counter() - started:.0f} s", flush=True)
     return target
+
+
+def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path:
+    """The folder :func:`prepare_data` gives, whether its images are there yet or not."""
+    if data != "auto":
+        return _given_folder(data)
+    nih = paths.DATA / f"nih-{recipe.resized}"
+    if recipe.name == "chexnet" and data_prep.is_complete(nih):
+        return nih
+    return paths.DATA / f"demo-{recipe.resized}"
 
 
 def fit_to_images(recipe: Recipe, folder: Path) -> Recipe:

@@ -2,15 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from helpers import devices as device_helpers
 from helpers import parameters, paths
 from helpers.comparison import order
 from helpers.errors import UserError
-from helpers.recipe import lookup
+from helpers.recipe import PRECISIONS, lookup
+
+INPUTS = ("real", "synthetic")
+"""What each run measures, one after the other; see sections 9 and 11 of the notebooks."""
+MOST_RUNS = 10_000
+"""More is a slip of the keyboard."""
 
 
 @dataclass
@@ -27,70 +32,158 @@ class RunState:
     seconds: float | None = None
     process: int | None = None
     process_started: float | None = None
+    seed: int = 0
+    variant: str = ""
+    """What sets it apart from the plan's other runs of its notebook on as many devices."""
+    earlier: list[str] = field(default_factory=list)
+    """What earlier attempts at it came to, so that nothing is tried again silently."""
 
     @property
     def folder(self) -> str:
         """The run's folder in the batch."""
-        return f"{self.notebook}-{self.devices}x"
+        return f"{self.notebook}-{self.devices}x" + (f"-{self.variant}" if self.variant else "")
 
     @property
     def title(self) -> str:
-        return f"{self.notebook} on {self.devices} device{'s' if self.devices != 1 else ''}"
+        apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
+        return f"{self.notebook} on {self.devices} device{'s' if self.devices != 1 else ''}{apart}"
 
 
 @dataclass
 class Plan:
-    """What a batch runs: the same recipe, data and seed for each of its runs."""
+    """What a batch runs: the same recipe and data for each of its runs."""
 
     recipe: str
     data: str
-    seed: int
     runs: list[RunState]
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""
-        return {"recipe": self.recipe, "data": self.data, "seed": self.seed}
+        return {"recipe": self.recipe, "data": self.data}
 
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
-        return self.parameters() == other.parameters() and [r.folder for r in self.runs] == [
-            r.folder for r in other.runs
-        ]
+        return self.parameters() == other.parameters() and [
+            (run.folder, run.seed) for run in self.runs
+        ] == [(run.folder, run.seed) for run in other.runs]
 
 
 def make_plan(
     *,
     notebooks: Sequence[str] = (),
+    frameworks: Sequence[str] = (),
     devices: Sequence[int | str] = ("auto",),
     recipe: str = "auto",
     data: str = "auto",
-    seed: int = 0,
+    seeds: Sequence[int | str] = (0,),
+    repeats: int | str = 1,
+    precision: Sequence[str] = PRECISIONS,
+    inputs: Sequence[str] = INPUTS,
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
+    Repeats are the outermost loop, then seeds, then notebooks, then devices: a sweep that is cut
+    short has measured every framework, and a machine that grows warm does so for all of them.
+
     Args:
         notebooks: names without ``.ipynb``; none means every framework notebook, in order.
+        frameworks: all notebooks of these frameworks, instead of ``notebooks``.
         devices: how many, several in turn, or ``auto``.
         recipe: a recipe's name, or ``auto``.
         data: a data folder, or ``auto``.
+        seeds: one run for each; it sets the split by patient, the weights and the augmentation.
+        repeats: how often the whole is run.
+        precision: what the notebooks honour (``PRECISIONS``).
+        inputs: ``real`` and ``synthetic``: each run measures both.
     """
     chosen = lookup("demo" if recipe == "auto" else recipe)
+    _check_precision(precision)
+    _check_inputs(inputs)
     if data != "auto":
         data = str(parameters.prepare_data(chosen, data))
     known = framework_notebooks()
+    wanted = _chosen_notebooks(known, notebooks, frameworks)
+    counts = dict.fromkeys(device_helpers.resolve(number).count for number in devices)
+    each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
+    rounds = _whole("repeats", repeats, least=1)
+    planned = rounds * len(each_seed) * len(wanted) * len(counts)
+    if planned > MOST_RUNS:
+        raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
+    runs = [
+        RunState(
+            name,
+            *known[name],
+            count,
+            digest(name),
+            seed=seed,
+            variant="-".join(
+                [f"seed{seed}"] * (len(each_seed) > 1) + [f"repeat{number}"] * (rounds > 1)
+            ),
+        )
+        for number in range(1, rounds + 1)
+        for seed in each_seed
+        for name in wanted
+        for count in counts
+    ]
+    return Plan(recipe, data, runs)
+
+
+def _chosen_notebooks(
+    known: Mapping[str, tuple[str, str]], notebooks: Sequence[str], frameworks: Sequence[str]
+) -> list[str]:
+    """The notebooks somebody asked for, by their names or by their frameworks'; else all."""
     if not known:
         raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
-    wanted = [name.removesuffix(".ipynb") for name in notebooks] or list(known)
+    if notebooks and frameworks:
+        raise UserError("notebooks and frameworks both choose what is run: give one of them")
+    wanted = [name.removesuffix(".ipynb") for name in notebooks]
     for name in wanted:
         if name not in known:
             raise UserError(f"unknown notebook '{name}': the notebooks are {', '.join(known)}")
-    counts = [device_helpers.resolve(number).count for number in devices]
-    runs = [
-        RunState(name, *known[name], count, digest(name))
-        for name in dict.fromkeys(wanted)
-        for count in dict.fromkeys(counts)
-    ]
-    return Plan(recipe, data, seed, runs)
+    for asked in frameworks:
+        found = [name for name, (framework, _) in known.items() if _is_named(framework, asked)]
+        if not found:
+            names = dict.fromkeys(framework for framework, _ in known.values())
+            raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
+        wanted += found
+    return list(dict.fromkeys(wanted)) or list(known)
+
+
+def _is_named(framework: str, asked: str) -> bool:
+    """Whether ``mxnet`` or ``mxnet gluon`` names ``MXNet Gluon``."""
+    name = framework.casefold()
+    return asked.casefold() in (name, name.split()[0])
+
+
+def _check_precision(precision: Sequence[str]) -> None:
+    for name in precision:
+        if name not in PRECISIONS:
+            raise UserError(
+                f"precision '{name}': every notebook trains in {' or '.join(PRECISIONS)}; "
+                "leave precision out, or give that"
+            )
+
+
+def _check_inputs(inputs: Sequence[str]) -> None:
+    for name in inputs:
+        if name not in INPUTS:
+            raise UserError(f"inputs '{name}': the inputs are {' and '.join(INPUTS)}")
+    if len(set(inputs)) < len(INPUTS):
+        raise UserError(
+            f"inputs '{inputs[0]}' alone: every run trains on the real images first and then "
+            "measures synthetic ones; leave inputs out, or give real,synthetic"
+        )
+
+
+def _whole(what: str, value: int | str, least: int) -> int:
+    """A whole number a user gave; ``true`` in a YAML file is none."""
+    text = str(value).strip()
+    digits = text.removeprefix("-")
+    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
+        raise UserError(f"{what} '{value}': give a whole number, {least} or more")
+    if not least <= int(text) < 2**31:
+        raise UserError(f"{what} {text}: give a whole number from {least} to {2**31 - 1}")
+    return int(text)
 
 
 def framework_notebooks() -> dict[str, tuple[str, str]]:

@@ -14,6 +14,9 @@ from typing import Any
 from data_prep import FINDINGS
 from helpers.errors import UserError
 
+PRECISIONS = ("fp32",)
+"""What every notebook honours; others are refused, so that no record claims what was not done."""
+
 
 @dataclass(frozen=True)
 class Recipe:

@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 
 from helpers import comparison, progress
-from helpers.comparison import MUST_AGREE, Comparison, latest_of_each
+from helpers.agreement import MUST_AGREE
+from helpers.comparison import Comparison, latest_of_each
 from helpers.errors import UserError
 from helpers.repeats import summarise
 from helpers.tables import short_number
@@ -168,9 +169,12 @@ def _row(figure: Figure, was: pd.Series, now: pd.Series) -> dict[str, Any] | Non
 
 
 def _same_settings(old: Comparison, new: Comparison) -> None:
+    # The same seed's run where there is one: a sweep of seeds has several splits and weights.
     before = {(e.label, e.devices): e.content for e in latest_of_each(old.finished)}
+    same_seed = {(e.label, e.devices, _seed(e.content)): e.content for e in old.finished}
     for entry in latest_of_each(new.finished):
-        was = before.get((entry.label, entry.devices))
+        where = (entry.label, entry.devices)
+        was = same_seed.get((*where, _seed(entry.content))) or before.get(where)
         if was is None:
             continue
         for what, get in MUST_AGREE.items():
@@ -180,6 +184,10 @@ def _same_settings(old: Comparison, new: Comparison) -> None:
                     f"{_said(get(entry.content))}, so the two batches cannot be compared; "
                     "run the new one with the old one's settings"
                 )
+
+
+def _seed(content: dict[str, Any]) -> Any:
+    return MUST_AGREE["seed"](content)
 
 
 def _texts(row: pd.Series) -> list[str]:

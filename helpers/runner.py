@@ -13,15 +13,29 @@ unless ``--resume`` names it.
 
 import shutil
 import signal
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from helpers import batches, kernels, parameters, paths, progress, record
+from helpers import (
+    batches,
+    board,
+    kernels,
+    neighbours,
+    overview,
+    parameters,
+    paths,
+    progress,
+    record,
+)
+from helpers import devices as device_helpers
 from helpers.batches import Batch
+from helpers.board import Lines
 from helpers.errors import UserError
+from helpers.estimate import History
 from helpers.plans import Plan, RunState
 
 COMPARE = "Compare"
@@ -40,36 +54,49 @@ def run(
         UserError, data_prep.DataError: before anything has started.
     """
     if dry_run:
-        _announce(batches.choose(plan, name=name, resume=resume))
-        print("\nNothing was started (--dry-run).")
+        batch = batches.choose(plan, name=name, resume=resume)
+        overview.announce(batch, History(batch.plan))
+        print("Nothing was started (--dry-run).")
         return 0
     with batches.only_one(), terminated_is_interrupted():
         batch = batches.choose(plan, name=name, resume=resume)
         _check(batch)
-        _announce(batch)
+        history = History(batch.plan)
+        overview.announce(batch, history)
         batch.open()
-        for number, state in enumerate(batch.runs, start=1):
-            title = f"[{number}/{len(batch.runs)}] {state.title}"
-            if batch.is_finished(state):
-                print(f"{title}: finished before, kept", flush=True)
-                continue
-            print(title, flush=True)
-            try:
-                _one(batch, state)
-            except KeyboardInterrupt:
-                record.interrupt(batch.folder / state.folder, "stopped by Ctrl-C or a signal")
-                batch.note(state, "interrupted", "stopped by Ctrl-C or a signal")
-                print(f"      interrupted; kept: {batch.folder}", flush=True)
-                raise
-            print(f"      {_outcome(state)}", flush=True)
+        try:
+            with board.watching(batch, history) as shown:
+                for state in batch.runs:
+                    if batch.is_finished(state):
+                        shown.keep(state)
+                    else:
+                        _turn(batch, state, shown)
+        except KeyboardInterrupt:
+            print(f"Kept: {batch.folder}; the same command goes on with it", flush=True)
+            raise
         problems = [problem for problem in (_compare(batch), _report(batch)) if problem]
         batch.close()
-        print(f"\n{_final_table(batch)}\n")
-        return _where_to_look(batch, problems)
+        print(f"\n{overview.final_table(batch)}\n")
+        return overview.where_to_look(batch, problems)
 
 
-def _one(batch: Batch, state: RunState) -> None:
-    """One run: a fresh folder, its own kernel, a state at the end whatever happens."""
+def _turn(batch: Batch, state: RunState, shown: Lines) -> None:
+    """One run from its title to its outcome, also when it is stopped in between."""
+    shown.begin(state)
+    try:
+        _one(batch, state, shown)
+    except KeyboardInterrupt:
+        folder = batch.folder / state.folder
+        record.interrupt(folder, "stopped by Ctrl-C or a signal")
+        batches.complete(folder, run=_about(state))
+        batch.note(state, "interrupted", "stopped by Ctrl-C or a signal")
+        shown.end(state)
+        raise
+    shown.end(state)
+
+
+def _one(batch: Batch, state: RunState, shown: Lines) -> None:
+    """One run: a fresh folder, its own kernel and devices, a state at the end whatever happens."""
     folder = batch.folder / state.folder
     if folder.exists():
         shutil.rmtree(folder)
@@ -81,36 +108,65 @@ def _one(batch: Batch, state: RunState) -> None:
         return
     batch.note(state, "running")
     started = time.monotonic()
-    source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
-    given = batch.plan.parameters() | {"devices": state.devices, "run": str(folder)}
+    given = batch.plan.parameters() | {
+        "devices": state.devices,
+        "run": str(folder),
+        "seed": state.seed,
+    }
+    gpus = device_helpers.visible_uuids()[: state.devices]
     failure: Exception | None = None
-    with progress.Line() as line:
-        line.show(f"starting kernel {state.kernel}")
+    with neighbours.Watch(gpus, batch.folder, shown.warn) as watch:
+        shown.show(f"starting kernel {state.kernel}")
         try:
             kernels.execute(
-                source,
+                paths.NOTEBOOKS / f"{state.notebook}.ipynb",
                 folder / "notebook.ipynb",
                 given,
                 kernel=state.kernel,
                 started=lambda process: batch.note_process(state, process),
-                reached=lambda section, cell, cells: line.show(
+                reached=lambda section, cell, cells: shown.show(
                     section or "introduction", f"cell {cell} of {cells}"
                 ),
                 settled=lambda: record_state(folder) != "running",
+                environment=_environment(batch, gpus),
             )
         except Exception as error:
             failure = error
         finally:
             state.seconds = time.monotonic() - started
+    said = {"run": _about(state), **watch.as_record()}
     if failure is not None:
-        _settle(batch, state, "failed", reason_of(failure))
+        _settle(batch, state, "failed", reason_of(failure), said)
     elif record_state(folder) != "finished":
-        _settle(batch, state, "failed", "the notebook ended without finishing its record")
+        reason = "the notebook ended without finishing its record"
+        _settle(batch, state, "failed", reason, said)
     else:
+        batches.complete(folder, **said)
         batch.note(state, "finished")
 
 
-def _settle(batch: Batch, state: RunState, outcome: str, reason: str) -> None:
+def _environment(batch: Batch, gpus: list[str]) -> dict[str, str]:
+    """The mark of the batch, and only the run's own GPUs, whatever else is in the machine.
+
+    By UUID, because CUDA and NVML number GPUs differently.
+    """
+    marked = {kernels.MARK: str(batch.folder)}
+    return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {})
+
+
+def _about(state: RunState) -> dict[str, Any]:
+    """What the notebook cannot know of its own run."""
+    variant = {"variant": state.variant} if state.variant else {}
+    return variant | ({"earlier": state.earlier} if state.earlier else {})
+
+
+def _settle(
+    batch: Batch,
+    state: RunState,
+    outcome: str,
+    reason: str,
+    said: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Write ``outcome`` into the journal and the record, making a short record if there is none."""
     folder = batch.folder / state.folder
     try:
@@ -120,6 +176,7 @@ def _settle(batch: Batch, state: RunState, outcome: str, reason: str) -> None:
     if content["state"] not in ("failed", "skipped"):
         content |= {"state": outcome, "reason": reason}
         batches.write_record(folder, content)
+    batches.complete(folder, **said)
     batch.note(state, outcome, content.get("reason") or reason)
 
 
@@ -148,9 +205,14 @@ def _check(batch: Batch) -> None:
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
-    for devices in sorted({state.devices for state in batch.runs}):
+    most = max(state.devices for state in batch.runs)  # the largest global batch to be filled
+    for seed in dict.fromkeys(state.seed for state in batch.runs):
         setup = parameters.resolve(
-            "check", **batch.plan.parameters(), devices=devices, run=batch.folder / "check"
+            "check",
+            **batch.plan.parameters(),
+            devices=most,
+            run=batch.folder / "check",
+            seed=seed,
         )
         setup.recipe.steps(len(parameters.load_data(setup).train))
     parameters.check_images(setup.data)
@@ -169,6 +231,7 @@ def _compare(batch: Batch) -> str | None:
                 {"batch": str(batch.folder)},
                 kernel=kernel,
                 reached=lambda section, cell, cells: line.show("reading records, drawing"),
+                environment={kernels.MARK: str(batch.folder)},
             )
     except Exception as error:
         return f"{source.name} failed: {reason_of(error)}"
@@ -186,63 +249,6 @@ def _report(batch: Batch) -> str | None:
     except Exception as error:
         return f"the report failed: {reason_of(error)}"
     return None
-
-
-def _announce(batch: Batch) -> None:
-    count = len(batch.runs)
-    kept = sum(batch.is_finished(state) for state in batch.runs)
-    again = f", {kept} of them finished before" if kept else ""
-    verb = "Resuming batch" if batch.resumed else "Batch"
-    print(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
-    for state in batch.runs:
-        problem = kernels.problem(state.kernel)
-        note = f"will be skipped: {problem}" if problem else f"kernel {state.kernel}"
-        print(f"  {state.title}, {note}")
-    print(flush=True)
-
-
-def _outcome(state: RunState) -> str:
-    after = "" if state.seconds is None else f" after {progress.clock(state.seconds)}"
-    return f"{state.state}{after}" + (f": {state.reason}" if state.reason else "")
-
-
-def _final_table(batch: Batch) -> str:
-    rows = []
-    for state in batch.runs:
-        auc = speed = "-"
-        if state.state == "finished":
-            content = record.read(batch.folder / state.folder)
-            mean = content["test"]["mean_auc"]
-            auc = "-" if mean is None else f"{mean:.3f}"
-            speed = f"{content['training']['images_per_second']:.1f}"
-        seconds = "-" if state.seconds is None else progress.clock(state.seconds)
-        rows.append([state.notebook, str(state.devices), state.state, seconds, auc, speed])
-    header = ["Notebook", "Devices", "State", "Time", "Test AUC", "Images/s"]
-    lines = [progress.table(header, rows)]
-    for state in batch.runs:
-        if state.reason:
-            lines.append(f"{state.notebook}, {state.devices}x, {state.state}: {state.reason}")
-    return "\n".join(lines)
-
-
-def _where_to_look(batch: Batch, problems: list[str]) -> int:
-    bad = [state for state in batch.runs if state.state != "finished"]
-    for name, hint in (
-        ("report.html", "in any browser; one file to send round"),
-        (f"{COMPARE}.ipynb", "'make lab' opens JupyterLab"),
-    ):
-        if (batch.folder / name).exists():
-            print(f"Look at  {batch.folder / name}  ({hint})")
-    for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
-    print(f"Each run's notebook, record and trace: {batch.folder}")
-    if bad:
-        print(
-            f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
-            f"put the cause right, then: compare --resume {batch.name}",
-            file=sys.stderr,
-        )
-    return 1 if bad or problems else 0
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.comparison import Comparison, devices, differences, latest_of_each, widest
+from helpers.agreement import differences
+from helpers.comparison import Comparison, devices, latest_of_each, widest
 from helpers.repeats import summarise
 from helpers.tables import short_number
 

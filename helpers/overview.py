@@ -1,0 +1,121 @@
+"""What the runner says before, between and after the runs: plan, outcomes, the last table."""
+
+import sys
+from collections.abc import Callable
+
+from helpers import batches, estimate, kernels, progress, record
+from helpers.batches import Batch
+from helpers.errors import UserError
+from helpers.estimate import History
+from helpers.plans import RunState
+
+
+def announce(batch: Batch, history: History) -> None:
+    """The plan: what is kept, what is run (again), what cannot be, and how long it may take."""
+    count = len(batch.runs)
+    kept = [state for state in batch.runs if batch.is_finished(state)]
+    again = f", {len(kept)} of them finished before" if kept else ""
+    verb = "Resuming batch" if batch.resumed else "Batch"
+    print(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
+    to_run = []
+    problems = {kernel: kernels.problem(kernel) for kernel in {s.kernel for s in batch.runs}}
+    for state in batch.runs:
+        problem = problems[state.kernel]
+        if batch.is_finished(state):
+            note = "finished before, kept"
+        elif problem:
+            note = f"will be skipped: {problem}"
+        else:
+            to_run.append(state)
+            note = f"kernel {state.kernel}{_about(history, state)}"
+            if state.state != "waiting":
+                note += f"; once more, because it was {batches.came_to(state)}"
+        print(f"  {state.title}, {note}")
+    if to_run:
+        print(_estimate(history, to_run))
+    print(flush=True)
+
+
+def outcome(state: RunState) -> str:
+    """``finished after 3:05``, ``failed after 0:12: ValueError: ...``."""
+    after = "" if state.seconds is None else f" after {progress.clock(state.seconds)}"
+    if state.earlier:
+        after += f" (attempt {len(state.earlier) + 1})"
+    return f"{state.state}{after}" + (f": {state.reason}" if state.reason else "")
+
+
+def figures(batch: Batch, state: RunState) -> tuple[str, str]:
+    """Mean test AUC and images/s of a finished run; dashes for others."""
+    if state.state != "finished":
+        return "-", "-"
+    try:
+        content = record.read(batch.folder / state.folder)
+    except UserError:
+        return "-", "-"
+    mean = content["test"]["mean_auc"]
+    auc = "-" if mean is None else f"{mean:.3f}"
+    return auc, f"{content['training']['images_per_second']:.1f}"
+
+
+def final_table(batch: Batch) -> str:
+    """One row a run, then a line for each that did not finish or needed another attempt."""
+    varied = any(state.variant for state in batch.runs)
+    rows = []
+    for state in batch.runs:
+        seconds = "-" if state.seconds is None else progress.clock(state.seconds)
+        apart = [state.variant.replace("-", " ") or "-"] * varied
+        name = [state.notebook, str(state.devices), *apart]
+        rows.append([*name, state.state, seconds, *figures(batch, state)])
+    header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", "Test AUC", "Images/s"]
+    lines = [progress.table(header, rows)]
+    for state in batch.runs:
+        if state.reason:
+            lines.append(f"{state.title}, {state.state}: {state.reason}")
+        lines += [f"{state.title}, earlier attempt: {came}" for came in state.earlier]
+    return "\n".join(lines)
+
+
+def where_to_look(batch: Batch, problems: list[str]) -> int:
+    """Say where the results are and what went wrong; returns the exit code."""
+    bad = [state for state in batch.runs if state.state != "finished"]
+    for name, hint in (
+        ("report.html", "in any browser; one file to send round"),
+        ("Compare.ipynb", "'make lab' opens JupyterLab"),
+    ):
+        if (batch.folder / name).exists():
+            print(f"Look at  {batch.folder / name}  ({hint})")
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    print(f"Each run's notebook, record and trace: {batch.folder}")
+    if bad:
+        print(
+            f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
+            f"put the cause right, then: compare --resume {batch.name}",
+            file=sys.stderr,
+        )
+    return 1 if bad or problems else 0
+
+
+def _about(history: History, state: RunState) -> str:
+    guess = history.of(state)
+    if guess is None:
+        return ""
+    clock: Callable[[float], str] = progress.clock
+    if guess.runs == 1:
+        return f", about {clock(guess.seconds)} (as 1 earlier run)"
+    return (
+        f", about {clock(guess.seconds)} ({guess.runs} earlier runs took "
+        f"{clock(guess.low)} to {clock(guess.high)})"
+    )
+
+
+def _estimate(history: History, to_run: list[RunState]) -> str:
+    seconds, unknown = estimate.total(history, to_run)
+    if unknown == len(to_run):
+        return (
+            "Estimate: none, for want of an earlier run here with the same notebook, recipe, data "
+            "and devices"
+        )
+    rest = f", and {unknown} more that no earlier run tells of" if unknown else ""
+    known = len(to_run) - unknown
+    return f"Estimate: about {estimate.roughly(seconds)} for {known} run{'s' * (known != 1)}{rest}"
