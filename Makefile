@@ -7,7 +7,7 @@ LAB := .venvs/lab/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help envs compare test lab lock clean
+.PHONY: help envs compare test lab lock docs clean
 
 help:     ## what can be made
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -31,6 +31,9 @@ lab:      ## JupyterLab with all kernels (ARGS go to jupyter)
 
 lock:     ## re-makes the locks from environments/*.in (ARGS=-U for the newest versions)
 	@$(PYTHON) environments/build.py --lock $(ARGS)
+
+docs:     ## the documentation as a site, in site/ (ARGS=serve shows it while you write)
+	@$(PYTHON) environments/docs.py $(ARGS)
 
 clean:    ## removes the environments and caches; data/ and runs/ stay
 	rm -rf .venvs .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -49,6 +49,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
                 target = "../" * depth + there
         if "://" not in target:
             target = re.sub(r"\.ipynb$", ".md", target)
+            target = re.sub(r"(results/.*/report)\.md$", r"\1.html", target)  # the page itself
         return f"{link[1]}{target}{link[3]}"
 
     return LINK.sub(moved, markdown)

@@ -9,6 +9,7 @@ It is no kernel, so neither `make envs` nor `make compare` downloads what only t
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -45,7 +46,8 @@ def main(arguments: list[str]) -> int:
         return 2
     words = arguments or ["build", "--strict", "--quiet"]
     mkdocs = [str(VENVS / "docs" / "bin" / "python"), "-m", "mkdocs", *words]
-    code = subprocess.run(mkdocs, cwd=ROOT, check=False).returncode
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # what Material says of its successor
+    code = subprocess.run(mkdocs, cwd=ROOT, env=quiet, check=False).returncode
     if not code and words[0] == "build":
         print(f"The site is in {ROOT / 'site' / 'index.html'}")
     return code

@@ -1,8 +1,8 @@
 """Adds a toy framework to a copy of the repository by doing what docs/adding-a-framework.md says.
 
-A diff is applied, a block with a title is that file, Python without one is run, and so is `cp`. What
-stands in a block of plain text at the end of a step is what the tests must say then: the names of
-all tests that fail, or ``passed``.
+A diff is applied, a block with a title is that file, Python without one is run, and so is ``cp``.
+What stands in a block of plain text at the end of a step is what the tests must say then: the names
+of all tests that fail, or ``passed``.
 """
 
 import os
