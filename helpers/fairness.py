@@ -6,25 +6,23 @@ and a verdict. A run whose certificate has a failed check is marked as not compa
 times are shown. What cannot be made equal is measured: the verdict is *known* where a stated
 cause predicts the found value to within the threshold, and only there.
 
-Thresholds: where both sides compute in float64 they agree to 1e-10 or better (found: 1e-14). The
-training loop runs in the notebook's own float32, of which DenseNet's BatchNorm amplifies the
-rounding: five steps agree to 1e-3 (found: 3e-4).
+Both sides compute in float64 and agree to 1e-10 or better (found: 1e-14), except for pixels, which
+are float32. ``helpers.rehearsal`` goes on with the training loop.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from data_prep import FINDINGS
 from helpers import reference
+from helpers.certificate import Certificate, Check
 from helpers.recipe import RECIPES, Recipe, ScaledRecipe
-from helpers.weights import Arrays, Weights
+from helpers.weights import Weights
 
-EXACT, SINGLE, PATH, LENGTH = 1e-10, 1e-5, 1e-3, 1e-2
+EXACT, SINGLE = 1e-10, 1e-5
 STATISTICS = 1e-6  # MXNet keeps BatchNorm's momentum in single precision, whatever it computes in
 
 BIASED = "stores the biased variance of a batch, (n-1)/n of PyTorch's, with n values a channel"
@@ -32,82 +30,6 @@ AVERAGE_OF_AVERAGES = (
     "averages the devices' means, which is not the mean over the images where devices have "
     "unequal shares: the loader drops the uneven last batch"
 )
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the certificate. ``difference``, ``threshold`` and ``rest`` share a unit.
-
-    ``rest`` is what is left of the difference once ``reason`` is taken account of; None where
-    there is no known reason.
-    """
-
-    check: str
-    difference: float | None
-    threshold: float | None
-    reason: str | None = None
-    rest: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        if self.difference is None or self.threshold is None:
-            return "not checked"
-        # <= and not >, so that NaN fails
-        if self.difference <= self.threshold:
-            return "pass"
-        return "known" if self.rest is not None and self.rest <= self.threshold else "fail"
-
-    def as_record(self) -> dict[str, Any]:
-        return {
-            "check": self.check,
-            "difference": self.difference,
-            "threshold": self.threshold,
-            "verdict": self.verdict,
-            "reason": self.reason,
-        }
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """All checks of one run, and how long they took."""
-
-    checks: tuple[Check, ...]
-    seconds: float = 0.0
-
-    @property
-    def comparable(self) -> bool:
-        """False when any check failed."""
-        return all(check.verdict != "fail" for check in self.checks)
-
-    def table(self) -> pd.DataFrame:
-        """One row a check, for the notebook."""
-        rows = [check.as_record() for check in self.checks]
-        return pd.DataFrame(rows).set_index("check").fillna({"reason": ""})
-
-    def as_record(self) -> dict[str, Any]:
-        """The record's section ``fairness``."""
-        checks = [check.as_record() for check in self.checks]
-        return {"comparable": self.comparable, "seconds": self.seconds, "checks": checks}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a notebook's training loop is to do for the check, whatever its recipe says.
-
-    ``shares`` holds a batch for each device, grey uint8 (n, H, W) and targets float32 (n, 14);
-    ``steps`` steps are to be taken on the same batches, by ``rule`` (``sgd`` or ``adam``) at
-    ``rate``, from ``weights``.
-    """
-
-    weights: Arrays
-    shares: tuple[tuple[np.ndarray, np.ndarray], ...]
-    rule: str
-    rate: float
-    steps: int
-
-
-Rehearsal = Callable[[Trial], tuple[float, Mapping[str, np.ndarray]]]
-"""Takes a trial's steps; their mean loss, and the weights afterwards by canonical names."""
 
 
 def certify(
@@ -142,28 +64,6 @@ def certify(
         *same_on_all_devices(framework, network, devices),
     )
     return Certificate(checks, time.perf_counter() - began)
-
-
-def certify_training(
-    certificate: Certificate, rehearse: Rehearsal, *, devices: int, steps: int = reference.STEPS
-) -> Certificate:
-    """Add what the notebook's own training loop does, over all its devices, in its own precision.
-
-    Every device is given the same batch: then any number of devices must walk the path of one,
-    which is the reference's, and a sum in place of a mean shows as a step ``devices`` times as
-    long. (Plain gradient descent shows it; Adam divides it away.)
-
-    Args:
-        steps: of the reference's 5, how many to take; fewer where each is slow.
-    """
-    began = time.perf_counter()
-    checks = (
-        *_on_path(rehearse, "sgd", devices, steps),
-        *_on_path(rehearse, "adam", devices, steps),
-        _survivor(rehearse, devices),
-    )
-    seconds = certificate.seconds + time.perf_counter() - began
-    return Certificate((*certificate.checks, *checks), seconds)
 
 
 def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarray]) -> Check:
@@ -229,81 +129,51 @@ def same_in_training(
     difference = float(np.abs(logits - known["train logits"]).max())
     return [
         Check("logits, training", difference, logits_limit, reason),
-        *_statistics(after, known, start, 1, limit, "after a step"),
+        *running_statistics(after, known, start, 1, limit, "after a step"),
     ]
 
 
 def same_on_all_devices(framework: Any, network: Any, devices: Sequence[Any]) -> list[Check]:
     """Gradients of n devices against one with the same batch; BatchNorm frozen.
 
-    The second batch has an image less than would share out evenly.
+    An even batch goes through the whole network; an uneven one, an image short, through the
+    shallow net, where what a device counts for shows as well.
     """
     count = len(devices)
     names = ("gradients, n devices / one", "gradients, uneven batch, n devices / one")
     if count == 1:
         return [Check(name, None, None, "there is one device") for name in names]
+
+    def run(
+        model: Any, part: slice, on: Sequence[Any], only: Sequence[str] | None = None
+    ) -> np.ndarray:
+        _, found = framework.gradients(model, images[part], targets[part], on)
+        return np.concatenate([found[name].ravel() for name in only or sorted(found)])
+
     grey, targets = _at_least(2 * count, *reference.batch())
-    checks = []
-    for name, images in zip(names, (2 * count, 2 * count - 1), strict=True):
-        x, y = reference.network_input(grey[:images]), targets[:images]
-        one = _flat(framework.gradients(network, x, y, devices[:1]))
-        all_devices = _flat(framework.gradients(network, x, y, devices))
-        difference = reference.relative(all_devices, one)
-        if difference <= EXACT or images == 2 * count:
-            checks.append(Check(name, difference, EXACT, _said(_scale(all_devices, one))))
-            continue
-        shares = zip(np.array_split(x, count), np.array_split(y, count), strict=True)
-        each = [_flat(framework.gradients(network, *share, devices[:1])) for share in shares]
-        rest = reference.relative(all_devices, np.mean(each, axis=0))
-        checks.append(Check(name, difference, EXACT, AVERAGE_OF_AVERAGES, rest))
-    return checks
+    images = reference.network_input(grey)
+    even, only = slice(0, count * (len(grey) // count)), reference.GRADIENTS
+    if even.stop == reference.IMAGES:  # one device is known to give what the reference gives
+        one = np.concatenate([reference.load()[name].ravel() for name in only])
+    else:
+        one = run(network, even, devices[:1], only)
+    each = run(network, even, devices, only)
+    checks = [Check(names[0], reference.relative(each, one), EXACT, scale_in_words(each, one))]
+
+    doubles = {name: a.astype(np.float64) for name, a in reference.shallow_arrays().items()}
+    shallow = framework.shallow(doubles, devices)
+    uneven = slice(0, 2 * count - 1)
+    one, each = run(shallow, uneven, devices[:1]), run(shallow, uneven, devices)
+    difference = reference.relative(each, one)
+    if difference <= EXACT:
+        return [*checks, Check(names[1], difference, EXACT, scale_in_words(each, one))]
+    shares = [slice(i[0], i[-1] + 1) for i in np.array_split(np.arange(uneven.stop), count)]
+    mean = np.mean([run(shallow, share, devices[:1]) for share in shares], axis=0)
+    rest = reference.relative(each, mean)
+    return [*checks, Check(names[1], difference, EXACT, AVERAGE_OF_AVERAGES, rest)]
 
 
-def canonical_image(pixels: int) -> np.ndarray:
-    """A grey uint8 image (pixels, pixels) that no crop, flip or resize leaves unchanged."""
-    y, x = np.mgrid[:pixels, :pixels]
-    return ((3 * x + 7 * y + (x * y) // 5) % 256).astype(np.uint8)
-
-
-def expected_pixels(image: np.ndarray, recipe: Recipe) -> np.ndarray:
-    """What the network is to see at evaluation: the centre crop, normalised per channel.
-
-    Grey is repeated on every channel; float32 (channels, crop, crop). torchvision's convention
-    for an odd margin: the offset is rounded to the nearest even integer.
-    """
-    top = round((image.shape[0] - recipe.crop) / 2)
-    left = round((image.shape[1] - recipe.crop) / 2)
-    crop = image[top : top + recipe.crop, left : left + recipe.crop]
-    return reference.network_input(crop[None], recipe)[0].astype(np.float32)
-
-
-def _on_path(rehearse: Rehearsal, rule: str, devices: int, steps: int) -> list[Check]:
-    """The loop's first steps by ``rule`` against the reference's."""
-    known, start = reference.load(), reference.arrays()
-    trial = Trial(start, (reference.batch(),) * devices, rule, reference.RATES[rule], steps)
-    loss, after = rehearse(trial)
-    difference = abs(loss - float(known[f"{rule} losses"][:steps].mean()))
-    taken = f"{steps} {rule.upper() if rule == 'sgd' else 'Adam'} step{'s' if steps > 1 else ''}"
-    checks = [Check(f"mean loss of {taken}", difference, PATH)]
-    if rule == "adam":
-        return checks
-    scales = [
-        _scale(after[name] - start[name], known[f"sgd moved {name}"][steps - 1])
-        for name in reference.MOVED
-    ]
-    furthest = max(scales, key=lambda scale: abs(scale - 1))
-    checks.append(Check("length of a step, n devices / one", abs(furthest - 1), LENGTH,
-                        _said(furthest)))  # fmt: skip
-    # Of the first layer: what reaches the last has been amplified by rounding.
-    norm = "features.norm0"
-    there = {
-        f"{norm}.{part}": known[f"sgd {norm}.{part}"][steps - 1]
-        for part in ("running_mean", "running_var")
-    }
-    return checks + _statistics(after, there, start, steps, PATH, f"after {taken}", [norm])
-
-
-def _statistics(
+def running_statistics(
     found: Mapping[str, np.ndarray],
     known: Mapping[str, np.ndarray],
     before: Mapping[str, np.ndarray],
@@ -332,38 +202,30 @@ def _statistics(
     ]
 
 
-def _survivor(rehearse: Rehearsal, devices: int) -> Check:
-    """Whose BatchNorm statistics are in the weights: found by giving each device other images."""
-    name = "whose BatchNorm statistics survive"
-    if devices == 1:
-        return Check(name, None, None, "there is one device")
-    grey, targets = reference.batch()
-    shares = tuple((grey // (1 + number), targets) for number in range(devices))
-    start = reference.arrays()
-    _, after = rehearse(Trial(start, shares, "sgd", 0.0, 1))
-    momentum = RECIPES["chexnet"].bn_momentum
-    old = start["features.norm0.running_mean"]
-    each = [
-        (1 - momentum) * old + momentum * _mean_after_conv0(start, share) for share, _ in shares
-    ]
-    candidates = {f"replica {number}'s": mean for number, mean in enumerate(each)}
-    candidates["the average of all replicas'"] = np.mean(each, axis=0)
-    found = after["features.norm0.running_mean"]
-    errors = {who: reference.relative(found, mean) for who, mean in candidates.items()}
-    nearest = min(errors, key=lambda who: errors[who])
-    return Check(name, errors[nearest], PATH, f"{nearest}")
+def scale_in_words(found: np.ndarray, known: np.ndarray) -> str:
+    """Whether ``found`` is as long as ``known``: averaged or summed is found out, not assumed."""
+    scale = float(np.vdot(found, known) / np.vdot(known, known))
+    if abs(scale - 1) <= 0.01:
+        return "the devices' gradients are averaged"
+    return f"{scale:.3g} times as long: a sum in place of a mean?"
 
 
-def _mean_after_conv0(start: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
-    """Mean of the first convolution's output over images and pixels, float64 (64,)."""
-    images = np.pad(reference.network_input(grey), ((0, 0), (0, 0), (3, 3), (3, 3)))
-    kernel = start["features.conv0.weight"].astype(np.float64)
-    side = grey.shape[1]
-    means = [
-        [images[:, :, y : y + side : 2, x : x + side : 2].mean(axis=(0, 2, 3)) for x in range(7)]
-        for y in range(7)
-    ]
-    return np.einsum("ocyx,yxc->o", kernel, np.array(means))
+def canonical_image(pixels: int) -> np.ndarray:
+    """A grey uint8 image (pixels, pixels) that no crop, flip or resize leaves unchanged."""
+    y, x = np.mgrid[:pixels, :pixels]
+    return ((3 * x + 7 * y + (x * y) // 5) % 256).astype(np.uint8)
+
+
+def expected_pixels(image: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """What the network is to see at evaluation: the centre crop, normalised per channel.
+
+    Grey is repeated on every channel; float32 (channels, crop, crop). torchvision's convention
+    for an odd margin: the offset is rounded to the nearest even integer.
+    """
+    top = round((image.shape[0] - recipe.crop) / 2)
+    left = round((image.shape[1] - recipe.crop) / 2)
+    crop = image[top : top + recipe.crop, left : left + recipe.crop]
+    return reference.network_input(crop[None], recipe)[0].astype(np.float32)
 
 
 def _at_least(count: int, grey: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -372,19 +234,3 @@ def _at_least(count: int, grey: np.ndarray, targets: np.ndarray) -> tuple[np.nda
         grey = np.concatenate([grey, grey[:, ::-1, ::-1] // 2])
         targets = np.concatenate([targets, 1 - targets])
     return grey, targets
-
-
-def _flat(result: tuple[float, Mapping[str, np.ndarray]]) -> np.ndarray:
-    """All gradients as one vector."""
-    return np.concatenate([result[1][name].ravel() for name in sorted(result[1])])
-
-
-def _scale(found: np.ndarray, known: np.ndarray) -> float:
-    """How many times as long as ``known`` ``found`` is, along it."""
-    return float(np.vdot(found, known) / np.vdot(known, known))
-
-
-def _said(scale: float) -> str:
-    if abs(scale - 1) <= LENGTH:
-        return "the devices' gradients are averaged"
-    return f"{scale:.3g} times as long: a sum in place of a mean?"

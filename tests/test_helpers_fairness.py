@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data_prep import FINDINGS
-from helpers import fairness, reference, weights
+from helpers import certificate, fairness, reference, rehearsal, weights
 from helpers.recipe import lookup
 
 SCALED = lookup("demo").on(2)
@@ -23,7 +23,7 @@ def failed(**changes: Any) -> list[str]:
     return [c.check for c in fairness.same_inputs(**given) if c.verdict != "pass"]
 
 
-def with_changed(name: str, change: Any) -> fairness.Check:
+def with_changed(name: str, change: Any) -> certificate.Check:
     held = {key: array.copy() for key, array in INITIAL.items()}
     change(held[name])
     return fairness.same_weights(held, INITIAL)
@@ -48,15 +48,15 @@ def test_a_missing_layer_is_caught() -> None:
 
 def test_nan_does_not_pass() -> None:
     assert with_changed("classifier.bias", lambda array: array.fill(np.nan)).verdict == "fail"
-    assert fairness.Check("", float("nan"), 1.0, "a reason", rest=float("nan")).verdict == "fail"
+    assert certificate.Check("", float("nan"), 1.0, "a reason", rest=float("nan")).verdict == "fail"
 
 
 def test_a_reason_counts_only_where_it_predicts_the_difference() -> None:
-    assert fairness.Check("", 0.1, 0.01, "why", rest=0.001).verdict == "known"
-    assert fairness.Check("", 0.1, 0.01, "why", rest=0.02).verdict == "fail"
-    assert fairness.Check("", 0.1, 0.01, "why").verdict == "fail"
-    assert fairness.Check("", None, None, "one device").verdict == "not checked"
-    known = fairness.Certificate((fairness.Check("", 0.1, 0.01, "why", rest=0.0),))
+    assert certificate.Check("", 0.1, 0.01, "why", rest=0.001).verdict == "known"
+    assert certificate.Check("", 0.1, 0.01, "why", rest=0.02).verdict == "fail"
+    assert certificate.Check("", 0.1, 0.01, "why").verdict == "fail"
+    assert certificate.Check("", None, None, "one device").verdict == "not checked"
+    known = certificate.Certificate((certificate.Check("", 0.1, 0.01, "why", rest=0.0),))
     assert known.comparable
 
 
@@ -74,7 +74,7 @@ def test_the_references_pixels_are_the_definitions() -> None:
 def test_statistics_that_survive_are_told_apart() -> None:
     """The mean after the first convolution, without a framework."""
     start, (grey, _) = reference.arrays(), reference.batch()
-    after = 0.9 * start["features.norm0.running_mean"] + 0.1 * fairness._mean_after_conv0(
+    after = 0.9 * start["features.norm0.running_mean"] + 0.1 * rehearsal._mean_after_conv0(
         start, grey
     )
     known = reference.load()["features.norm0.running_mean"]

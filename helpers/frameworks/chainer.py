@@ -15,8 +15,11 @@ from typing import Any, TypeAlias
 
 import chainer
 import chainer.functions as F
+import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
+
+from helpers.recipe import RECIPES
 
 NAME = "Chainer"
 KERNEL = "chainer"
@@ -116,6 +119,18 @@ def exact(
         return build_model(weights)
 
 
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    its weights.
+    """
+    with chainer.using_config("dtype", weights["classifier.bias"].dtype):
+        model = _Shallow()
+    load_weights(model, weights)
+    return model
+
+
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
     with (
@@ -199,6 +214,24 @@ class DeviceLosses:
 def skip(capability: str) -> str | None:
     """Why Chainer cannot do ``capability``; None where it can."""
     return _LACKS.get(capability)
+
+
+class _Shallow(chainer.Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        recipe = RECIPES["chexnet"]
+        features = chainer.Chain()
+        with features.init_scope():
+            features.conv0 = L.Convolution2D(3, 64, 7, stride=2, pad=3, nobias=True)
+            features.norm0 = L.BatchNormalization(
+                64, eps=recipe.bn_epsilon, decay=1 - recipe.bn_momentum
+            )
+        with self.init_scope():
+            self.features, self.classifier = features, L.Linear(64, 14)
+
+    def forward(self, images: Any) -> chainer.Variable:
+        x = self.features.norm0(self.features.conv0(images))
+        return self.classifier(F.mean(F.relu(x), axis=(2, 3)))
 
 
 class _MeanLoss(chainer.Chain):

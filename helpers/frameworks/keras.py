@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from helpers.frameworks import tensorflow as backend
+from helpers.recipe import RECIPES
 
 NAME = "Keras"
 KERNEL = "tensorflow"
@@ -71,6 +72,26 @@ def exact(
     finally:
         keras.config.set_floatx(before[0])
         keras.config.set_dtype_policy(before[1])
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    its weights.
+    """
+    recipe, dtype = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
+    images = keras.Input((None, None, 3), dtype=dtype)
+    x = keras.layers.ZeroPadding2D(3, dtype=dtype)(images)
+    x = keras.layers.Conv2D(64, 7, 2, use_bias=False, name="conv1_conv", dtype=dtype)(x)
+    momentum, epsilon = 1 - recipe.bn_momentum, recipe.bn_epsilon
+    norm = keras.layers.BatchNormalization(-1, momentum, epsilon, name="conv1_bn", dtype=dtype)
+    x = keras.layers.ReLU(dtype=dtype)(norm(x))
+    x = keras.layers.GlobalAveragePooling2D(dtype=dtype)(x)
+    logits = keras.layers.Dense(14, name="predictions", dtype=dtype)(x)
+    model = keras.Model(images, logits)
+    load_weights(model, weights)
+    return model
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:

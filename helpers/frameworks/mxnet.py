@@ -17,6 +17,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
+from helpers.recipe import RECIPES
+from helpers.reference import SHALLOW
 from helpers.weights import shapes
 
 NAME = "MXNet Gluon"
@@ -107,6 +109,27 @@ def exact(
     """The model that ``build_model`` makes of canonical weights, computing in float64."""
     model = build_model(weights)
     model.cast("float64")
+    load_weights(model, weights)
+    return model
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    its weights.
+    """
+    recipe = RECIPES["chexnet"]
+    model = gluon.nn.HybridSequential()
+    model.add(
+        gluon.nn.Conv2D(64, 7, 2, 3, use_bias=False),
+        gluon.nn.BatchNorm(1, 1 - recipe.bn_momentum, recipe.bn_epsilon),
+        gluon.nn.Activation("relu"),
+        gluon.nn.GlobalAvgPool2D(),
+        gluon.nn.Dense(14),
+    )
+    model.initialize(ctx=list(devices))
+    model.cast(weights["classifier.bias"].dtype)
     load_weights(model, weights)
     return model
 
@@ -245,7 +268,8 @@ def _frozen(model: Model) -> Iterator[None]:
 
 def _named(model: Model) -> dict[str, Any]:
     """The model's parameters by their canonical names: DenseNet121's, in the same order."""
-    names, parameters = list(shapes()), list(model.collect_params().values())
+    parameters = list(model.collect_params().values())
+    names = list(SHALLOW if len(parameters) == len(SHALLOW) else shapes())
     if len(names) != len(parameters):
         raise ValueError(
             f"a model of {len(parameters)} parameters is not DenseNet121 with its {len(names)}"

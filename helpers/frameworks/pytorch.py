@@ -19,6 +19,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers import replicas
+from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
 KERNEL = "pytorch"
@@ -78,6 +79,28 @@ def exact(
 ) -> Model:
     """The model that ``build_model`` makes of canonical weights, computing in float64."""
     model = build_model(weights).double()
+    load_weights(model, weights)
+    return model
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    its weights.
+    """
+    recipe = RECIPES["chexnet"]
+    features = torch.nn.Sequential()
+    features.add_module("conv0", torch.nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))
+    norm = torch.nn.BatchNorm2d(64, recipe.bn_epsilon, recipe.bn_momentum)
+    features.add_module("norm0", norm)
+    model = torch.nn.Sequential()
+    model.add_module("features", features)
+    model.add_module("relu", torch.nn.ReLU())
+    model.add_module("pool", torch.nn.AdaptiveAvgPool2d(1))
+    model.add_module("flatten", torch.nn.Flatten())
+    model.add_module("classifier", torch.nn.Linear(64, 14))
+    model = model.to(devices[0], torch.from_numpy(weights["classifier.bias"]).dtype)
     load_weights(model, weights)
     return model
 

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from helpers.recipe import RECIPES
+
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
 
@@ -24,6 +26,9 @@ Model: TypeAlias = tf.Module
 _LACKS = {
     "training in float64": "fused_batch_norm computes in float32 and float16 only",
 }
+
+
+_STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices
 
 
 def versions() -> dict[str, str]:
@@ -89,6 +94,17 @@ def exact(
     return build_model({name: array.astype(np.float64) for name, array in weights.items()})
 
 
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    its weights.
+    """
+    model = _Shallow(weights)
+    load_weights(model, weights)
+    return model
+
+
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
     return model(_batch(images, model.trainable_variables[0].dtype), training=False).numpy()
@@ -143,6 +159,35 @@ class DeviceLosses:
 def skip(capability: str) -> str | None:
     """Why TensorFlow cannot do ``capability``; None where it can."""
     return _LACKS.get(capability)
+
+
+class _Shallow(tf.Module):
+    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
+        super().__init__()
+        self.parts = {
+            name: tf.Variable(
+                tf.zeros_like(_channels_last(array)), "running" not in name, name=name
+            )
+            for name, array in weights.items()
+        }
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        recipe = RECIPES["chexnet"]
+        around = [[0, 0], [3, 3], [3, 3], [0, 0]]
+        x = tf.nn.conv2d(x, self.parts["features.conv0.weight"], 2, around)
+        names = ("weight", "bias", "running_mean", "running_var")
+        norm = [self.parts[f"features.norm0.{part}"] for part in names]
+        if training:
+            x, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+                x, *norm, recipe.bn_epsilon, exponential_avg_factor=recipe.bn_momentum
+            )
+            norm[2].assign(mean)
+            norm[3].assign(variance)
+        else:
+            scale, offset, mean, variance = norm
+            x = tf.nn.batch_normalization(x, mean, variance, offset, scale, recipe.bn_epsilon)
+        x = tf.reduce_mean(tf.nn.relu(x), axis=[1, 2])
+        return tf.linalg.matmul(x, self.parts["classifier.weight"]) + self.parts["classifier.bias"]
 
 
 def _channels_last(array: np.ndarray) -> np.ndarray:
@@ -228,8 +273,13 @@ def _gradients(
 
 
 def _strategy(variable: Any, devices: Sequence[Device]) -> tf.distribute.Strategy:
-    """The strategy that mirrors ``variable`` over ``devices``, or a new one where none does."""
-    strategy = getattr(variable, "distribute_strategy", None)
-    if strategy is not None and strategy.num_replicas_in_sync == len(devices):
-        return strategy
-    return tf.distribute.MirroredStrategy(list(devices))
+    """The strategy that mirrors ``variable`` over ``devices``, else one used on as many before.
+
+    Two strategies over the same devices would take each other's all-reduce for their own.
+    """
+    held = getattr(variable, "distribute_strategy", None)
+    if held is not None and held.num_replicas_in_sync == len(devices):
+        _STRATEGIES[len(devices)] = held
+    elif len(devices) not in _STRATEGIES:
+        _STRATEGIES[len(devices)] = tf.distribute.MirroredStrategy(list(devices))
+    return _STRATEGIES[len(devices)]

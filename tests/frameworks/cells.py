@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from helpers import fairness, paths
+from helpers import certificate, paths
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -77,6 +77,6 @@ def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> It
         names.update(before)
 
 
-def failed(checks: Iterable[fairness.Check]) -> set[str]:
+def failed(checks: Iterable[certificate.Check]) -> set[str]:
     """Names of the checks that failed."""
     return {check.check for check in checks if check.verdict == "fail"}

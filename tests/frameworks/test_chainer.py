@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from cells import CERTIFIED, failed, namespace_of, planted
 
-from helpers import fairness, reference, weights
+from helpers import certificate, fairness, reference, rehearsal, weights
 from helpers.frameworks import chainer as framework
 
 NOTEBOOK = "Chainer_MultiGPU"
@@ -80,10 +80,10 @@ def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
 
 def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
     """What Chainer's updaters do to a loss that is not divided."""
-    empty = fairness.Certificate(())
+    empty = certificate.Certificate(())
     with planted(cells, NOTEBOOK, "return loss / len(replica_devices)", "return loss"):
-        found = fairness.certify_training(empty, cells["rehearse"], devices=2, steps=1)
-    assert failed(found.checks) == {"length of a step, n devices / one"}
+        found = rehearsal.certify(empty, cells["rehearse"], devices=2)
+    assert "way of 5 SGD steps" in failed(found.checks)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -12,7 +12,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo.vision import densenet121
 
-from helpers import fairness, weights
+from helpers import certificate, rehearsal, weights
 from helpers.frameworks import mxnet as framework
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -88,10 +88,10 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 
 
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
-    empty, all_images = fairness.Certificate(()), "sum(len(grey) for grey, _ in parts)"
+    empty, all_images = certificate.Certificate(()), "sum(len(grey) for grey, _ in parts)"
     with planted(notebook, NOTEBOOK, all_images, "len(parts[0][0])"):
-        found = fairness.certify_training(empty, notebook["rehearse"], devices=2, steps=1)
-    assert failed(found.checks) == {"length of a step, n devices / one"}
+        found = rehearsal.certify(empty, notebook["rehearse"], devices=2)
+    assert "way of 5 SGD steps" in failed(found.checks)
 
 
 def test_losses_are_weighted_by_images() -> None:
@@ -226,8 +226,8 @@ def test_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
 
     class One:
         @staticmethod
-        def collect_params() -> list[gluon.Parameter]:
-            return [parameter]
+        def collect_params() -> dict[str, gluon.Parameter]:
+            return {parameter.name: parameter}
 
     optimizer = notebook["make_optimizer"](One())
     gradient = np.array([1e-9, 1e-8, 1.0])

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from cells import CERTIFIED, failed, namespace_of, planted
 
-from helpers import fairness, paths, weights
+from helpers import certificate, paths, rehearsal, weights
 from helpers.frameworks import tensorflow as framework
 
 TWO = framework.list_devices("cpu", 2)
@@ -48,11 +48,11 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 
 
 def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
-    empty = fairness.Certificate(())
+    empty = certificate.Certificate(())
     divided = "loss / strategy.num_replicas_in_sync"
     with planted(notebook, "TensorFlow_MultiGPU", divided, "loss"):
-        found = fairness.certify_training(empty, notebook["rehearse"], devices=2, steps=1)
-    assert failed(found.checks) == {"length of a step, n devices / one"}
+        found = rehearsal.certify(empty, notebook["rehearse"], devices=2)
+    assert "way of 5 SGD steps" in failed(found.checks)
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:

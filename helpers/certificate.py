@@ -1,0 +1,62 @@
+"""What a check found, and all of a run's checks together: the certificate in its record."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the certificate. ``difference``, ``threshold`` and ``rest`` share a unit.
+
+    ``rest`` is what is left of the difference once ``reason`` is taken account of; None where
+    there is no known reason.
+    """
+
+    check: str
+    difference: float | None
+    threshold: float | None
+    reason: str | None = None
+    rest: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        if self.difference is None or self.threshold is None:
+            return "not checked"
+        # <= and not >, so that NaN fails
+        if self.difference <= self.threshold:
+            return "pass"
+        return "known" if self.rest is not None and self.rest <= self.threshold else "fail"
+
+    def as_record(self) -> dict[str, Any]:
+        return {
+            "check": self.check,
+            "difference": self.difference,
+            "threshold": self.threshold,
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """All checks of one run, and how long they took."""
+
+    checks: tuple[Check, ...]
+    seconds: float = 0.0
+
+    @property
+    def comparable(self) -> bool:
+        """False when any check failed."""
+        return all(check.verdict != "fail" for check in self.checks)
+
+    def table(self) -> pd.DataFrame:
+        """One row a check, for the notebook."""
+        rows = [check.as_record() for check in self.checks]
+        return pd.DataFrame(rows).set_index("check").fillna({"reason": ""})
+
+    def as_record(self) -> dict[str, Any]:
+        """The record's section ``fairness``."""
+        checks = [check.as_record() for check in self.checks]
+        return {"comparable": self.comparable, "seconds": self.seconds, "checks": checks}

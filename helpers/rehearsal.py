@@ -1,0 +1,119 @@
+"""The second half of the certificate: what a notebook's own training loop does on all its devices.
+
+Before it trains, a notebook lets its loop take a few steps on the reference's batch, in its own
+precision. The net is shallow (``frameworks.*.shallow``): ``helpers.fairness`` has the deep one, and
+through it rounding would grow from step to step until it hides what is looked for here.
+
+Thresholds: loss and statistics agree to 1e-5 (found: 5e-7), the way the weights go to 2e-3 of its
+length (found: 1e-5, with Adam 4e-4).
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers import reference
+from helpers.certificate import Certificate, Check
+from helpers.fairness import SINGLE, running_statistics, scale_in_words
+from helpers.recipe import RECIPES
+from helpers.weights import Arrays
+
+WAY = 2e-3  # relative: float32 weights hold a small step with few digits
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a notebook's training loop is to do for the check, whatever its recipe says.
+
+    ``weights`` are those of ``framework.shallow``. ``shares`` holds a batch for each device, grey
+    uint8 (n, H, W) and targets float32 (n, 14); ``steps`` steps are to be taken on the same
+    batches, by ``rule`` (``sgd`` or ``adam``) at ``rate``.
+    """
+
+    weights: Arrays
+    shares: tuple[tuple[np.ndarray, np.ndarray], ...]
+    rule: str
+    rate: float
+    steps: int
+
+
+Rehearsal = Callable[[Trial], tuple[float, Mapping[str, np.ndarray]]]
+"""Takes a trial's steps; their mean loss, and the weights afterwards by canonical names."""
+
+
+def certify(certificate: Certificate, rehearse: Rehearsal, *, devices: int) -> Certificate:
+    """Add what the notebook's own training loop does, over all its devices, in its own precision.
+
+    Every device is given the same batch: then any number of devices must walk the path of one,
+    which is the reference's, and a sum in place of a mean shows as steps ``devices`` times as
+    long. (Plain gradient descent shows it; Adam divides it away.)
+    """
+    began = time.perf_counter()
+    checks = (
+        *_on_path(rehearse, "sgd", devices),
+        *_on_path(rehearse, "adam", devices),
+        _survivor(rehearse, devices),
+    )
+    seconds = certificate.seconds + time.perf_counter() - began
+    return Certificate((*certificate.checks, *checks), seconds)
+
+
+def _on_path(rehearse: Rehearsal, rule: str, devices: int) -> list[Check]:
+    """The loop's first steps by ``rule`` against the reference's."""
+    known, start = reference.load(), reference.shallow_arrays()
+    shares = (reference.batch(),) * devices
+    loss, after = rehearse(Trial(start, shares, rule, reference.RATES[rule], reference.STEPS))
+    taken = f"{reference.STEPS} {'SGD' if rule == 'sgd' else 'Adam'} steps"
+    there = {name: known[f"{rule} {name}"] for name in start}
+    trained = [name for name in start if "running" not in name]
+    way, expected = (
+        np.concatenate([(end[name] - start[name]).ravel() for name in trained])
+        for end in (after, there)
+    )
+    loss_error = abs(loss - float(known[f"{rule} losses"].mean()))
+    checks = [
+        Check(f"mean loss of {taken}", loss_error, SINGLE),
+        Check(
+            f"way of {taken}", reference.relative(way, expected), WAY, scale_in_words(way, expected)
+        ),
+    ]
+    if rule == "adam":
+        return checks
+    norm, when = "features.norm0", f"after {taken}"
+    return checks + running_statistics(after, there, start, reference.STEPS, SINGLE, when, [norm])
+
+
+def _survivor(rehearse: Rehearsal, devices: int) -> Check:
+    """Whose BatchNorm statistics are in the weights: found by giving each device other images."""
+    name = "whose BatchNorm statistics survive"
+    if devices == 1:
+        return Check(name, None, None, "there is one device")
+    grey, targets = reference.batch()
+    shares = tuple((grey // (1 + number), targets) for number in range(devices))
+    start = reference.shallow_arrays()
+    _, after = rehearse(Trial(start, shares, "sgd", 0.0, 1))
+    momentum = RECIPES["chexnet"].bn_momentum
+    old = start["features.norm0.running_mean"]
+    each = [
+        (1 - momentum) * old + momentum * _mean_after_conv0(start, share) for share, _ in shares
+    ]
+    candidates = {f"replica {number}'s": mean for number, mean in enumerate(each)}
+    candidates["the average of all replicas'"] = np.mean(each, axis=0)
+    found = after["features.norm0.running_mean"]
+    errors = {who: reference.relative(found, mean) for who, mean in candidates.items()}
+    nearest = min(errors, key=lambda who: errors[who])
+    return Check(name, errors[nearest], SINGLE, f"{nearest}")
+
+
+def _mean_after_conv0(start: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
+    """Mean of the first convolution's output over images and pixels, float64 (64,)."""
+    images = np.pad(reference.network_input(grey), ((0, 0), (0, 0), (3, 3), (3, 3)))
+    kernel = start["features.conv0.weight"].astype(np.float64)
+    side = grey.shape[1]
+    means = [
+        [images[:, :, y : y + side : 2, x : x + side : 2].mean(axis=(0, 2, 3)) for x in range(7)]
+        for y in range(7)
+    ]
+    return np.einsum("ocyx,yxc->o", kernel, np.array(means))
