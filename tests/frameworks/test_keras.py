@@ -44,6 +44,7 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
     assert "not checked" not in set(certificate.table()["verdict"])
     assert {c.check for c in certificate.checks if c.verdict == "known"} == {
         "running variance after a step",
+        "running variance after 5 SGD steps",
         "gradients, uneven batch, n devices / one",
     }
     assert certificate.checks[-1].reason == "replica 0's"
