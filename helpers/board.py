@@ -82,13 +82,13 @@ class Table(Lines):
 
         super().__init__(batch, history)
         self._console = console
-        self._live = Live(
-            console=console, refresh_per_second=1, transient=True, get_renderable=self._draw
-        )
         self._now: RunState | None = None
         self._at = ""
         self._started = self._began = time.monotonic()
         self._figures: dict[str, tuple[str, str]] = {}
+        self._live = Live(
+            console=console, refresh_per_second=1, transient=True, get_renderable=self._draw
+        )
 
     def __enter__(self) -> "Table":
         self._live.start()

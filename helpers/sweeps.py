@@ -33,8 +33,8 @@ def read(path: str | Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise UserError(f"{path}: the sweep cannot be read: {why}") from None
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         top = loader.get_single_node()
         if not isinstance(top, yaml.MappingNode):
             raise UserError(f"{path}: a sweep is lines like 'devices: [1, 2]'; keys: {_keys()}")
@@ -46,8 +46,6 @@ def read(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{where}: not YAML: {problem}") from None
     except (ValueError, RecursionError) as error:  # a date of 31 February; brackets without end
         raise UserError(f"{path}: not YAML that can be read: {type(error).__name__}") from None
-    finally:
-        loader.dispose()
 
 
 def merged(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

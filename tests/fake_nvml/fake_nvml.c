@@ -18,6 +18,7 @@
 #define INVALID 2
 #define NOT_SUPPORTED 3
 #define NOT_FOUND 6
+#define TOO_SMALL 7
 #define MOST_DEVICES 160
 #define MOST_SERIES 48
 
@@ -115,6 +116,13 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, device_t **out) {
     *out = &devices[16 * i];
     int code = value(*out, "handle", &ignored);
     return code == NOT_SUPPORTED ? OK : code;
+}
+int nvmlDeviceGetHandleByUUID(const char *uuid, device_t **out) {
+    for (int i = 0; i < gpus; i++) {
+        *out = &devices[16 * i];
+        if (!strcmp((*out)->uuid, uuid)) return OK;
+    }
+    return NOT_FOUND;
 }
 int nvmlDeviceGetUUID(device_t *d, char *text, unsigned n) { snprintf(text, n, "%s", d->uuid); return OK; }
 int nvmlDeviceGetName(device_t *d, char *text, unsigned n) { snprintf(text, n, "%s", d->product); return OK; }
@@ -231,6 +239,26 @@ int nvmlDeviceGetFieldValues(device_t *d, int count, field_t *fields) {
         }
     }
     return good ? OK : (int)fields[0].code;
+}
+
+/* "processes PID MIB PID MIB ..."; a negative size is one that the driver does not tell. */
+typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } process_t;
+int nvmlDeviceGetComputeRunningProcesses_v3(device_t *d, unsigned *count, process_t *out) {
+    for (int i = 0; i < d->count; i++) {
+        series_t *s = &d->series[i];
+        if (strcmp(s->name, "processes")) continue;
+        unsigned there = s->count / 2, room = *count;
+        *count = there;
+        if (room < there) return TOO_SMALL;
+        for (unsigned k = 0; k < there; k++) {
+            double mib = s->values[2 * k + 1];
+            out[k].pid = (unsigned)s->values[2 * k];
+            out[k].memory = mib < 0 ? ~0ULL : (unsigned long long)(mib * 1048576);
+        }
+        return OK;
+    }
+    *count = 0;
+    return OK;
 }
 
 typedef struct { device_t *device; } gpm_sample_t;

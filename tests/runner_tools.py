@@ -1,0 +1,165 @@
+"""What tests of the runner share: a checkout in small, with real kernels and tiny notebooks."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+import records
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from PIL import Image
+
+from helpers import paths
+from helpers.__main__ import main
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "run"))
+PARAMETERS += "\nseed = 0"
+# The real thing: a record as a framework notebook writes it.
+REAL = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}]
+from pathlib import Path
+from helpers import record
+from helpers.devices import Devices
+from helpers.recipe import lookup
+this_run = record.start(
+    Path(run), notebook=NAME, framework="PyTorch", kernel="tiny", versions={{}},
+    devices=Devices("cpu", ("virtual CPU device",) * devices), recipe=lookup(recipe).on(devices),
+)"""
+# The same bytes without the imports, which cost seconds in each kernel.
+BEGIN = """
+import json, os
+from pathlib import Path
+MADE = json.loads((Path(run).parents[2] / "made.json").read_text())
+MADE["run"] |= {"notebook": NAME, "process": os.getpid()}
+def write(state):
+    (Path(run) / "record.json").write_text(json.dumps(MADE | {"state": state}))
+write("running")"""
+FINISH = "write('finished')"
+WAIT = """
+import subprocess, sys, time
+from pathlib import Path
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = subprocess.Popen(sleep)
+own = subprocess.Popen(sleep, start_new_session=True)
+(Path(run) / "pids").write_text(f"{child.pid} {own.pid}")
+time.sleep(600)"""
+
+
+class Suite:
+    """A checkout in small: notebooks, kernels, data and runs in a temporary folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data-given"
+        kernel = folder / "jupyter" / "kernels" / "tiny"
+        kernel.mkdir(parents=True)
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        spec = {"argv": argv, "display_name": "Tiny", "language": "python"}
+        (kernel / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+        whole = records.make(devices=1)
+        whole["run"]["host"] = socket.gethostname()
+        (folder / "made.json").write_text(json.dumps(whole), encoding="utf-8")
+        self.notebook("Compare", "print(batch)", parameters='batch = "latest"', framework=None)
+
+    def notebook(
+        self,
+        name: str,
+        *cells: str,
+        kernel: str = "tiny",
+        parameters: str = PARAMETERS,
+        framework: str | None = "PyTorch",
+    ) -> None:
+        first = new_code_cell(parameters, metadata={"tags": ["parameters"]})
+        head = [new_code_cell(f"NAME = {name!r}"), first, new_markdown_cell("## 9. Train")]
+        metadata: dict[str, Any] = {"kernelspec": {"name": kernel, "display_name": kernel}}
+        if framework:
+            metadata["compare"] = {"framework": framework}
+        content = new_notebook(cells=[*head, *map(new_code_cell, cells)], metadata=metadata)
+        (self.folder / "notebooks").mkdir(exist_ok=True)
+        nbformat.write(content, self.folder / "notebooks" / f"{name}.ipynb")
+
+    def compare(self, *arguments: str) -> int:
+        """The command in this process, on one device and the small data folder."""
+        given = list(arguments)
+        if "--resume" not in given:
+            given += ["--recipe", "demo"]
+            given += [] if "--data" in given else ["--data", str(self.data)]
+            given += [] if "--devices" in given else ["--devices", "1"]
+        return main(given)
+
+    def start(
+        self, *arguments: str, output: int = subprocess.PIPE, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """The command in a process of its own, as in a terminal; ``env`` is added to ours."""
+        code = (
+            "import sys; from pathlib import Path; from helpers import paths\n"
+            f"paths.NOTEBOOKS, paths.RUNS, paths.VENVS = (Path({str(self.folder)!r}) / n "
+            "for n in ('notebooks', 'runs', 'venvs'))\n"
+            "from helpers.__main__ import main; sys.exit(main())"
+        )
+        command = [sys.executable, "-c", code, *arguments, "--devices", "1", "--recipe", "demo"]
+        command += ["--data", str(self.data)]
+        whole = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+        return subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, text=True, env=whole
+        )
+
+    def run(self, batch: str, name: str) -> Path:
+        return self.folder / "runs" / batch / f"{name}-1x"
+
+    def journal(self, batch: str = "latest") -> dict[str, Any]:
+        text = (self.folder / "runs" / batch / "batch.json").read_text("utf-8")
+        content: dict[str, Any] = json.loads(text)
+        return content
+
+    def states(self, batch: str = "latest") -> dict[str, str]:
+        return {run["notebook"]: run["state"] for run in self.journal(batch)["runs"]}
+
+
+@pytest.fixture(name="images", scope="session")
+def images_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with 120 small images of 40 patients."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "images").mkdir()
+    lines = [
+        "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,"
+        "View Position,OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+    ]
+    for patient in range(1, 41):
+        for followup in range(3):
+            name = f"{patient:08}_{followup:03}.png"
+            finding = "Mass" if patient % 3 else "No Finding"
+            lines.append(f"{name},{finding},{followup},{patient},50,M,PA,38,38,0.1,0.1")
+            Image.fromarray(np.full((38, 38), patient, np.uint8)).save(folder / "images" / name)
+    (folder / "Data_Entry_2017.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(name="suite")
+def suite_fixture(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Suite]:
+    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(paths, "VENVS", tmp_path / "venvs")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    made = Suite(tmp_path)
+    made.data = images
+    yield made
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
