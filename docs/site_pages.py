@@ -98,4 +98,5 @@ def _folded(source: str) -> str:
 def _table(text: str) -> str:
     """pandas' table without its styles, which belong to notebooks."""
     text = re.sub(r"<style.*?</style>|</?div[^>]*>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<table[^>]*>", "<table>", text)  # the site's own look
     return re.sub(r"\n\s*", "", text[text.index("<table") : text.index("</table>") + 8])

@@ -15,7 +15,7 @@ import pytest
 from data_prep import __main__ as data_prep_command
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as compare_command
-from helpers import paths, published
+from helpers import fairness, paths, published, rehearsal
 
 ROOT = paths.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -156,3 +156,25 @@ def test_readme_figures_are_those_measured_and_those_published() -> None:
         auc = [f"{x:.3f}" if x == x else "-" for x in (one["mean_auc"], four["mean_auc"])]
         told = " and ".join(auc) if auc != ["-", "-"] else ""
         assert shown[str(label)][2:] == [minutes, told]
+
+
+def test_every_row_of_the_certificate_is_explained() -> None:
+    text = (ROOT / "docs" / "fairness.md").read_text(encoding="utf-8")
+    sources = [ROOT / "helpers" / f"{module}.py" for module in ("fairness", "rehearsal")]
+    code = "".join(source.read_text(encoding="utf-8") for source in sources)
+    made = re.findall(r'Check\(\s*f?"([^"{]+)', code) + list(
+        re.findall(r'names? = \(?"([^"]+)"', code)
+    )
+    assert len(set(made)) > 12
+    assert [row for row in made if row.strip() not in text] == []
+    for limit in (fairness.EXACT, fairness.SINGLE, fairness.STATISTICS, rehearsal.WAY):
+        mantissa, exponent = f"{limit:.0e}".split("e")
+        assert f"{mantissa}e{int(exponent)}" in text
+
+
+def test_every_function_of_a_framework_is_explained() -> None:
+    guide = (ROOT / "docs" / "adding-a-framework.md").read_text(encoding="utf-8")
+    module = ast.parse((ROOT / "helpers" / "frameworks" / "pytorch.py").read_text(encoding="utf-8"))
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            assert re.search(rf"^\|.*`{node.name}\b.*\|", guide, re.M), node.name
