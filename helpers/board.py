@@ -18,7 +18,7 @@ from helpers.plans import RunState
 
 SETTLED = ("finished", "failed", "skipped", "interrupted")
 _COLOURS = {"finished": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
-_AROUND = 10
+_AROUND = 8
 """Lines of the terminal that are not the table's rows."""
 
 
@@ -111,7 +111,7 @@ class Table(Lines):
         self._console.print(clean(f"warning: {text}"), style="yellow", markup=False)
 
     def end(self, state: RunState) -> None:
-        self._now = None
+        self._now, self._at = None, ""
         self.history.add(state)
         self._figures[state.folder] = overview.figures(self.batch, state)
         if state.reason:
@@ -121,32 +121,41 @@ class Table(Lines):
         self._live.refresh()
 
     def _draw(self) -> Any:
+        from rich.console import Group
         from rich.table import Table as Grid
         from rich.text import Text
 
         runs = self.batch.runs
-        varied = any(state.variant for state in runs)
-        grid = Grid(box=None, pad_edge=False, caption=self._caption(), caption_justify="left")
-        for name in ("Notebook", "Devices", *["Variant"] * varied, "State"):
-            grid.add_column(name, no_wrap=True, overflow="ellipsis")
-        for name in ("Time", "Estimate", "Test AUC", "Images/s"):
-            grid.add_column(name, no_wrap=True, justify="right")
-        first, last = window(len(runs), self._position(), max(3, self._console.height - _AROUND))
-        if first:
-            grid.add_row(f"... {first} above", style="dim")
-        for state in runs[first:last]:
-            auc, speed = self._figures.get(state.folder, ("", ""))
-            apart = [state.variant.replace("-", " ")] * varied
-            text, colour = self._state(state)
-            cells = [state.notebook, str(state.devices), *apart]
-            grid.add_row(
-                *map(Text, map(clean, cells)),
-                Text(clean(text), style=colour),
-                *map(Text, (*self._times(state), auc, speed)),
+        rows = max(3, self._console.height - _AROUND)
+        first, last = window(len(runs), self._position(), rows)
+        shown = [self._cells(state) for state in runs[first:last]]
+        header = ["Notebook", "Devices", "Variant", "State", "Time", "AUC", "Images/s"]
+        used = [i for i, name in enumerate(header) if name != "Variant" or any(r[i] for r in shown)]
+        widths = [max(len(row[i]) for row in [header, *shown]) for i in range(len(header))]
+        others = sum(widths[i] + 2 for i in used if i)
+        widths[0] = max(8, min(widths[0], self._console.width - others))
+        caption = Text(self._caption(), no_wrap=True, overflow="ellipsis")
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for i in used:
+            side: Any = "right" if i > 3 else "left"
+            grid.add_column(
+                header[i], width=widths[i], justify=side, no_wrap=True, overflow="ellipsis"
             )
-        if last < len(runs):
-            grid.add_row(f"... {len(runs) - last} below", style="dim")
-        return grid
+        for state, row in zip(runs[first:last], shown, strict=True):
+            colour = "bold cyan" if state is self._now else _COLOURS.get(state.state, "dim")
+            grid.add_row(*(Text(row[i], style=colour if i == 3 else "") for i in used))
+        above = Text(f"... {first} more above" if first else "", style="dim")
+        below = Text(f"... {len(runs) - last} more below" if last < len(runs) else "", style="dim")
+        now = Text(clean(self._at), style="cyan", no_wrap=True, overflow="ellipsis")
+        return Group(*(part for part in (above, grid, below, caption, now) if part))
+
+    def _cells(self, state: RunState) -> list[str]:
+        name = state.notebook.replace("_MultiGPU", "").replace("_", " ")
+        variant = state.variant.replace("-", " ")
+        said = "running" if state is self._now else state.state
+        auc, speed = self._figures.get(state.folder, ("", ""))
+        cells = [name, str(state.devices), variant, said, self._time(state), auc, speed]
+        return [clean(cell) for cell in cells]
 
     def _position(self) -> int:
         """The run that is on, else the first that has not had its turn."""
@@ -156,19 +165,16 @@ class Table(Lines):
         waiting = (i for i, state in enumerate(runs) if state.state not in SETTLED)
         return next(waiting, len(runs) - 1)
 
-    def _state(self, state: RunState) -> tuple[str, str]:
-        if state is self._now:
-            return self._at or "starting", "bold cyan"
-        return state.state, _COLOURS.get(state.state, "dim")
-
-    def _times(self, state: RunState) -> tuple[str, str]:
+    def _time(self, state: RunState) -> str:
+        """What it took; before that what it may take, with a tilde."""
         guess = self.history.of(state)
         about = "" if guess is None else f"~{progress.clock(guess.seconds)}"
         if state is self._now:
-            return progress.clock(time.monotonic() - self._began), about
+            spent = progress.clock(time.monotonic() - self._began)
+            return f"{spent} of {about}" if about else spent
         if state.state in SETTLED:
-            return "" if state.seconds is None else progress.clock(state.seconds), ""
-        return "", about
+            return "" if state.seconds is None else progress.clock(state.seconds)
+        return about
 
     def _caption(self) -> str:
         runs = self.batch.runs
@@ -182,8 +188,9 @@ class Table(Lines):
             left += max(0.0, guess.seconds - (time.monotonic() - self._began)) if guess else 0.0
         said.append(f"{progress.clock(time.monotonic() - self._started)} so far")
         if waiting or self._now is not None:
-            more = f" and {unknown} run{'s' * (unknown != 1)} without estimate" if unknown else ""
-            said.append(f"about {roughly(left)}{more} to go")
+            known = f"about {roughly(left)}" if left or not unknown else ""
+            open_end = f"{unknown} run{'s' * (unknown != 1)} without estimate" if unknown else ""
+            said.append(" and ".join(filter(None, (known, open_end))) + " to go")
         return f"{len(runs)} runs: {', '.join(said)}"
 
 
