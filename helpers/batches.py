@@ -8,7 +8,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ class Batch:
     started: str
     finished: str | None = None
     resumed: bool = False
+    adopted: list[RunState] = field(default_factory=list)
+    """Runs that were whole when their runner was killed, before it could note it."""
 
     @property
     def name(self) -> str:
@@ -44,6 +46,9 @@ class Batch:
     def open(self) -> None:
         """Begin (again): journal and ``runs/latest`` are there, nothing old is running."""
         kernels.stop_marked(self.folder)
+        for state in self.adopted:
+            folder = self.folder / state.folder
+            complete(folder, run=state.about(), **_unsaid_neighbours(folder))
         for state in self.runs:
             _stop_left_over(state)
             if not self.is_finished(state):
@@ -81,6 +86,20 @@ class Batch:
             return bool(record.read(self.folder / state.folder)["state"] == "finished")
         except UserError:
             return False
+
+    def adopt(self) -> None:
+        """Take runs for finished that the journal has as running, but that were at their end.
+
+        Then the record says finished, and papermill has written the notebook to its last cell.
+        """
+        for state in self.runs:
+            if state.state == "running" and _is_whole(self.folder / state.folder):
+                state.state = "finished"
+                if self.is_finished(state):
+                    state.seconds = record.read(self.folder / state.folder)["run"].get("seconds")
+                    self.adopted.append(state)
+                else:
+                    state.state = "running"
 
     def short_record(self, state: RunState) -> dict[str, Any]:
         """A record for a run that never came to write its own."""
@@ -145,7 +164,9 @@ def load(name: str) -> Batch:
         plan = Plan(content["recipe"], content["data"], runs)
         for state, kept in zip(runs, content["runs"], strict=True):
             state.seed = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
-        return Batch(folder, plan, content["started"], content["finished"], resumed=True)
+        batch = Batch(folder, plan, content["started"], content["finished"], resumed=True)
+        batch.adopt()
+        return batch
     except FileNotFoundError:
         others = sorted(p.parent.name for p in paths.RUNS.glob(f"*/{JOURNAL}") if not _is_latest(p))
         hint = f"the batches are {', '.join(others)}" if others else "there is none yet"
@@ -200,6 +221,26 @@ def only_one() -> Iterator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether papermill came to the end of the run's notebook and wrote all of it."""
+    try:
+        notebook = json.loads((folder / "notebook.ipynb").read_text(encoding="utf-8"))
+        told = [cell["metadata"]["papermill"] for cell in notebook["cells"]]
+        ended = notebook["metadata"]["papermill"]["end_time"] is not None
+        return ended and all(cell["status"] == "completed" for cell in told)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _unsaid_neighbours(folder: Path) -> dict[str, Any]:
+    """The section ``neighbours`` of a run on GPUs whose runner was killed before it wrote one."""
+    content = record.read(folder)
+    if content["devices"]["kind"] != "gpu" or "neighbours" in content:
+        return {}
+    reason = "the runner was killed before it could say who else was on the GPUs"
+    return {"neighbours": {"processes": [], "reason": reason}}
 
 
 def _stop_left_over(state: RunState) -> None:

@@ -48,6 +48,11 @@ class RunState:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
         return f"{self.notebook} on {self.devices} device{'s' if self.devices != 1 else ''}{apart}"
 
+    def about(self) -> dict[str, Any]:
+        """What the notebook cannot know of its own run, for the record's section ``run``."""
+        variant = {"variant": self.variant} if self.variant else {}
+        return variant | ({"earlier": self.earlier} if self.earlier else {})
+
 
 @dataclass
 class Plan:

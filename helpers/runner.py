@@ -88,7 +88,7 @@ def _turn(batch: Batch, state: RunState, shown: Lines) -> None:
     except KeyboardInterrupt:
         folder = batch.folder / state.folder
         record.interrupt(folder, "stopped by Ctrl-C or a signal")
-        batches.complete(folder, run=_about(state))
+        batches.complete(folder, run=state.about())
         batch.note(state, "interrupted", "stopped by Ctrl-C or a signal")
         shown.end(state)
         raise
@@ -134,7 +134,7 @@ def _one(batch: Batch, state: RunState, shown: Lines) -> None:
             failure = error
         finally:
             state.seconds = time.monotonic() - started
-    said = {"run": _about(state), **watch.as_record()}
+    said = {"run": state.about(), **watch.as_record()}
     if failure is not None:
         _settle(batch, state, "failed", reason_of(failure), said)
     elif record_state(folder) != "finished":
@@ -152,12 +152,6 @@ def _environment(batch: Batch, gpus: list[str]) -> dict[str, str]:
     """
     marked = {kernels.MARK: str(batch.folder)}
     return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {})
-
-
-def _about(state: RunState) -> dict[str, Any]:
-    """What the notebook cannot know of its own run."""
-    variant = {"variant": state.variant} if state.variant else {}
-    return variant | ({"earlier": state.earlier} if state.earlier else {})
 
 
 def _settle(

@@ -121,11 +121,11 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
         assert content["run"]["variant"] == run["variant"]
         assert (batch / name / "notebook.ipynb").exists()
         # Nothing is tried again without saying so, in the journal and in the record.
-        assert attempts[f"{name} began"] <= 1 + len(run["earlier"])
+        for what in ("began", "ended"):
+            assert 1 <= attempts[f"{name} {what}"] <= 1 + len(run["earlier"])
         assert content["run"].get("earlier", []) == run["earlier"]
         if name in kept:
             assert (batch / name / "record.json").stat().st_mtime_ns == kept[name]
-            assert attempts[f"{name} ended"] == 1
     cut_short = [came for run in runs for came in run["earlier"]]
     assert len(cut_short) <= 2 and set(cut_short) <= {"killed while it was running"}
     assert all(f"earlier attempt: {came}" in shown for came in cut_short)
@@ -133,6 +133,41 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     compared = comparison.load(batch)
     assert agreement.differences(compared.finished) == []
     assert summary.fairness(compared).verdict == "yes"
+
+
+def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_frameworks(suite, LOGGED)
+    assert suite.compare("--batch", "near", "--repeats", "2") == 0
+    path = paths.RUNS / "near" / "batch.json"
+    content = json.loads(path.read_text("utf-8"))
+    content["finished"] = None
+    for run in content["runs"][:3]:
+        run["state"] = "running"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    first, second, third = (
+        paths.RUNS / "near" / f"{run['notebook']}-1x-{run['variant']}"
+        for run in content["runs"][:3]
+    )
+    # The first was whole; the second's notebook was cut off, the third's record not finished.
+    record_of_first = json.loads((first / "record.json").read_text("utf-8"))
+    del record_of_first["run"]["variant"]  # the runner adds it after the notebook's end
+    (first / "record.json").write_text(json.dumps(record_of_first), "utf-8")
+    notebook = json.loads((second / "notebook.ipynb").read_text("utf-8"))
+    notebook["cells"][-1]["metadata"]["papermill"]["status"] = "pending"
+    (second / "notebook.ipynb").write_text(json.dumps(notebook), "utf-8")
+    unfinished = json.loads((third / "record.json").read_text("utf-8")) | {"state": "running"}
+    (third / "record.json").write_text(json.dumps(unfinished), "utf-8")
+    capsys.readouterr()
+    assert suite.compare("--resume", "near") == 0
+    shown = capsys.readouterr().out
+    assert "4 runs, 2 of them finished before" in shown
+    assert shown.count("once more, because it was killed while it was running") == 2
+    began = Counter((suite.folder / "log").read_text("utf-8").splitlines())
+    assert [began[f"{run.name} began"] for run in (first, second, third)] == [1, 2, 2]
+    assert record.read(first)["run"]["variant"] == "repeat1"
+    assert record.read(second)["run"]["earlier"] == ["killed while it was running"]
 
 
 def test_what_a_killed_runner_left_in_a_session_of_its_own_is_found(tmp_path: Path) -> None:
