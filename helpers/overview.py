@@ -29,7 +29,7 @@ def announce(batch: Batch, history: History) -> None:
             to_run.append(state)
             note = f"kernel {state.kernel}{_about(history, state)}"
             if state.state != "waiting":
-                note += f"; once more, because it was {batches.came_to(state)}"
+                note += f"; once more, earlier attempt: {batches.came_to(state)}"
         print(f"  {state.title}, {note}")
     if to_run:
         print(_estimate(history, to_run))

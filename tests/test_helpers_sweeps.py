@@ -163,7 +163,7 @@ def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
     assert suite.compare("--resume", "near") == 0
     shown = capsys.readouterr().out
     assert "4 runs, 2 of them finished before" in shown
-    assert shown.count("once more, because it was killed while it was running") == 2
+    assert shown.count("once more, earlier attempt: killed while it was running") == 2
     began = Counter((suite.folder / "log").read_text("utf-8").splitlines())
     assert [began[f"{run.name} began"] for run in (first, second, third)] == [1, 2, 2]
     assert record.read(first)["run"]["variant"] == "repeat1"
