@@ -10,6 +10,7 @@ the one they come from. What lay in the folder before is replaced.
 import json
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -41,6 +42,10 @@ def publish(batch: str, target: Path) -> list[str]:
         (folder / "notebook.ipynb").write_text(text, "utf-8")
         found.append(folder.name)
     report.write([target])
+    ruff = Path(sys.executable).with_name(
+        "ruff"
+    )  # papermill's own cell is not as ruff would have it
+    subprocess.run([ruff, "format", "--quiet", target], check=True)
     return found
 
 
