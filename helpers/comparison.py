@@ -267,5 +267,6 @@ def _numbers(entry: Entry) -> dict[str, Any]:
 
 
 def _folder(batch: str | Path) -> Path:
-    given = Path(batch)
-    return given if given.is_absolute() else paths.RUNS / given
+    """A batch by its name under ``runs/``, else a folder as it is given."""
+    given, named = Path(batch), paths.RUNS / batch
+    return given.absolute() if given.is_dir() and not named.exists() else named

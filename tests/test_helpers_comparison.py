@@ -39,6 +39,15 @@ def several(tmp_path: Path) -> Comparison:
     return comparison.load(tmp_path)
 
 
+def test_a_folder_may_be_named_from_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.save(tmp_path / "sent", records.make("PyTorch", 1))
+    monkeypatch.chdir(tmp_path)
+    assert len(comparison.load("sent").entries) == 1
+    assert comparison.load("elsewhere").folders == (paths.RUNS / "elsewhere",)
+
+
 def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
     assert [entry.run for entry in several.entries] == [
         "PyTorch, 1 device",
