@@ -9,6 +9,7 @@ replicas are forked from it. Importing a framework takes seconds, and so it is d
 """
 
 import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -66,9 +67,10 @@ def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
 
 
 def _imported_by(function: Callable[..., Any]) -> list[str]:
-    """The modules the function's notebook has imported under a name."""
-    modules = getattr(function, "__globals__", {}).values()
-    return sorted({module.__name__ for module in modules if isinstance(module, ModuleType)})
+    """The modules that the notebook and the function's own module have under a name."""
+    spaces = (vars(sys.modules["__main__"]), getattr(function, "__globals__", {}))
+    named = [value for space in spaces for value in space.values()]
+    return sorted({module.__name__ for module in named if isinstance(module, ModuleType)})
 
 
 def _collect(processes: list[Any], pipes: list[Connection]) -> list[Any]:
