@@ -13,7 +13,7 @@ from data_prep.errors import DataError
 from data_prep.fetch import prepare_nih
 from data_prep.images import read_grey
 from data_prep.lists import split_by_lists
-from data_prep.packed import open_packed, pack_folder
+from data_prep.packed import is_packed, open_packed, pack_folder
 from data_prep.prepared import is_complete
 from data_prep.resize import resize_folder
 from data_prep.sources import nih_sources
@@ -24,6 +24,7 @@ __all__ = [
     "FINDINGS",
     "DataError",
     "is_complete",
+    "is_packed",
     "labels",
     "make_demo",
     "nih_sources",

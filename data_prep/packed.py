@@ -78,6 +78,8 @@ def pack_folder(
             temporary.replace(target / "images.npy")
             label_file = find_label_file(source)
             write_whole(target / label_file.name, label_file.read_bytes())
+            if (source / "demo.json").is_file():  # so that nobody takes generated images for real
+                write_whole(target / "demo.json", (source / "demo.json").read_bytes())
             write_json(target / "packed.json", {**note, "complete": True})
         except OSError as error:
             temporary.unlink(missing_ok=True)
@@ -86,6 +88,11 @@ def pack_folder(
             temporary.unlink(missing_ok=True)
             raise
     return note
+
+
+def is_packed(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is one of `pack_folder`'s, wholly packed or not."""
+    return (Path(folder) / "packed.json").is_file()
 
 
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:

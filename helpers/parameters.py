@@ -1,8 +1,10 @@
 """From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +25,28 @@ LARGEST = 264
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run uses: devices, scaled recipe, data folder and run folder."""
+    """What a run uses: devices, scaled recipe, data folder, run folder and loader workers.
+
+    ``workers`` serve all devices together. ``measure_workers`` and ``search_batch`` say that the
+    notebook is to find the best number, or the largest batch that fits, before it trains.
+    """
 
     devices: Devices
     recipe: ScaledRecipe
     data: Path
     folder: Path
+    workers: int
+    measure_workers: bool = False
+    search_batch: bool = False
 
 
 @dataclass(frozen=True)
 class Data:
-    """The three parts of the images: each a table with ``path`` and 14 label columns."""
+    """The three parts of the images: each a table with ``path``, ``row`` and 14 label columns.
+
+    ``packed`` holds the pixels of a folder that ``data-prep pack`` made, uint8 (images, pixels,
+    pixels) in a memory map, where ``row`` is an image's place; None where images are files.
+    """
 
     train: pd.DataFrame
     valid: pd.DataFrame
@@ -41,6 +54,14 @@ class Data:
     folder: Path
     pixels: int
     kind: str  # "generated" or "real"
+    packed: np.ndarray | None = None
+
+    @property
+    def format(self) -> str:
+        """``png``, ``jpg`` or ``packed``."""
+        if self.packed is not None:
+            return "packed"
+        return Path(self.train["path"].iloc[0]).suffix.lstrip(".")
 
     def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
         """The record's section ``data``."""
@@ -49,7 +70,7 @@ class Data:
             "folder": str(self.folder),
             "kind": self.kind,
             "pixels": self.pixels,
-            "format": Path(self.train["path"].iloc[0]).suffix.lstrip("."),
+            "format": self.format,
             "images": {name: len(part) for name, part in parts.items()},
             "patients": {name: part["patient"].nunique() for name, part in parts.items()},
             "steps_per_epoch": recipe.steps(len(self.train)),
@@ -64,6 +85,9 @@ def resolve(
     devices: int | str = "auto",
     run: str | Path = "auto",
     seed: int = 0,
+    precision: str = "fp32",
+    workers: int | str = "default",
+    batch: int | str = "default",
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -72,16 +96,36 @@ def resolve(
     ``chexnet``; else the generated set, made on first use.
     ``devices``: all GPUs, or two virtual CPU devices.
     ``run``: ``runs/interactive/<notebook>-<n>x``.
+    ``workers``: of the loader, for all devices together. ``default`` is up to 8 a device and no
+    more than there are CPU cores; ``auto`` has the notebook measure.
+    ``batch``: images per device, with the learning rate in proportion. ``default`` is the
+    recipe's; ``auto`` has the notebook find the largest that fits.
     """
     found = device_helpers.resolve(devices)
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
-    chosen = lookup(recipe, seed=seed)
+    chosen = lookup(recipe, seed=seed, precision=precision)
+    if batch not in ("auto", "default"):
+        chosen = chosen.with_batch(_whole("batch", batch, least=1))
     folder = prepare_data(chosen, data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
         run = paths.RUNS / "interactive" / f"{notebook}-{found.count}x"
-    return Setup(found, chosen.on(found.count), folder, Path(run).resolve())
+    measured = workers in ("auto", "default")
+    return Setup(
+        found,
+        chosen.on(found.count),
+        folder,
+        Path(run).resolve(),
+        default_workers(found) if measured else _whole("workers", workers, least=0),
+        measure_workers=workers == "auto",
+        search_batch=batch == "auto",
+    )
+
+
+def default_workers(devices: Devices) -> int:
+    """Up to 8 loader workers a device, and no more than there are CPU cores."""
+    return min(8 * devices.count, os.cpu_count() or 1)
 
 
 def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
@@ -121,20 +165,24 @@ def fit_to_images(recipe: Recipe, folder: Path) -> Recipe:
 
 def image_size(folder: Path) -> int:
     """Pixels along the shorter side of the folder's first image."""
-    catalog = data_prep.read_catalog(folder)
+    catalog, packed = _open(folder, _changed(folder))
+    if packed is not None:
+        return int(packed.shape[1])
     with Image.open(catalog["path"].iloc[0]) as image:
         return min(image.size)
 
 
 def load_data(setup: Setup) -> Data:
     """The folder's checked catalogue, split by patient 70/10/20 with the recipe's seed."""
-    catalog = data_prep.read_catalog(setup.data)
+    catalog, packed = _open(setup.data, _changed(setup.data))
+    catalog = catalog.assign(row=np.arange(len(catalog)))
     parts = data_prep.split_by_patient(catalog, seed=setup.recipe.recipe.seed)
     return Data(
         **parts,
         folder=setup.data,
         pixels=setup.recipe.recipe.resized,
         kind="generated" if _is_generated(setup.data) else "real",
+        packed=packed,
     )
 
 
@@ -144,7 +192,7 @@ def check_images(folder: Path) -> None:
     Raises:
         DataError: naming the first file that cannot be read.
     """
-    if data_prep.is_complete(folder):  # every image was decoded then
+    if data_prep.is_complete(folder) or data_prep.is_packed(folder):  # all were decoded then
         return
     catalog = data_prep.read_catalog(folder)
     with ThreadPoolExecutor() as pool:
@@ -163,6 +211,28 @@ def _given_folder(data: str | Path) -> Path:
         if folder.is_dir():
             return folder.resolve()
     raise UserError(f"data folder '{data}' does not exist: name one with a label file and images/")
+
+
+@lru_cache(maxsize=1)
+def _open(folder: Path, changed: int) -> tuple[pd.DataFrame, np.ndarray | None]:
+    """The folder's checked catalogue, and its pixels where it is packed; read once."""
+    if data_prep.is_packed(folder):
+        packed, catalog = data_prep.open_packed(folder)
+        return catalog, packed
+    return data_prep.read_catalog(folder), None
+
+
+def _changed(folder: Path) -> int:
+    """When the folder's files last came or went, so that nothing old is taken for new."""
+    places = [folder, *(place for place in folder.glob("images*") if place.is_dir())]
+    return max((place.stat().st_mtime_ns for place in places if place.exists()), default=0)
+
+
+def _whole(what: str, value: int | str, *, least: int) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not text.isdecimal() or not least <= int(text) < 2**31:
+        raise UserError(f"{what} is {value!r}: give a whole number from {least}, or 'auto'")
+    return int(text)
 
 
 def _is_generated(folder: Path) -> bool:

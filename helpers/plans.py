@@ -82,7 +82,7 @@ def make_plan(
     data: str = "auto",
     seeds: Sequence[int | str] = (0,),
     repeats: int | str = 1,
-    precision: Sequence[str] = PRECISIONS,
+    precision: Sequence[str] = ("fp32",),
     inputs: Sequence[str] = INPUTS,
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.

@@ -14,8 +14,12 @@ from typing import Any
 from data_prep import FINDINGS
 from helpers.errors import UserError
 
-PRECISIONS = ("fp32",)
-"""What every notebook honours; others are refused, so that no record claims what was not done."""
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+"""What convolutions and matrix products compute in; weights and their updates are float32 in all.
+
+``tf32`` is float32 with its products rounded to 10 bits of mantissa, by NVIDIA's tensor cores;
+``bf16`` and ``fp16`` are mixed precision (Micikevicius et al. 2018,
+https://arxiv.org/abs/1710.03740). A framework that cannot says so (``set_precision``)."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,10 @@ class Recipe:
                 "so resize to 38 px or more (data-prep resize SOURCE TARGET --size 38)"
             )
         return replace(self, resized=pixels, crop=crop)
+
+    def with_batch(self, batch: int) -> "Recipe":
+        """The same recipe with ``batch`` images per device and its learning rate in proportion."""
+        return replace(self, batch=batch, learning_rate=self.learning_rate * batch / self.batch)
 
     def on(self, devices: int) -> "ScaledRecipe":
         """This recipe on ``devices`` replicas, by linear scaling."""
@@ -139,4 +147,7 @@ def lookup(name: str, **changes: Any) -> Recipe:
     unknown = set(changes) - {field.name for field in fields(Recipe)}
     if unknown:
         raise UserError(f"unknown recipe field '{sorted(unknown)[0]}': see helpers/recipe.py")
+    if changes.get("precision", PRECISIONS[0]) not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise UserError(f"unknown precision '{changes['precision']}': it is one of {known}")
     return replace(RECIPES[name], **changes)

@@ -1,0 +1,73 @@
+"""How fast a loader delivers, and how many workers it should have on this machine.
+
+A worker count that suits one machine starves another: too few workers leave the devices waiting,
+too many fight each other, and the training process, for the same cores.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pandas as pd
+
+Batches = Callable[[int], Iterator[Any]]
+"""A notebook's ``training_batches(workers)``: ready batches (images, targets) without end."""
+
+ENOUGH = 0.05
+"""More workers are worth having while each doubling delivers this share more."""
+
+
+def images_per_second(batches: Batches, workers: int, *, seconds: float = 1.0) -> float:
+    """Images/s from a loader with ``workers`` workers and nothing behind it.
+
+    The clock starts at a batch that arrives when what the workers had read ahead is used up, so
+    that the number is what they can keep up.
+    """
+    with closing(batches(workers)) as stream:  # type: ignore[type-var]
+        for _ in range(2 + 2 * workers):
+            next(stream)
+        images, start = 0, time.perf_counter()
+        while (passed := time.perf_counter() - start) < seconds:
+            images += len(next(stream)[0])
+        return images / passed
+
+
+def candidates(cores: int | None = None) -> list[int]:
+    """The worker counts worth trying: 0 (the training process itself), 1, 2, 4 ... 2 x cores."""
+    most = 2 * (cores or os.cpu_count() or 1)
+    counts = [0, 1]
+    while counts[-1] * 2 <= most:
+        counts.append(counts[-1] * 2)
+    return counts
+
+
+def measure_workers(
+    batches: Batches, counts: list[int] | None = None, *, seconds: float = 1.0
+) -> pd.DataFrame:
+    """A table of worker counts and the images/s each delivers; stops when more do not help."""
+    rows: list[tuple[int, float]] = []
+    for count in counts or candidates():
+        rows.append((count, images_per_second(batches, count, seconds=seconds)))
+        if len(rows) > 3 and all(
+            now < (1 + ENOUGH) * before
+            for (_, before), (_, now) in zip(rows[-3:-1], rows[-2:], strict=True)
+        ):
+            break
+    return pd.DataFrame(rows, columns=["workers", "images/s"])
+
+
+def best_workers(table: pd.DataFrame) -> int:
+    """The smallest worker count that delivers nearly what the fastest does."""
+    enough = table[table["images/s"] >= (1 - ENOUGH) * table["images/s"].max()]
+    return int(enough["workers"].min())
+
+
+def choose_workers(batches: Batches) -> int:
+    """The number of workers for this machine, by a measurement of some seconds, printed."""
+    table = measure_workers(batches)
+    best = best_workers(table)
+    speeds = ", ".join(f"{row.workers}: {row[2]:,.0f}" for row in table.itertuples())
+    print(f"{best} loader workers; images/s by number of workers: {speeds}")
+    return best
