@@ -63,13 +63,12 @@ def _main(arguments: Sequence[str]) -> int:
         return runner.run(None, resume=given.resume, dry_run=given.dry_run)
     if given.sweep is not None:
         choices = sweeps.merged(sweeps.read(given.sweep), choices)
-    name = given.batch or choices.pop("batch", None)
-    choices.pop("batch", None)
+    name = choices.pop("batch", None)  # the file's: a name is no part of a plan
     try:
         plan = plans.make_plan(**choices)
     except UserError as error:
         raise UserError(f"{given.sweep}: {error}" if given.sweep else str(error)) from None
-    return runner.run(plan, name=name, dry_run=given.dry_run)
+    return runner.run(plan, name=given.batch or name, dry_run=given.dry_run)
 
 
 def _report(arguments: Sequence[str]) -> int:
