@@ -10,7 +10,7 @@ from helpers.comparison import Comparison, devices, latest_of_each, widest
 from helpers.repeats import summarise
 from helpers.tables import short_number
 
-_NAMES = {"data": "data", "synchronisation": "each other", "synchronization": "each other"}
+_NAMES = {"data": "data", "synchronisation": "each other"}
 _LITTLE = 0.05
 
 
