@@ -14,6 +14,7 @@ from helpers.charts.style import (
     labels_of,
     legend_below,
     line_of,
+    name_rows,
     panels,
     safe,
     styled,
@@ -117,10 +118,9 @@ def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     axes.axvline(0.5, color=FAINT, lw=1, ls=":")
     for place in (len(findings), len(findings) + 1):
         axes.axhline(place - 0.5, color=GRID, lw=1.2)
-    axes.set_yticks(range(len(rows)), [safe(name.replace("_", " ")) for name in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    names = [safe(name.replace("_", " ")) for name in rows]
+    name_rows(axes, names, above=0.6, below=0.6)
     axes.set_xlabel("test AUC; lines: 95 % interval, dotted: chance")
-    axes.tick_params(axis="y", length=0)
     legend_below(figure, axes)
     return figure
 

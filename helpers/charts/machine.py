@@ -18,6 +18,7 @@ from helpers.charts.style import (
     figure_of,
     ink_on,
     legend_below,
+    name_rows,
     plain_axes,
     safe,
     styled,
@@ -99,11 +100,9 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
                     color=text,
                 )
         left += shares * 100
-    axes.set_yticks(range(len(table)), [safe(str(name)) for name in table.index])
-    axes.set_ylim(len(table) - 0.5, -0.5)
+    name_rows(axes, [safe(str(name)) for name in table.index])
     axes.set_xlim(0, max(100.0, float(left.max())))
     axes.set_xlabel("% of the training time")
-    axes.tick_params(axis="y", length=0)
     legend_below(figure, axes)
     return figure
 
@@ -127,11 +126,9 @@ def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             va="center",
             fontsize=8,
         )
-    axes.set_yticks(range(len(names)), [safe(name) for name in names])
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    name_rows(axes, [safe(name) for name in names])
     axes.set_xlim(0, 1.6 * float(numbers["images_per_joule"].max()))
     axes.set_xlabel("images trained per joule of the GPUs")
-    axes.tick_params(axis="y", length=0)
     return figure
 
 

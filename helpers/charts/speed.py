@@ -21,6 +21,7 @@ from helpers.charts.style import (
     legend_below,
     line_of,
     marker_of,
+    name_rows,
     panels,
     place_of,
     safe,
@@ -75,11 +76,9 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     names = [f"{safe(row['label'])}, {devices(row['devices'])}" for _, row in numbers.iterrows()]
     if width < NARROW:
         names = [name.replace(", ", "\n") for name in names]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.45, -0.55)
+    name_rows(axes, names, above=0.55, below=0.55)
     axes.set_xlabel("images per second (» the bar goes on)")
     axes.set_xlim(0, axes.get_xlim()[1] * (1.2 if width >= NARROW else 1.75))
-    axes.tick_params(axis="y", length=0)
     return figure
 
 
@@ -177,7 +176,5 @@ def _dots(axes: Axes, numbers: pd.DataFrame, divisor: float, *, hollow: bool) ->
                 ha="center",
                 fontsize=8,
             )
-    axes.set_yticks(range(len(labels)), [safe(label) for label in labels])
-    axes.set_ylim(len(labels) - 0.5, -0.7)
+    name_rows(axes, [safe(label) for label in labels], above=0.7)
     axes.set_xlim(0, 1.08 * float(numbers["seconds"].max()) / divisor)
-    axes.tick_params(axis="y", length=0)

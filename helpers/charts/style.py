@@ -104,6 +104,13 @@ def plain_axes(axes: Axes, grid: str) -> None:
     axes.set_axisbelow(True)
 
 
+def name_rows(axes: Axes, names: Sequence[str], *, above: float = 0.5, below: float = 0.5) -> None:
+    """Name rows 0, 1, ... downwards, with room ``above`` the first and ``below`` the last."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 1 + below, -above)
+    axes.tick_params(axis="y", length=0)
+
+
 def heading(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontweight="bold")
 
