@@ -58,15 +58,20 @@ def namespace_of(
     return names
 
 
+def cell_with(notebook: str, text: str) -> str:
+    """The source of the notebook's one code cell that holds ``text``."""
+    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    texts = ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+    (found,) = (source for source in texts if text in source)
+    return found
+
+
 @contextmanager
 def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> Iterator[None]:
     """The notebook with a fault: the functions of one cell made again from a changed text."""
-    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    texts = ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
-    (text,) = (text for text in texts if sound in text)
     functions = [
         node
-        for node in ast.parse(text.replace(sound, broken)).body
+        for node in ast.parse(cell_with(notebook, sound).replace(sound, broken)).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     ]
     before = dict(names)
@@ -80,3 +85,15 @@ def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> It
 def failed(checks: Iterable[certificate.Check]) -> set[str]:
     """Names of the checks that failed."""
     return {check.check for check in checks if check.verdict == "fail"}
+
+
+def adam(gradients: list[np.ndarray], scaled: Any) -> np.ndarray:
+    """Ones after PyTorch's Adam (torch.optim.Adam's documented algorithm), in float64."""
+    (beta1, beta2), epsilon = scaled.recipe.adam_betas, scaled.recipe.adam_epsilon
+    weight, first, second = np.ones(3), np.zeros(3), np.zeros(3)
+    for step, gradient in enumerate(gradients, start=1):
+        first = beta1 * first + (1 - beta1) * gradient
+        second = beta2 * second + (1 - beta2) * gradient.astype(np.float64) ** 2
+        root = np.sqrt(second / (1 - beta2**step)) + epsilon
+        weight = weight - scaled.learning_rate * first / (1 - beta1**step) / root
+    return weight

@@ -1,6 +1,5 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
-import json
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from cells import CERTIFIED, failed, namespace_of, planted
+from cells import CERTIFIED, adam, cell_with, failed, namespace_of, planted
 
-from helpers import certificate, paths, rehearsal, weights
+from helpers import certificate, rehearsal, weights
 from helpers.frameworks import tensorflow as framework
 
 TWO = framework.list_devices("cpu", 2)
@@ -102,25 +101,6 @@ def test_every_image_is_evaluated_once(notebook: dict[str, Any]) -> None:
         assert [len(share) for share in parts] == [64, 64]  # fixed shapes: one trace
         counted += sum(float(tf.reduce_sum(share)) for share in parts)
     assert counted == len(part)
-
-
-def cell_with(notebook: str, text: str) -> str:
-    """The source of the notebook's one cell that holds ``text``."""
-    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    (found,) = (s for s in ("".join(c["source"]) for c in content["cells"]) if text in s)
-    return found
-
-
-def adam(gradients: list[np.ndarray], scaled: Any) -> np.ndarray:
-    """Ones after PyTorch's Adam (torch.optim.Adam's documented algorithm), in float64."""
-    (beta1, beta2), epsilon = scaled.recipe.adam_betas, scaled.recipe.adam_epsilon
-    weight, first, second = np.ones(3), np.zeros(3), np.zeros(3)
-    for step, gradient in enumerate(gradients, start=1):
-        first = beta1 * first + (1 - beta1) * gradient
-        second = beta2 * second + (1 - beta2) * gradient.astype(np.float64) ** 2
-        root = np.sqrt(second / (1 - beta2**step)) + epsilon
-        weight = weight - scaled.learning_rate * first / (1 - beta1**step) / root
-    return weight
 
 
 def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
