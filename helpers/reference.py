@@ -7,7 +7,9 @@ own, so that none of them can be mistaken or left out unnoticed.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -53,8 +55,12 @@ def network_input(grey: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.n
     return (grey[:, None].astype(np.float64) / 255 - mean) / std
 
 
-def arrays() -> weights.Arrays:
-    """Seeded weights with a BatchNorm that is not the identity, by torchvision's names."""
+@cache
+def arrays() -> Mapping[str, np.ndarray]:
+    """Seeded weights with a BatchNorm that is not the identity, by torchvision's names.
+
+    Made once, and the same for all who ask: read-only.
+    """
     found = weights.seeded(seed=SEED)
     random = np.random.Generator(np.random.PCG64(SEED + 1))
     for name, shape in weights.shapes().items():
@@ -62,7 +68,7 @@ def arrays() -> weights.Arrays:
             positive = name.endswith((".weight", ".running_var"))
             drawn = random.uniform(0.8, 1.2, shape) if positive else random.normal(0, 0.1, shape)
             found[name] = drawn.astype(np.float32)
-    return found
+    return _read_only(found)
 
 
 def shallow_arrays() -> weights.Arrays:
@@ -71,12 +77,13 @@ def shallow_arrays() -> weights.Arrays:
     On it a training loop is checked: a deep network adds nothing to that but rounding, which
     BatchNorm amplifies from step to step, and minutes where a framework is slow step by step.
     """
-    found = {name: array for name, array in arrays().items() if name in SHALLOW}
+    found = {name: array.copy() for name, array in arrays().items() if name in SHALLOW}
     return found | {"classifier.weight": found["classifier.weight"][:, :64].copy()}
 
 
-def load() -> dict[str, np.ndarray]:
-    """All quantities by name, float64 unless said otherwise.
+@cache
+def load() -> Mapping[str, np.ndarray]:
+    """All quantities by name, float64 unless said otherwise; read once, and read-only.
 
     With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the gradient of each of GRADIENTS. In
     training mode: ``train logits`` and the running statistics of NORMS after one pass. For each
@@ -85,7 +92,7 @@ def load() -> dict[str, np.ndarray]:
     makes of ``fairness.canonical_image``.
     """
     with np.load(FILE) as file:
-        return dict(file)
+        return _read_only(dict(file))
 
 
 def gradient_errors(found: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -97,6 +104,12 @@ def gradient_errors(found: Mapping[str, np.ndarray]) -> dict[str, float]:
 def relative(found: np.ndarray, known: np.ndarray) -> float:
     """Relative L2 distance of ``found`` from ``known``."""
     return float(np.linalg.norm(found - known) / np.linalg.norm(known))
+
+
+def _read_only(found: weights.Arrays) -> Mapping[str, np.ndarray]:
+    for array in found.values():
+        array.flags.writeable = False
+    return MappingProxyType(found)
 
 
 def make() -> None:
