@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from helpers import certificate, paths
+from helpers import certificate, paths, rehearsal
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -85,6 +85,27 @@ def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> It
 def failed(checks: Iterable[certificate.Check]) -> set[str]:
     """Names of the checks that failed."""
     return {check.check for check in checks if check.verdict == "fail"}
+
+
+def assert_passed(
+    found: certificate.Certificate, *, known: Iterable[str] = (), survivors: str = "replica 0's"
+) -> None:
+    """Nothing failed or was left unchecked; only ``known`` differs, and for a known reason.
+
+    ``survivors`` tells whose BatchNorm statistics are in the weights, the last thing looked at.
+    """
+    assert failed(found.checks) == set()
+    assert "not checked" not in set(found.table()["verdict"])
+    assert {check.check for check in found.checks if check.verdict == "known"} == set(known)
+    assert found.checks[-1].reason == survivors
+
+
+def failed_in_rehearsal(names: dict[str, Any], notebook: str, sound: str, broken: str) -> set[str]:
+    """Names of the checks that the training loop on two devices fails with a fault in it."""
+    empty = certificate.Certificate(())
+    with planted(names, notebook, sound, broken):
+        found = rehearsal.certify(empty, names["rehearse"], devices=2)
+    return failed(found.checks)
 
 
 def adam(gradients: list[np.ndarray], scaled: Any) -> np.ndarray:
