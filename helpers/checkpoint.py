@@ -1,0 +1,158 @@
+"""After every epoch what is needed to go on from there: weights, optimiser, what was measured.
+
+A checkpoint is in the canonical layout of ``helpers.weights``, in every framework: the weights,
+Adam's two moments for each of them and the number of steps. Nothing else goes on from epoch to
+epoch, for the order of the images and every crop follow from seed, epoch and image. So a run that
+was killed and resumed takes the same steps as one that was not.
+
+The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
+name that is renamed, while the next epoch trains.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from helpers.errors import UserError
+from helpers.recipe import ScaledRecipe
+from helpers.weights import Arrays
+
+FILE = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where training begins: after epoch 0 with the initial weights, or after a later one."""
+
+    weights: Arrays
+    optimizer: Arrays = field(default_factory=dict)
+    """What the framework module's ``load_optimizer`` takes; nothing at the beginning."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    first_step: float = float("nan")
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are done."""
+        return len(self.history)
+
+
+class Writer:
+    """Writes a run's checkpoints, each in the place of the one before."""
+
+    def __init__(self, folder: Path, scaled: ScaledRecipe) -> None:
+        self._path = Path(folder) / FILE
+        self._about = _about(scaled)
+        self._thread: Thread | None = None
+        self._error: BaseException | None = None
+        self.seconds = 0.0
+        """For how long training had to wait, all epochs together."""
+
+    def save(
+        self,
+        history: Sequence[Mapping[str, Any]],
+        first_step: float,
+        weights: Mapping[str, np.ndarray],
+        optimizer: Mapping[str, np.ndarray],
+    ) -> None:
+        """Write a checkpoint while the caller goes on; the arrays are no longer the caller's."""
+        start = time.perf_counter()
+        self.close()
+        arrays = {f"weights/{name}": array for name, array in weights.items()}
+        arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
+        said = {"about": self._about, "history": list(history), "first_step": first_step}
+        self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
+        self._thread.start()
+        self.seconds += time.perf_counter() - start
+
+    def close(self) -> None:
+        """Wait until the last checkpoint is on the disk.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            raise self._error
+
+    def _write(self, arrays: Arrays, said: str) -> None:
+        temporary = self._path.with_name(f".{FILE}.part")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            whole = {name: _contiguous(array) for name, array in arrays.items()}
+            save_file(whole, temporary, metadata={"said": said})
+            temporary.replace(self._path)
+        except BaseException as error:
+            temporary.unlink(missing_ok=True)
+            self._error = error
+
+
+def begin(folder: Path, scaled: ScaledRecipe, initial: Arrays, *, resume: bool) -> Checkpoint:
+    """Where a run in ``folder`` begins: its last checkpoint with ``resume``, else the start.
+
+    Raises:
+        UserError: the checkpoint is damaged, or of another recipe.
+    """
+    path = Path(folder) / FILE
+    if not resume:
+        path.unlink(missing_ok=True)  # else a later resume would take it for this run's
+        return Checkpoint(initial)
+    if not path.exists():
+        print(f"Nothing to resume: no checkpoint in {folder}; training starts from the beginning")
+        return Checkpoint(initial)
+    try:
+        with safe_open(path, "numpy") as file:
+            said = json.loads(file.metadata()["said"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: not a checkpoint ({error}); remove it, or resume = False"
+        ) from None
+    now = _about(scaled)
+    differing = sorted(key for key in now if said["about"].get(key) != now[key])
+    if differing:
+        was = ", ".join(f"{key} {said['about'].get(key)}" for key in differing)
+        raise UserError(
+            f"{path}: of a run with another recipe ({was}); set that again, or resume = False"
+        )
+    found = Checkpoint(
+        _under("weights/", arrays),
+        _under("optimizer/", arrays),
+        said["history"],
+        said["first_step"],
+    )
+    print(f"Resumed after epoch {found.epoch} of {scaled.recipe.epochs}, from {path}")
+    return found
+
+
+def remove(folder: Path) -> None:
+    """The run is whole, so nothing is left to go on with."""
+    (Path(folder) / FILE).unlink(missing_ok=True)
+
+
+def _about(scaled: ScaledRecipe) -> dict[str, Any]:
+    """What must be the same for a run to go on, as JSON gives it back."""
+    about: dict[str, Any] = json.loads(json.dumps(scaled.as_record()))
+    return about
+
+
+def _under(prefix: str, arrays: Arrays) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    # ascontiguousarray would make a vector of a scalar.
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
