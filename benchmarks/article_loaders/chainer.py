@@ -1,4 +1,4 @@
-"""The article's Chainer loader: float32 and three planes in NumPy, before the workers hand them over.
+"""The article's Chainer loader: float32 and three planes before the workers hand them over.
 
 Source: repository ilkarman/DeepLearningFrameworks, notebooks/Chainer_MultiGPU.ipynb, class XrayData
 and its MultiprocessIterator. Written anew; what it does to an image, and in which order, is the

@@ -1,4 +1,4 @@
-"""The article's Gluon loader: images as float32 arrays of MXNet, one by one through Gluon's transforms.
+"""The article's Gluon loader: arrays of MXNet in float32, one by one through its transforms.
 
 Source: repository ilkarman/DeepLearningFrameworks, notebooks/Gluon_MultiGPU.ipynb, class XrayData
 and its training transform. Written anew; what it does to an image, and in which order, is the

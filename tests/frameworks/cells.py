@@ -2,6 +2,7 @@
 
 import ast
 import json
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,19 @@ def write_noise_images(folder: Path, patients: int = 200) -> Path:
         finding = "Mass" if patient % 3 == 0 else "No Finding"
         rows.append(f"{name},{finding},0,{patient},50,M,PA,264,264,0.1,0.1")
     (target / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
+    return target
+
+
+def write_different_images(folder: Path, suffix: str) -> Path:
+    """The same data folder with images of which no two are alike, as ``.png`` or ``.jpg`` files."""
+    source, target = write_noise_images(folder), folder / f"different{suffix}"
+    (target / "images").mkdir(parents=True)
+    shutil.copy(source / "Data_Entry_2017.csv", target)
+    with Image.open(source / "noise.png") as image:
+        noise = np.asarray(image)
+    for number, path in enumerate(sorted((source / "images").iterdir())):
+        image = Image.fromarray(np.roll(noise, 7 * number))
+        image.save(target / "images" / f"{path.stem}{suffix}")
     return target
 
 

@@ -1,17 +1,28 @@
 """Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
 
+import multiprocessing
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import mxnet as mx
 import numpy as np
 import pytest
-from cells import CERTIFIED, assert_passed, failed_in_rehearsal, namespace_of
+from cells import (
+    CERTIFIED,
+    assert_passed,
+    failed_in_rehearsal,
+    namespace_of,
+    write_different_images,
+)
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo.vision import densenet121
+from PIL import Image
 
+import data_prep
 from helpers import weights
 from helpers.frameworks import mxnet as framework
 
@@ -105,27 +116,66 @@ def test_devices_and_versions() -> None:
 
 def test_no_two_workers_draw_the_same_crops(notebook: dict[str, Any]) -> None:
     """The notebook's own loader on images whose every crop is different."""
-    first = crops(notebook, epoch=1)
+    (first,) = corners(notebook)
     assert len(np.unique(first, axis=0)) > 0.9 * len(first)
-    assert np.array_equal(first, crops(notebook, epoch=1)), "the same seed must give the same run"
-    assert not np.array_equal(first, crops(notebook, epoch=2))
-    assert not np.array_equal(first, crops(notebook, epoch=1, seed=1))
-    assert np.array_equal(first, crops(notebook, epoch=1, workers=5)), "workers change nothing"
+    assert np.array_equal(first, corners(notebook)[0]), "the same seed must give the same run"
+    assert not np.array_equal(first, corners(notebook, seed=1)[0])
 
 
-def crops(notebook: dict[str, Any], *, epoch: int, seed: int = 0, workers: int = 2) -> np.ndarray:
-    """Corner pixels of all crops the notebook's training loader draws from one repeated image."""
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
+    assert notebook["steps"] == 1
+    first, second, third = corners(notebook, epochs=3)
+    assert not np.array_equal(first, second), "every epoch draws anew"
+    for workers in (0, 1, 3):
+        begun = corners(notebook, epoch=1, epochs=2, workers=workers)
+        assert np.array_equal(begun, [second, third])
+
+
+def corners(
+    notebook: dict[str, Any], *, epoch: int = 0, epochs: int = 1, seed: int = 0, workers: int = 2
+) -> list[np.ndarray]:
+    """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
     scaled = notebook["scaled"]
-    seeded = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
-    changed = {"scaled": seeded, "workers": workers}
-    before = {name: notebook[name] for name in changed}
-    notebook.update(changed)
+    notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
-        notebook["train_sampler"].set_epoch(epoch)
-        loader = notebook["make_train_loader"]()
-        return np.concatenate([grey[:, 0, :4, 0].asnumpy() for grey, _ in loader])
+        loader = notebook["make_train_loader"](workers, epoch)
+        return [grey[:, 0, :4, 0].asnumpy() for grey, _ in islice(loader, epochs)]
     finally:
-        notebook.update(before)
+        notebook["scaled"] = scaled
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    suffix: str,
+) -> None:
+    files, packed = write_different_images(tmp_path, suffix), tmp_path / "packed"
+    data_prep.pack_folder(files, packed, workers=1, progress=False)
+    found = []
+    for folder in (files, packed):
+        setup = replace(notebook["setup"], data=folder)
+        part = notebook["parameters"].load_data(setup)
+        monkeypatch.setitem(notebook, "images", part)
+        ((grey, targets),) = notebook["make_evaluation_loader"](part.test)
+        paths = [files / "images" / Path(path).with_suffix(suffix).name for path in part.test.path]
+        expected = [notebook["evaluation_transform"](np.asarray(Image.open(p))) for p in paths]
+        assert np.array_equal(grey.asnumpy()[..., 0], expected)
+        assert np.array_equal(targets.asnumpy(), notebook["parameters"].labels(part.test))
+        found.append([batch.asnumpy() for batch in next(notebook["training_batches"](2))])
+    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+
+
+def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+    before = set(multiprocessing.active_children())
+    batches = notebook["training_batches"](2)
+    assert len(next(batches)[0]) == notebook["scaled"].global_batch
+    assert len(set(multiprocessing.active_children()) - before) == 2
+    batches.close()
+    for worker in set(multiprocessing.active_children()) - before:
+        worker.join(5)
+        assert not worker.is_alive()
 
 
 def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
