@@ -1,14 +1,29 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cells import CERTIFIED, adam, assert_passed, cell_with, failed, namespace_of, planted
+from cells import (
+    CERTIFIED,
+    adam,
+    assert_passed,
+    cell_with,
+    failed,
+    namespace_of,
+    planted,
+    write_different_images,
+)
+from PIL import Image
 
+import data_prep
 from helpers import fairness, reference, weights
 from helpers.frameworks import keras as framework
 
@@ -95,6 +110,51 @@ def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
     assert len(np.unique(first, axis=0)) > 0.9 * len(first)
 
 
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
+    assert notebook["steps"] == 1
+    first, second, third = batches(notebook, 3)
+    assert not np.array_equal(first[1], second[1]), "every epoch is shuffled anew"
+    assert not np.isin(rows(first[0]), rows(second[0])).all(), "every epoch draws new crops"
+    for workers in (0, 1, 3):
+        again = batches(notebook, 2, epoch=1, workers=workers)
+        assert all(np.array_equal(*both) for both in zip(again[0], second, strict=True))
+        assert all(np.array_equal(*both) for both in zip(again[1], third, strict=True))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    files, packed = write_different_images(tmp_path, suffix), tmp_path / "packed"
+    data_prep.pack_folder(files, packed, workers=1, progress=False)
+    found = []
+    for folder in (files, packed):
+        part = notebook["parameters"].load_data(replace(notebook["setup"], data=folder))
+        monkeypatch.setitem(notebook, "images", part)
+        paths = [files / "images" / f"{Path(path).stem}{suffix}" for path in part.test["path"]]
+        grey, targets = evaluated(notebook, part.test)
+        assert np.array_equal(grey, [centre(path, notebook["crop"]) for path in paths])
+        assert np.array_equal(targets, notebook["parameters"].labels(part.test))
+        found += batches(notebook, 1)
+    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+
+
+def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+    size = notebook["crop"]
+    grey = np.arange(size, dtype=np.uint8)[None].repeat(size, axis=0)
+    lots = np.random.default_rng(0).random((200, 3), np.float32)
+    drawn = [np.asarray(notebook["train_transform"](grey, lot)) for lot in lots]
+    assert 80 < sum(int(image[0, 0]) != 0 for image in drawn) < 120
+
+
+def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+    before = threading.active_count()
+    stream = notebook["training_batches"](2)
+    assert len(next(stream)[0]) == notebook["scaled"].global_batch
+    stream.close()
+    assert threading.active_count() == before
+
+
 def test_every_image_is_evaluated_once(notebook: dict[str, Any]) -> None:
     part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
     loader = notebook["make_evaluation_loader"](part)
@@ -117,7 +177,37 @@ def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
     notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
         loader = notebook["make_train_loader"]()
-        assert loader.workers > 1
         return corners(notebook).predict(loader, steps=epochs * notebook["steps"], verbose=0)
     finally:
         notebook["scaled"] = scaled
+
+
+def batches(
+    notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The first training batches of a loader that begins with an epoch."""
+    before = notebook["pool"]
+    with ThreadPoolExecutor(max(workers, 1)) as notebook["pool"]:
+        try:
+            return list(islice(notebook["make_train_loader"](epoch), count))
+        finally:
+            notebook["pool"] = before
+
+
+def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels and targets of all images of a part."""
+    found = list(notebook["make_evaluation_loader"](part))
+    grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+    return grey[..., 0], targets
+
+
+def rows(grey: np.ndarray) -> np.ndarray:
+    """A number for each image of equal pixels that tells its crop: its first four pixels."""
+    return np.ascontiguousarray(grey[:, 0, :4, 0]).view(np.uint32)[:, 0]
+
+
+def centre(path: Path, crop: int) -> np.ndarray:
+    """What Pillow makes of a file, without its margin."""
+    with Image.open(path) as image:
+        margin = (image.width - crop) // 2
+        return np.asarray(image)[margin : margin + crop, margin : margin + crop]
