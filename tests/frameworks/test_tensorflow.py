@@ -169,7 +169,7 @@ def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
 
 def batches(
     notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
-) -> list[tuple[np.ndarray, np.ndarray]]:
+) -> list[tuple[np.ndarray, ...]]:
     """The first training batches of a loader that begins with an epoch."""
     before = notebook["workers"]
     notebook["workers"] = workers
