@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, JpegImagePlugin
 
 from data_prep.errors import DataError
 from data_prep.png import decode_plain
@@ -40,6 +40,8 @@ def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
 def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
     """As `read_grey`, of a file's bytes; `path` is what error messages name."""
     pixels = decode_plain(data, MAX_PIXELS)
+    if pixels is None and data.startswith(b"\xff\xd8\xff"):
+        pixels = _decode_grey_jpeg(data)
     if pixels is not None:
         return pixels
     if not data:
@@ -61,6 +63,21 @@ def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
         # more on damaged input; to us they all mean the same.
         raise DataError(f"{path}: cannot be read as an image ({_reason(error)})") from None
+
+
+def _decode_grey_jpeg(data: bytes) -> np.ndarray | None:
+    """The pixels of an intact grey JPEG, else None.
+
+    What resized X-rays are, without the search for the right decoder, which for a small file takes
+    a quarter of the time.
+    """
+    try:
+        with JpegImagePlugin.JpegImageFile(io.BytesIO(data)) as image:
+            if image.mode == "L" and image.width * image.height <= MAX_PIXELS:
+                return np.array(image)
+    except Exception:
+        pass  # the general way finds the words for it
+    return None
 
 
 def to_grey(image: Image.Image) -> Image.Image:

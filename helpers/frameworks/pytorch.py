@@ -19,6 +19,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers import replicas
+from helpers.errors import UserError
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -26,6 +27,9 @@ KERNEL = "pytorch"
 
 Device: TypeAlias = torch.device
 Model: TypeAlias = torch.nn.Module
+
+# What PyTorch cannot do, and why.
+_SKIPPED = {"tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores"}
 
 
 def versions() -> dict[str, str]:
@@ -44,11 +48,40 @@ def list_devices(kind: str, count: int) -> list[Device]:
     return [torch.device("cpu")] * count
 
 
+def configure(precision: str, kind: str) -> None:
+    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+
+    What is cast where stands in the notebook (``torch.autocast``).
+
+    Raises:
+        UserError: PyTorch cannot compute in it there.
+    """
+    if precision == "tf32" and kind != "gpu":
+        raise UserError(f"precision tf32: {_SKIPPED['tf32 on CPUs']}; use fp32, bf16 or fp16")
+    torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes
+    # By default PyTorch rounds convolutions on a GPU to TF32, but not matrix products.
+    torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
+
+
 def synchronize(devices: Sequence[Device]) -> None:
     """Return when the devices have finished all queued work; for timing only."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
+
+
+def completion(result: Any) -> Callable[[], None] | None:
+    """A call that returns when the device has computed ``result``; None where it has already.
+
+    The event is made on the device's current stream now, so the call does not wait for later work.
+    """
+    if not result.is_cuda:
+        return None
+    event = torch.cuda.Event(blocking=True)  # sleeps instead of keeping a core busy
+    event.record(torch.cuda.current_stream(result.device))
+    wait: Callable[[], None] = event.synchronize
+    return wait
 
 
 def seed(value: int) -> None:
@@ -72,6 +105,35 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
         for name, tensor in model.state_dict().items()
         if not name.endswith("num_batches_tracked")
     }
+
+
+def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+    if not state:
+        return
+    for name, parameter in model.named_parameters():
+        moments = [
+            torch.from_numpy(np.array(state[f"{moment}/{name}"])).to(parameter.device)
+            for moment in ("first", "second")
+        ]
+        first, second = (
+            torch.empty_like(parameter, memory_format=torch.preserve_format).copy_(moment)
+            for moment in moments
+        )
+        fused = optimizer.param_groups[0]["fused"]
+        step = torch.tensor(float(state["step"]), device=parameter.device if fused else None)
+        optimizer.state[parameter] = {"step": step, "exp_avg": first, "exp_avg_sq": second}
+
+
+def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        state = optimizer.state[parameter]
+        found[f"first/{name}"] = state["exp_avg"].cpu().numpy().copy()
+        found[f"second/{name}"] = state["exp_avg_sq"].cpu().numpy().copy()
+        found["step"] = np.array(int(state["step"]))
+    return found
 
 
 def exact(
@@ -183,9 +245,17 @@ class DeviceLosses:
         return float(total[0] / total[1])
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error``, maybe a replica's, says that memory ran out."""
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        words in str(error)
+        for words in ("OutOfMemoryError", "CUDA out of memory", "can't allocate memory")
+    )
+
+
 def skip(capability: str) -> str | None:
     """Why PyTorch cannot do ``capability``; None where it can."""
-    return None
+    return _SKIPPED.get(capability)
 
 
 def _local_gradients(

@@ -55,9 +55,12 @@ CERTIFIED = "monitor.start()"
 
 
 def namespace_of(
-    notebook: str, folder: Path, *, devices: int = 1, until: str = "## 6."
+    notebook: str, folder: Path, *, devices: int = 1, until: str = "## 6.", **given: Any
 ) -> dict[str, Any]:
-    """The names a notebook has defined before its first cell that holds ``until``."""
+    """The names a notebook has defined before its first cell that holds ``until``.
+
+    ``given`` are more of its parameters.
+    """
     content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in content["cells"]:
@@ -67,8 +70,8 @@ def namespace_of(
         if cell["cell_type"] == "code":
             exec(compile(text, notebook, "exec"), names)
             if "parameters" in cell["metadata"].get("tags", []):
-                given = {"data": str(write_noise_images(folder)), "devices": devices}
-                names.update(given, run=str(folder / "run"), recipe="demo")
+                names.update(data=str(write_noise_images(folder)), devices=devices)
+                names.update({"run": str(folder / "run"), "recipe": "demo"} | given)
     return names
 
 

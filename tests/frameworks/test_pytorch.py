@@ -1,16 +1,22 @@
 """Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from cells import CERTIFIED, assert_passed, failed, namespace_of
+from cells import CERTIFIED, assert_passed, failed, namespace_of, write_noise_images
+from PIL import Image
+from resuming import assert_resumes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
+import data_prep
 from data_prep import FINDINGS
-from helpers import fairness, weights
+from helpers import fairness, reference, weights
+from helpers.errors import UserError
 from helpers.frameworks import pytorch as framework
 from helpers.recipe import lookup
 
@@ -84,21 +90,136 @@ def test_devices_and_versions() -> None:
     assert framework.skip("virtual devices") is None
 
 
-def test_no_two_workers_draw_the_same_crops(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    """The notebook's own loader on images whose every crop is different."""
-    first = crops(tmp_path, seed=0)
-    assert np.array_equal(first, crops(tmp_path, seed=0)), "the same seed must give the same run"
-    assert not np.array_equal(first, crops(tmp_path, seed=1))
+LOADERS = {"PyTorch_MultiGPU": (0,), "PyTorch_MultiGPU_Exp_Loss": ()}
+"""What each notebook's ``make_train_loader`` takes before the number of workers."""
+
+
+def corners(notebook: str, folder: Path, *, epoch: int, workers: int = 2, **given: Any) -> Any:
+    """Corner pixels of all crops of an epoch, of one repeated image; and the labels."""
+    cells = namespace_of(notebook, folder, **given)
+    loader = cells["make_train_loader"](*LOADERS[notebook], workers)
+    loader.sampler.set_epoch(epoch)
+    batches = list(loader)
+    assert all(images.dtype == torch.uint8 for images, _ in batches)
+    return (
+        np.concatenate([images[:, 0, 0, :4].numpy() for images, _ in batches]),
+        np.concatenate([targets.numpy() for _, targets in batches]),
+    )
+
+
+@pytest.mark.parametrize("notebook", LOADERS)
+def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_path: Path) -> None:
+    first, labels = corners(notebook, tmp_path, epoch=1)
+    again, same_labels = corners(notebook, tmp_path, epoch=1, workers=1)
+    assert np.array_equal(first, again) and np.array_equal(labels, same_labels)
+    second, other_labels = corners(notebook, tmp_path, epoch=2)
+    assert not np.array_equal(first, second) and not np.array_equal(labels, other_labels)
+    assert not np.array_equal(first, corners(notebook, tmp_path, epoch=1, seed=1)[0])
     assert len(np.unique(first, axis=0)) > 0.9 * len(first)
 
 
-def crops(folder, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """Corner pixels of all crops the notebook's training loader draws from one repeated image."""
-    cells = namespace_of("PyTorch_MultiGPU", folder)
-    framework.seed(seed)
-    loader = cells["make_train_loader"](0)
-    assert loader.num_workers >= 1
-    return np.concatenate([images[:, 0, 0, :4].numpy() for images, _ in loader])
+@pytest.mark.parametrize("notebook", LOADERS)
+def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: Path) -> None:
+    data_prep.pack_folder(write_noise_images(tmp_path), tmp_path / "packed", progress=False)
+    files = corners(notebook, tmp_path, epoch=3)
+    packed = corners(notebook, tmp_path, epoch=3, data=str(tmp_path / "packed"))
+    assert all(np.array_equal(a, b) for a, b in zip(files, packed, strict=True))
+
+
+def test_jpeg_pixels_are_those_of_the_other_frameworks(tmp_path: Path) -> None:
+    cells = namespace_of("PyTorch_MultiGPU", tmp_path)
+    dataset = cells["XRays"](cells["images"].train, cells["evaluation_transform"])
+    smooth = np.add.outer(np.arange(264) / 3, 80 * np.sin(np.arange(264) / 9) + 80)
+    Image.fromarray(smooth.astype(np.uint8)).save(tmp_path / "a.jpg", quality=90)
+    dataset.paths[0] = str(tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as image:
+        assert np.array_equal(dataset.read(0), np.asarray(image))
+
+
+class HostReads(TorchDispatchMode):
+    """Counts the operations that hand a value to Python, for which a GPU would be waited for."""
+
+    NAMES = ("_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__.split(".")[0] in self.NAMES:
+            self.found.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_training_step_never_waits_for_the_device(precision: str, tmp_path: Path) -> None:
+    """Zero host synchronisations a step: counted on any machine, enforced by CUDA on a GPU."""
+    cells = namespace_of(
+        "PyTorch_MultiGPU", tmp_path, until="def rehearse_replica", precision=precision
+    )
+    (device,) = cells["replica_devices"]
+    model = framework.shallow(reference.shallow_arrays(), [device])
+    optimizer, scaler = cells["make_optimizer"](model), cells["make_scaler"](device)
+    losses = framework.DeviceLosses([device])
+    batch = cells["make_synthetic_batch"](4, device)
+
+    def step() -> None:
+        cells["train_step"](model, batch, optimizer, scaler, losses)
+
+    step()  # makes the optimiser's state
+    with HostReads() as reads:
+        if device.type == "cuda":
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            step()
+            step()
+        finally:
+            if device.type == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
+    assert reads.found == []
+    with HostReads() as reads:
+        losses.mean()  # once an epoch
+    assert reads.found
+
+
+@pytest.mark.parametrize("notebook", LOADERS)
+def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
+    assert_resumes(notebook, tmp_path)
+
+
+def test_adam_is_where_it_was() -> None:
+    def trained(steps: int, begin: dict[str, np.ndarray]) -> tuple[Any, Any]:
+        model = framework.shallow(start, TWO[:1])
+        optimizer = torch.optim.Adam(model.parameters(), fused=True)
+        framework.load_optimizer(model, optimizer, begin)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3, 32, 32)).square().mean().backward()
+            optimizer.step()
+        return model, optimizer
+
+    start = reference.shallow_arrays()
+    model, optimizer = trained(2, {})
+    state = framework.dump_optimizer(model, optimizer)
+    assert state["step"] == 2 and len(state) == 1 + 2 * len(list(model.parameters()))
+    again, continued = trained(0, state)
+    assert all(
+        np.array_equal(value, state[name])
+        for name, value in framework.dump_optimizer(again, continued).items()
+    )
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert framework.out_of_memory(caught.value)
+    assert framework.out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(UserError, match="tensor cores"):
+        framework.configure("tf32", "cpu")
 
 
 def test_the_pixels_of_the_reference_are_torchvisions() -> None:
