@@ -45,8 +45,8 @@ def write_different_images(folder: Path, suffix: str) -> Path:
     with Image.open(source / "noise.png") as image:
         noise = np.asarray(image)
     for number, path in enumerate(sorted((source / "images").iterdir())):
-        image = Image.fromarray(np.roll(noise, 7 * number))
-        image.save(target / "images" / f"{path.stem}{suffix}")
+        rolled = Image.fromarray(np.roll(noise, 7 * number))
+        rolled.save(target / "images" / f"{path.stem}{suffix}")
     return target
 
 

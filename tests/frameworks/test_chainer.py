@@ -3,7 +3,10 @@
 The network, the loader, the updater and the optimiser are the notebook's own, taken from its cells.
 """
 
+import multiprocessing
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import chainer
@@ -11,8 +14,18 @@ import chainer.functions as F
 import chainer.links as L
 import numpy as np
 import pytest
-from cells import CERTIFIED, assert_passed, failed, failed_in_rehearsal, namespace_of, planted
+from cells import (
+    CERTIFIED,
+    assert_passed,
+    failed,
+    failed_in_rehearsal,
+    namespace_of,
+    planted,
+    write_different_images,
+)
+from PIL import Image
 
+import data_prep
 from helpers import fairness, reference, weights
 from helpers.frameworks import chainer as framework
 
@@ -167,50 +180,108 @@ def test_devices_and_versions() -> None:
     assert framework.skip("compilation")
 
 
-def numpys_noise(image: np.ndarray) -> np.ndarray:
-    """An augmentation of the user's that draws from NumPy, not from Python as chainercv's."""
-    return np.random.randint(0, 256, image[:, :224, :224].shape, np.uint8)  # noqa: NPY002
-
-
-@pytest.mark.parametrize("transform", [None, numpys_noise])
 def test_no_two_workers_draw_the_same_crops(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, transform: Any
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The notebook's own loader on images whose every crop is different."""
-    monkeypatch.setitem(cells, "workers", 2)
-    monkeypatch.setitem(cells, "train_transform", transform or cells["train_transform"])
-    first = crops(cells)
+    (first,) = corners(cells)
     assert len(np.unique(first, axis=0)) > 0.9 * len(first), "workers drew the same crops"
-    assert np.array_equal(first, crops(cells)), "the same seed must give the same run"
-    monkeypatch.setitem(cells, "workers", 1)
-    assert np.array_equal(first, crops(cells)), "whatever the number of workers"
+    assert np.array_equal(first, corners(cells)[0]), "the same seed must give the same run"
+    scaled = cells["scaled"]
+    monkeypatch.setitem(cells, "scaled", replace(scaled, recipe=replace(scaled.recipe, seed=1)))
+    assert not np.array_equal(first, corners(cells)[0])
 
 
-def test_loaders_share_the_images_of_an_epoch(cells: dict[str, Any]) -> None:
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
+    assert cells["steps"] == 1
+    first, second, third = corners(cells, epochs=3)
+    assert not np.array_equal(first, second), "every epoch draws anew"
+    for workers in (0, 1, 3):
+        assert np.array_equal(corners(cells, epoch=1, epochs=2, workers=workers), [second, third])
+
+
+def corners(
+    cells: dict[str, Any], *, epoch: int = 0, epochs: int = 1, workers: int = 2
+) -> list[np.ndarray]:
+    """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
+    cells["shuffled"].cache_clear()
+    loader = cells["make_train_loader"](0, 1, workers, epoch)
+    try:
+        batches = [cells["join"](parts) for parts in islice(loader, epochs)]
+    finally:
+        loader.finalize()
+    return [grey[:, 0, 0, :4] for grey, _ in batches]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    files, packed = write_different_images(tmp_path, suffix), tmp_path / "packed"
+    data_prep.pack_folder(files, packed, workers=1, progress=False)
+    found = []
+    for folder, part in ((files, 8), (packed, 32)):
+        images = cells["parameters"].load_data(replace(cells["setup"], data=folder))
+        monkeypatch.setitem(cells, "images", images)
+        monkeypatch.setitem(cells, "part", part)
+        grey, targets = evaluation(cells)
+        paths = [
+            files / "images" / Path(path).with_suffix(suffix).name for path in images.test.path
+        ]
+        expected = [cells["evaluation_transform"](np.asarray(Image.open(p))[None]) for p in paths]
+        assert np.array_equal(grey, expected)
+        assert np.array_equal(targets, cells["parameters"].labels(images.test))
+        batches = cells["training_batches"](2)
+        found.append(next(batches))
+        batches.close()
+    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+
+
+def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
+    before = set(multiprocessing.active_children())
+    batches = cells["training_batches"](2)
+    assert len(next(batches)[0]) == cells["scaled"].global_batch
+    assert len(set(multiprocessing.active_children()) - before) == 2
+    batches.close()
+    assert set(multiprocessing.active_children()) == before
+
+
+def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
+    size = cells["scaled"].recipe.crop
+    grey = np.arange(size, dtype=np.uint8).reshape(1, 1, size).repeat(size, axis=1)
+    drawn = [cells["train_transform"](grey, np.random.default_rng([0, i])) for i in range(400)]
+    assert 160 < sum(int(image[0, 0, 0]) != 0 for image in drawn) < 240
+
+
+def test_loaders_share_the_images_of_an_epoch(
+    cells: dict[str, Any],
+) -> None:
     """As on GPUs, a loader in each process: no image twice in an epoch, another order next."""
-    count = len(cells["images"].train)
-    orders = [cells["ShareOfEpoch"](count, rank, 2) for rank in range(2)]
-    epochs = [np.concatenate([order(np.arange(count), 0) for order in orders]) for _ in range(2)]
-    used = cells["steps"] * cells["scaled"].global_batch
-    for number, tickets in enumerate(epochs):
-        assert len(np.unique(tickets)) == len(tickets) == used
-        assert set(tickets // count) == {number}
-    assert not np.array_equal(epochs[0] % count, epochs[1] % count)
+    parts = len(cells["images"].train) // cells["part"]
+    orders = [cells["ShareOfEpoch"](parts, rank, 2, 0) for rank in range(2)]
+    epochs = [np.concatenate([order(np.arange(parts), 0) for order in orders]) for _ in range(2)]
+    used = cells["steps"] * cells["scaled"].global_batch // cells["part"]
+    for epoch, numbers in enumerate(epochs):
+        assert len(np.unique(numbers)) == len(numbers) == used
+        assert set(numbers // parts) == {epoch}
+    images = cells["shuffled"](200, 0)
+    assert sorted(images) == list(range(200))
+    assert not np.array_equal(images, cells["shuffled"](200, 1))
 
 
 def test_evaluation_sees_every_image_once(cells: dict[str, Any]) -> None:
     loader = cells["make_evaluation_loader"](cells["images"].test)
+    cells["start"](loader)
     for _ in range(2):  # as validation does, epoch after epoch
-        batches = list(loader)
-        targets = np.array([target for batch in batches for _, target in batch])
+        targets = np.concatenate([cells["join"](parts)[1] for parts in loader])
         assert np.array_equal(targets, cells["parameters"].labels(cells["images"].test))
         loader.reset()
     loader.finalize()
 
 
-def crops(cells: dict[str, Any]) -> np.ndarray:
-    """Corner pixels of all crops of an epoch and a bit, in their order."""
-    loader = cells["make_train_loader"](0, 1)
-    taken = list(islice(loader, cells["steps"] + 1))
+def evaluation(cells: dict[str, Any]) -> list[np.ndarray]:
+    """All images of the test part, and their labels."""
+    loader = cells["make_evaluation_loader"](cells["images"].test)
+    batches = [cells["join"](parts) for parts in loader]
     loader.finalize()
-    return np.array([image[0, 0, :4] for batch in taken for image, _ in batch])
+    return [np.concatenate(each) for each in zip(*batches, strict=True)]
