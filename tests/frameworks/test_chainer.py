@@ -204,7 +204,6 @@ def corners(
     cells: dict[str, Any], *, epoch: int = 0, epochs: int = 1, workers: int = 2
 ) -> list[np.ndarray]:
     """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
-    cells["shuffled"].cache_clear()
     loader = cells["make_train_loader"](0, 1, workers, epoch)
     try:
         batches = [cells["join"](parts) for parts in islice(loader, epochs)]
