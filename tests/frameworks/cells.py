@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from helpers import certificate, paths, rehearsal
+from helpers.cells import run_cells
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -61,18 +62,9 @@ def namespace_of(
 
     ``given`` are more of its parameters.
     """
-    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for cell in content["cells"]:
-        text = "".join(cell["source"])
-        if until in text:
-            break
-        if cell["cell_type"] == "code":
-            exec(compile(text, notebook, "exec"), names)
-            if "parameters" in cell["metadata"].get("tags", []):
-                names.update(data=str(write_noise_images(folder)), devices=devices)
-                names.update({"run": str(folder / "run"), "recipe": "demo"} | given)
-    return names
+    said: dict[str, Any] = {"data": str(write_noise_images(folder)), "devices": devices}
+    said |= {"run": str(folder / "run"), "recipe": "demo"} | given
+    return run_cells(notebook, until=until, **said)
 
 
 def cell_with(notebook: str, text: str) -> str:

@@ -20,7 +20,8 @@ from cells import COLUMNS
 from PIL import Image
 from safetensors import safe_open
 
-from helpers import checkpoint, paths, record, weights
+from helpers import checkpoint, record, weights
+from helpers.cells import run_cells
 
 TRAINED = 'this_run.add("training"'
 EPOCHS = 5
@@ -31,17 +32,15 @@ SAID = "said.txt"
 
 def run(notebook: str, data: str, folder: str, resume: bool) -> dict[str, Any]:
     """All cells to the end of the training: the demo recipe, 8 images on each of 2 devices."""
-    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for cell in content["cells"]:
-        text = "".join(cell["source"])
-        if cell["cell_type"] != "code" or "certify(" in text:
-            continue
-        exec(compile(text, notebook, "exec"), names)
-        if "parameters" in cell["metadata"].get("tags", []):
-            names.update(data=data, devices=2, run=folder, recipe="demo", batch=8, resume=resume)
-        if TRAINED in text:
-            break
+    given: dict[str, Any] = {"data": data, "devices": 2, "run": folder, "recipe": "demo"}
+    names = run_cells(
+        notebook,
+        after=TRAINED,
+        wanted=lambda text: "certify(" not in text,
+        batch=8,
+        resume=resume,
+        **given,
+    )
     names["monitor"].stop()
     return names
 

@@ -1,5 +1,6 @@
 """Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,13 @@ LOADERS = {"PyTorch_MultiGPU": (0,), "PyTorch_MultiGPU_Exp_Loss": ()}
 """What each notebook's ``make_train_loader`` takes before the number of workers."""
 
 
-def corners(notebook: str, folder: Path, *, epoch: int, workers: int = 2, **given: Any) -> Any:
+def corners(
+    notebook: str, folder: Path, *, epoch: int, epochs: int = 1, workers: int = 2, **given: Any
+) -> Any:
     """Corner pixels of all crops of an epoch, of one repeated image; and the labels."""
     cells = namespace_of(notebook, folder, **given)
-    loader = cells["make_train_loader"](*LOADERS[notebook], workers)
-    loader.sampler.set_epoch(epoch)
-    batches = list(loader)
+    loader = cells["make_train_loader"](*LOADERS[notebook], workers, epoch - 1)
+    batches = list(islice(loader, epochs * cells["scaled"].steps(len(cells["images"].train))))
     assert all(images.dtype == torch.uint8 for images, _ in batches)
     return (
         np.concatenate([images[:, 0, 0, :4].numpy() for images, _ in batches]),
@@ -112,7 +114,9 @@ def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_
     first, labels = corners(notebook, tmp_path, epoch=1)
     again, same_labels = corners(notebook, tmp_path, epoch=1, workers=1)
     assert np.array_equal(first, again) and np.array_equal(labels, same_labels)
+    both, _ = corners(notebook, tmp_path, epoch=1, epochs=2)
     second, other_labels = corners(notebook, tmp_path, epoch=2)
+    assert np.array_equal(both, np.concatenate([first, second]))
     assert not np.array_equal(first, second) and not np.array_equal(labels, other_labels)
     assert not np.array_equal(first, corners(notebook, tmp_path, epoch=1, seed=1)[0])
     assert len(np.unique(first, axis=0)) > 0.9 * len(first)

@@ -1,0 +1,39 @@
+"""A notebook's own code, outside Jupyter: for tests and benchmarks of what stands in it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from helpers import paths
+
+
+def run_cells(
+    notebook: str,
+    *,
+    until: str | None = None,
+    after: str | None = None,
+    wanted: Callable[[str], bool] = lambda text: True,
+    **parameters: Any,
+) -> dict[str, Any]:
+    """Run a notebook's code cells here and return the names they have defined.
+
+    Args:
+        until: stop before the first cell, of code or prose, that holds this.
+        after: stop after the first code cell that holds this.
+        wanted: whether to run a code cell, by its source.
+        parameters: in place of what the cell tagged ``parameters`` says.
+    """
+    path = paths.NOTEBOOKS / f"{notebook}.ipynb"
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if until is not None and until in text:
+            break
+        if cell["cell_type"] != "code" or not wanted(text):
+            continue
+        exec(compile(text, notebook, "exec"), names)
+        if "parameters" in cell["metadata"].get("tags", []):
+            names.update(parameters)
+        if after is not None and after in text:
+            break
+    return names
