@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from helpers import kernels, paths, plans, record
+from helpers import checkpoint, kernels, paths, plans, record
 from helpers.errors import UserError
 from helpers.plans import Plan, RunState
 
@@ -55,6 +55,8 @@ class Batch:
                 if state.state != "waiting":
                     state.earlier.append(came_to(state))
                 state.state, state.reason = "waiting", None
+            if state.sha256 != plans.digest(state.notebook):  # another training: begin anew
+                checkpoint.remove(self.folder / state.folder)
             state.sha256 = plans.digest(state.notebook)
         self.finished = None
         self._write()

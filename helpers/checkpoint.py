@@ -122,7 +122,7 @@ def begin(folder: Path, scaled: ScaledRecipe, initial: Arrays, *, resume: bool) 
     if differing:
         was = ", ".join(f"{key} {said['about'].get(key)}" for key in differing)
         raise UserError(
-            f"{path}: of a run with another recipe ({was}); set that again, or resume = False"
+            f"{path}: of a run with another recipe ({was}); set that again, or remove the file"
         )
     found = Checkpoint(
         _under("weights/", arrays),

@@ -27,3 +27,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
             return 130
 
     return wrapped
+
+
+class UnsupportedError(UserError):
+    """The framework cannot do what was asked for: the run is skipped, it has not failed."""

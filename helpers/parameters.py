@@ -56,6 +56,15 @@ class Data:
     kind: str  # "generated" or "real"
     packed: np.ndarray | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Sent to another process, a memory map would be a copy of all images.
+        return self.__dict__ | {"packed": None, "is_packed": self.packed is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.pop("is_packed"):
+            state["packed"] = data_prep.open_packed(state["folder"])[0]
+        self.__dict__.update(state)
+
     @property
     def format(self) -> str:
         """``png``, ``jpg`` or ``packed``."""

@@ -33,6 +33,7 @@ class RunState:
     process: int | None = None
     process_started: float | None = None
     seed: int = 0
+    precision: str = PRECISIONS[0]
     variant: str = ""
     """What sets it apart from the plan's other runs of its notebook on as many devices."""
     earlier: list[str] = field(default_factory=list)
@@ -69,8 +70,8 @@ class Plan:
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
         return self.parameters() == other.parameters() and [
-            (run.folder, run.seed) for run in self.runs
-        ] == [(run.folder, run.seed) for run in other.runs]
+            (run.folder, run.seed, run.precision) for run in self.runs
+        ] == [(run.folder, run.seed, run.precision) for run in other.runs]
 
 
 def make_plan(
@@ -82,12 +83,12 @@ def make_plan(
     data: str = "auto",
     seeds: Sequence[int | str] = (0,),
     repeats: int | str = 1,
-    precision: Sequence[str] = ("fp32",),
+    precision: Sequence[str] = PRECISIONS[:1],
     inputs: Sequence[str] = INPUTS,
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
-    Repeats are the outermost loop, then seeds, then notebooks, then devices: a sweep that is cut
+    Repeats are the outermost loop, then seeds, notebooks, precisions, devices: a sweep that is cut
     short has measured every framework, and a machine that grows warm does so for all of them.
 
     Args:
@@ -98,7 +99,8 @@ def make_plan(
         data: a data folder, or ``auto``.
         seeds: one run for each; it sets the split by patient, the weights and the augmentation.
         repeats: how often the whole is run.
-        precision: what the notebooks honour (``PRECISIONS``).
+        precision: one run for each, of ``PRECISIONS``; where a framework cannot compute in one,
+            its run is skipped with the reason.
         inputs: ``real`` and ``synthetic``: each run measures both.
     """
     chosen = lookup("demo" if recipe == "auto" else recipe)
@@ -110,8 +112,9 @@ def make_plan(
     wanted = _chosen_notebooks(known, notebooks, frameworks)
     counts = dict.fromkeys(device_helpers.resolve(number).count for number in devices)
     each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
+    each_precision = dict.fromkeys(precision)
     rounds = _whole("repeats", repeats, least=1)
-    planned = rounds * len(each_seed) * len(wanted) * len(counts)
+    planned = rounds * len(each_seed) * len(each_precision) * len(wanted) * len(counts)
     if planned > MOST_RUNS:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
     runs = [
@@ -121,13 +124,17 @@ def make_plan(
             count,
             digest(name),
             seed=seed,
+            precision=kind,
             variant="-".join(
-                [f"seed{seed}"] * (len(each_seed) > 1) + [f"repeat{number}"] * (rounds > 1)
+                [kind] * (kind != PRECISIONS[0])
+                + [f"seed{seed}"] * (len(each_seed) > 1)
+                + [f"repeat{number}"] * (rounds > 1)
             ),
         )
         for number in range(1, rounds + 1)
         for seed in each_seed
         for name in wanted
+        for kind in each_precision
         for count in counts
     ]
     return Plan(recipe, data, runs)
@@ -163,10 +170,7 @@ def _is_named(framework: str, asked: str) -> bool:
 def _check_precision(precision: Sequence[str]) -> None:
     for name in precision:
         if name not in PRECISIONS:
-            raise UserError(
-                f"precision '{name}': every notebook trains in {' or '.join(PRECISIONS)}; "
-                "leave precision out, or give that"
-            )
+            raise UserError(f"unknown precision '{name}': it is one of {', '.join(PRECISIONS)}")
 
 
 def _check_inputs(inputs: Sequence[str]) -> None:

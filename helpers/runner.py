@@ -5,7 +5,8 @@ A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-
 ``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
 whether a run is finished is its own record, not the journal.
 
-Resuming: finished runs of an unchanged notebook are kept, all others are run again. The last
+Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
+cut short goes on from its last checkpoint. The last
 batch is resumed by itself when it was cut short (Ctrl-C, a crash, a reboot) and the same plan is
 asked for; a batch that came to its end, with failures or without, is followed by a new one
 unless ``--resume`` names it.
@@ -23,6 +24,7 @@ from typing import Any
 from helpers import (
     batches,
     board,
+    checkpoint,
     kernels,
     neighbours,
     overview,
@@ -34,7 +36,7 @@ from helpers import (
 from helpers import devices as device_helpers
 from helpers.batches import Batch
 from helpers.board import Lines
-from helpers.errors import UserError
+from helpers.errors import UnsupportedError, UserError
 from helpers.estimate import History
 from helpers.plans import Plan, RunState
 
@@ -98,9 +100,7 @@ def _turn(batch: Batch, state: RunState, shown: Lines) -> None:
 def _one(batch: Batch, state: RunState, shown: Lines) -> None:
     """One run: a fresh folder, its own kernel and devices, a state at the end whatever happens."""
     folder = batch.folder / state.folder
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    resumes = _clear(folder)
     state.seconds = None
     problem = kernels.problem(state.kernel)
     if problem is not None:
@@ -112,6 +112,8 @@ def _one(batch: Batch, state: RunState, shown: Lines) -> None:
         "devices": state.devices,
         "run": str(folder),
         "seed": state.seed,
+        "precision": state.precision,
+        "resume": resumes,
     }
     gpus = device_helpers.visible_uuids()[: state.devices]
     failure: Exception | None = None
@@ -136,13 +138,28 @@ def _one(batch: Batch, state: RunState, shown: Lines) -> None:
             state.seconds = time.monotonic() - started
     said = {"run": state.about(), **watch.as_record()}
     if failure is not None:
-        _settle(batch, state, "failed", reason_of(failure), said)
+        cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
+        outcome = "skipped" if cannot else "failed"
+        _settle(batch, state, outcome, reason_of(failure), said)
     elif record_state(folder) != "finished":
         reason = "the notebook ended without finishing its record"
         _settle(batch, state, "failed", reason, said)
     else:
         batches.complete(folder, **said)
         batch.note(state, "finished")
+
+
+def _clear(folder: Path) -> bool:
+    """Empty a run's folder but for the checkpoint of an attempt that was cut short.
+
+    Whether there is one, and the run can go on from it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.name == checkpoint.FILE:
+            continue
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return (folder / checkpoint.FILE).exists()
 
 
 def _environment(batch: Batch, gpus: list[str]) -> dict[str, str]:

@@ -1,5 +1,9 @@
+import os
+import pickle
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,3 +113,58 @@ def test_data_whose_preparation_was_cut_short_is_finished(
 
 def interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
+    generated: Path, tmp_path: Path
+) -> None:
+    data_prep.pack_folder(generated, tmp_path / "packed", progress=False)
+    setup = parameters.resolve(
+        "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch=8
+    )
+    assert (setup.recipe.recipe.resized, setup.recipe.recipe.batch) == (38, 8)
+    assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
+    images = parameters.load_data(setup)
+    assert images.format == "packed" and images.kind == "generated"
+    assert images.as_record(setup.recipe)["format"] == "packed"
+    first = images.test.iloc[0]
+    of_file = data_prep.read_grey(generated / "images" / first["image"])
+    sent = pickle.dumps(images)
+    assert len(sent) < 100_000
+    for copy in (images, pickle.loads(sent)):
+        assert isinstance(copy.packed, np.memmap)
+        assert np.array_equal(copy.packed[first["row"]], of_file)
+
+
+def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(generated, folder)
+    assert parameters.image_size(folder) == 38
+    shutil.rmtree(folder)
+    data_prep.make_demo(folder, images=8, size=64, progress=False)
+    assert parameters.image_size(folder) == 64
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workers": "many"}, "workers is 'many': give a whole number from 0, or 'auto'"),
+        ({"batch": 0}, "batch is 0: give a whole number from 1, or 'auto'"),
+        ({"batch": True}, "batch is True"),
+        ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
+    ],
+)
+def test_slips_in_the_parameters_cell_are_one_line(
+    generated: Path, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
+
+
+def test_workers_serve_all_devices_together(generated: Path) -> None:
+    def resolved(workers: int | str) -> parameters.Setup:
+        return parameters.resolve("N", recipe="demo", data=generated, devices=1, workers=workers)
+
+    assert resolved("default").workers == min(8, os.cpu_count() or 1)
+    assert resolved(3).workers == resolved("3").workers == 3
+    assert resolved("auto").measure_workers and not resolved("default").measure_workers

@@ -106,6 +106,44 @@ def test_resuming_keeps_what_finished_and_redoes_the_rest(suite: Suite) -> None:
     assert (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns > before
 
 
+GOES_ON = """
+from helpers import checkpoint
+kept = Path(run) / checkpoint.FILE
+if not kept.exists():
+    kept.write_text("epoch 1")
+    raise ValueError("cut short")
+assert resume and kept.read_text() == "epoch 1"
+"""
+
+
+def test_a_run_that_was_cut_short_goes_on_from_its_checkpoint(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", REAL.split("this_run")[0], BEGIN, GOES_ON, FINISH)
+    assert suite.compare("--batch", "first") == 1
+    assert suite.compare("--resume", "first") == 0
+    suite.notebook("Keras_MultiGPU", REAL.split("this_run")[0], BEGIN, GOES_ON, framework="Keras")
+    assert suite.compare("--batch", "second", "--notebooks", "Keras_MultiGPU") == 1
+    # A changed notebook is another training: it must not go on with the old one's weights.
+    suite.notebook(
+        "Keras_MultiGPU", BEGIN, "assert not resume and len(os.listdir(run)) < 4", FINISH,
+        framework="Keras",
+    )  # fmt: skip
+    assert suite.compare("--resume", "second") == 0
+
+
+def test_a_precision_that_a_framework_cannot_is_skipped_with_the_reason(suite: Suite) -> None:
+    refuses = (
+        "if precision != 'fp32':\n    from helpers.errors import UnsupportedError\n"
+        "    raise UnsupportedError('precision bf16: no such number here')"
+    )
+    imports = REAL.split("from pathlib")[0]
+    suite.notebook("PyTorch_MultiGPU", imports, refuses, BEGIN, FINISH)
+    assert suite.compare("--batch", "both", "--precision", "fp32,bf16") == 1
+    plain, rounded = suite.journal("both")["runs"]
+    assert (plain["state"], plain["variant"], plain["precision"]) == ("finished", "", "fp32")
+    assert (rounded["state"], rounded["variant"]) == ("skipped", "bf16")
+    assert rounded["reason"].endswith("precision bf16: no such number here")
+
+
 def test_interrupted_runs_say_so_and_leave_no_process(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     suite.notebook("PyTorch_MultiGPU_Slow", REAL, WAIT)

@@ -233,7 +233,10 @@ def test_the_file_says_what_the_options_say(
         ("devices: [2000000000]", "there is no GPU here"),
         ("frameworks: [jax]", "unknown framework 'jax': the frameworks are PyTorch, Keras"),
         ("frameworks: [keras]\nnotebooks: [x]", "give one of them"),
-        ("precision: [fp32, bf16]", "precision 'bf16': every notebook trains in fp32"),
+        (
+            "precision: [fp32, int8]",
+            "unknown precision 'int8': it is one of fp32, tf32",
+        ),
         ("inputs: synthetic", "inputs 'synthetic' alone: every run trains on the real images"),
         ("inputs: [fake]", "inputs 'fake': the inputs are real and synthetic"),
         ("data: nowhere", "data folder 'nowhere' does not exist"),
@@ -484,7 +487,7 @@ def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     path = paths.RUNS / "old" / "batch.json"
     content = json.loads(path.read_text("utf-8")) | {"seed": 4}
     for run in content["runs"]:
-        for name in ("seed", "variant", "earlier"):
+        for name in ("seed", "precision", "variant", "earlier"):
             del run[name]
     path.write_text(json.dumps(content), encoding="utf-8")
     batch = batches.load("old")

@@ -19,7 +19,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers import replicas
-from helpers.errors import UserError
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -54,10 +54,12 @@ def configure(precision: str, kind: str) -> None:
     What is cast where stands in the notebook (``torch.autocast``).
 
     Raises:
-        UserError: PyTorch cannot compute in it there.
+        UnsupportedError: PyTorch cannot compute in it there.
     """
     if precision == "tf32" and kind != "gpu":
-        raise UserError(f"precision tf32: {_SKIPPED['tf32 on CPUs']}; use fp32, bf16 or fp16")
+        raise UnsupportedError(
+            f"precision tf32: {_SKIPPED['tf32 on CPUs']}; use fp32, bf16 or fp16"
+        )
     torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes
     # By default PyTorch rounds convolutions on a GPU to TF32, but not matrix products.
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
