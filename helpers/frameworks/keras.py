@@ -23,6 +23,9 @@ KERNEL = "tensorflow"
 Device: TypeAlias = str
 Model: TypeAlias = keras.Model
 
+# What Keras cannot do, and why.
+_SKIPPED = {"tf32 on CPUs": backend._SKIPPED["tf32 on CPUs"]}
+
 
 def versions() -> dict[str, str]:
     """Versions of the framework and the libraries its speed depends on."""
@@ -34,9 +37,25 @@ def list_devices(kind: str, count: int) -> list[Device]:
     return backend.list_devices(kind, count)
 
 
+def configure(precision: str, kind: str) -> None:
+    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+
+    What is cast where stands in the notebook (Keras's dtype policies).
+
+    Raises:
+        UserError: TensorFlow cannot compute in it there.
+    """
+    backend.configure(precision, kind)
+
+
 def synchronize(devices: Sequence[Device]) -> None:
     """Return when the devices have finished all queued work; for timing only."""
     backend.synchronize(devices)
+
+
+def completion(result: Any) -> Callable[[], None] | None:
+    """A call that returns when the device has computed ``result``; None where it has already."""
+    return backend.completion(result)
 
 
 def seed(value: int) -> None:
@@ -60,6 +79,25 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
+def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+    if not state:
+        return
+    for moment, variables in _moments(model, optimizer).items():
+        backend._assign(variables, backend._under(f"{moment}/", state))
+    optimizer.iterations.assign(int(state["step"]))
+
+
+def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+    found = {
+        f"{moment}/{name}": backend._channels_first(variable.numpy())
+        for moment, variables in _moments(model, optimizer).items()
+        for name, variable in variables.items()
+    }
+    return found | {"step": np.array(int(optimizer.iterations.numpy()))}
+
+
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
@@ -78,17 +116,18 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
     """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
 
     Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
-    its weights.
+    its weights. With float32 weights the dtype policy in force says what is computed in.
     """
-    recipe, dtype = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
-    images = keras.Input((None, None, 3), dtype=dtype)
+    recipe, kept = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
+    dtype = keras.config.dtype_policy() if kept == "float32" else kept
+    images = keras.Input((None, None, 3), dtype=kept)
     x = keras.layers.ZeroPadding2D(3, dtype=dtype)(images)
     x = keras.layers.Conv2D(64, 7, 2, use_bias=False, name="conv1_conv", dtype=dtype)(x)
     momentum, epsilon = 1 - recipe.bn_momentum, recipe.bn_epsilon
     norm = keras.layers.BatchNormalization(-1, momentum, epsilon, name="conv1_bn", dtype=dtype)
     x = keras.layers.ReLU(dtype=dtype)(norm(x))
     x = keras.layers.GlobalAveragePooling2D(dtype=dtype)(x)
-    logits = keras.layers.Dense(14, name="predictions", dtype=dtype)(x)
+    logits = keras.layers.Dense(14, name="predictions", dtype=kept)(x)
     model = keras.Model(images, logits)
     load_weights(model, weights)
     return model
@@ -150,9 +189,14 @@ class DeviceLosses:
         return self._losses.mean()
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that memory ran out."""
+    return backend.out_of_memory(error)
+
+
 def skip(capability: str) -> str | None:
     """Why Keras cannot do ``capability``; None where it can."""
-    return None
+    return _SKIPPED.get(capability)
 
 
 PARTS = {
@@ -173,6 +217,15 @@ def _variables(model: Model) -> dict[str, keras.Variable]:
         for layer in model.layers
         for variable in layer.variables
     }
+
+
+def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:
+    """The variables in which Keras's Adam keeps its moments, by torchvision's names."""
+    adam = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    names = {id(variable): name for name, variable in _variables(model).items()}
+    trained = [names[id(variable)] for variable in adam._trainable_variables]
+    lists = {"first": adam._momentums, "second": adam._velocities}
+    return {moment: dict(zip(trained, found, strict=True)) for moment, found in lists.items()}
 
 
 def _layer(name: str) -> str:

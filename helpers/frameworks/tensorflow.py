@@ -10,11 +10,13 @@ canonical layout, and the classifier is transposed. A model is a ``tf.Module`` c
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
+from helpers.errors import UserError
 from helpers.recipe import RECIPES
 
 NAME = "TensorFlow"
@@ -23,12 +25,15 @@ KERNEL = "tensorflow"
 Device: TypeAlias = str
 Model: TypeAlias = tf.Module
 
-_LACKS = {
-    "training in float64": "fused_batch_norm computes in float32 and float16 only",
+# What TensorFlow cannot do, and why.
+_SKIPPED = {
+    "tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores",
+    "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
 }
 
-
 _STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices
+# More than steps are ever queued, so that each has a thread to wait for it at once.
+_WAITING = ThreadPoolExecutor(64, "waiting for a device")
 
 
 def versions() -> dict[str, str]:
@@ -59,12 +64,47 @@ def list_devices(kind: str, count: int) -> list[Device]:
     return [f"CPU:{index}" for index in range(count)]
 
 
+def configure(precision: str, kind: str) -> None:
+    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+
+    What is cast where stands in the notebook.
+
+    Raises:
+        UserError: TensorFlow cannot compute in it there.
+    """
+    if precision == "tf32" and kind != "gpu":
+        raise UserError(f"precision tf32: {_SKIPPED['tf32 on CPUs']}; use fp32, bf16 or fp16")
+    # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
+    tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
+    # The graph optimiser takes longer on this graph than it saves in a short run on the CPU. On
+    # GPUs it stays: there it chooses the memory layout for the tensor cores.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": kind != "gpu"})
+
+
 def synchronize(devices: Sequence[Device]) -> None:
     """Return when the devices have finished all queued work; for timing only."""
     for device in devices:
         if device.startswith("GPU"):
             with tf.device(device):
                 tf.zeros(()).numpy()  # a stream works in order, so this comes last
+
+
+def completion(result: Any) -> Callable[[], None] | None:
+    """A call that returns when the device has computed ``result``; None where it has already.
+
+    ``result`` is a tensor or any structure of tensors. Its copy to the host is begun now, in a
+    thread: it comes after the work that is queued, and before what will be.
+    """
+    on_gpus = [part for part in tf.nest.flatten(result) if "GPU" in part.device]
+    if not on_gpus:
+        return None
+    copies = [_WAITING.submit(part.numpy) for part in on_gpus]
+
+    def wait() -> None:
+        for copy in copies:
+            copy.result()
+
+    return wait
 
 
 def seed(value: int) -> None:
@@ -85,6 +125,25 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     Of BatchNorm's statistics, which are each replica's own, those of replica 0.
     """
     return {_name(v): _channels_first(v.numpy()) for v in model.variables}
+
+
+def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+    if not state:
+        return
+    for moment, variables in _moments(optimizer).items():
+        _assign(variables, _under(f"{moment}/", state))
+    optimizer.step.assign(float(state["step"]))
+
+
+def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+    found = {
+        f"{moment}/{name}": _channels_first(variable.numpy())
+        for moment, variables in _moments(optimizer).items()
+        for name, variable in variables.items()
+    }
+    return found | {"step": np.array(int(optimizer.step.numpy()))}
 
 
 def exact(
@@ -156,9 +215,14 @@ class DeviceLosses:
         return float(total[0] / total[1])
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that memory ran out."""
+    return isinstance(error, tf.errors.ResourceExhaustedError)
+
+
 def skip(capability: str) -> str | None:
     """Why TensorFlow cannot do ``capability``; None where it can."""
-    return _LACKS.get(capability)
+    return _SKIPPED.get(capability)
 
 
 class _Shallow(tf.Module):
@@ -174,7 +238,8 @@ class _Shallow(tf.Module):
     def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
         recipe = RECIPES["chexnet"]
         around = [[0, 0], [3, 3], [3, 3], [0, 0]]
-        x = tf.nn.conv2d(x, self.parts["features.conv0.weight"], 2, around)
+        # In the dtype of what it is given, as the notebook's model.
+        x = tf.nn.conv2d(x, tf.cast(self.parts["features.conv0.weight"], x.dtype), 2, around)
         names = ("weight", "bias", "running_mean", "running_var")
         norm = [self.parts[f"features.norm0.{part}"] for part in names]
         if training:
@@ -186,8 +251,23 @@ class _Shallow(tf.Module):
         else:
             scale, offset, mean, variance = norm
             x = tf.nn.batch_normalization(x, mean, variance, offset, scale, recipe.bn_epsilon)
-        x = tf.reduce_mean(tf.nn.relu(x), axis=[1, 2])
-        return tf.linalg.matmul(x, self.parts["classifier.weight"]) + self.parts["classifier.bias"]
+        weight, bias = (self.parts[f"classifier.{part}"] for part in ("weight", "bias"))
+        x = tf.reduce_mean(tf.cast(tf.nn.relu(x), weight.dtype), axis=[1, 2])
+        return tf.linalg.matmul(x, weight) + bias
+
+
+def _moments(optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
+    """The variables in which the notebook's Adam keeps its moments, by the weights' names."""
+    names = [_name(parameter) for parameter in optimizer.parameters]
+    lists = {"first": optimizer.first, "second": optimizer.second}
+    return {moment: dict(zip(names, found, strict=True)) for moment, found in lists.items()}
+
+
+def _under(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What stands under ``prefix`` in an optimiser's state."""
+    return {
+        name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)
+    }
 
 
 def _channels_last(array: np.ndarray) -> np.ndarray:

@@ -18,9 +18,11 @@ from cells import (
     write_different_images,
 )
 from PIL import Image
+from resuming import assert_resumes
 
 import data_prep
-from helpers import weights
+from helpers import reference, weights
+from helpers.errors import UserError
 from helpers.frameworks import tensorflow as framework
 
 TWO = framework.list_devices("cpu", 2)
@@ -99,7 +101,7 @@ def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
 
 
 def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert notebook["steps"] == 1
+    assert steps_of(notebook) == 1
     first, second, third = batches(notebook, 3)
     assert not np.array_equal(first[1], second[1]), "every epoch is shuffled anew"
     assert not np.isin(rows(first[0]), rows(second[0])).all(), "every epoch draws new crops"
@@ -154,13 +156,100 @@ def test_every_image_is_evaluated_once(notebook: dict[str, Any]) -> None:
     assert counted == len(part)
 
 
+@pytest.fixture(params=["bf16", "fp16"])
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """The notebook's names up to its training loop, in a precision of 16 bits."""
+    until = "rehearsal.certify("
+    return namespace_of(
+        "TensorFlow_MultiGPU", tmp_path, devices=2, until=until, precision=request.param
+    )
+
+
+def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
+    exec(cell_with("TensorFlow_MultiGPU", "rehearsal.certify("), lower)
+    assert lower["certificate"].comparable
+    shallow = framework.shallow(reference.shallow_arrays(), TWO)
+    output = shallow(tf.zeros((2, 32, 32, 3), lower["compute"]), training=True)
+    assert output.dtype == tf.float32 and lower["compute"].size == 2
+
+
+def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
+    names = namespace_of(
+        "TensorFlow_MultiGPU",
+        tmp_path,
+        devices=2,
+        until="rehearsal.certify(",
+        precision="fp16",
+    )
+    with names["strategy"].scope():
+        model = framework.shallow(reference.shallow_arrays(), TWO)
+    optimizer = names["make_optimizer"](model)
+    optimizer.loss_scale.assign(2.0**120)
+    before = framework.dump_weights(model)
+    names["train_step"](model, *names["make_synthetic_batch"](2), optimizer)
+    assert float(optimizer.loss_scale.numpy()) == 2.0**119
+    assert framework.dump_optimizer(model, optimizer)["step"] == 0
+    after = framework.dump_weights(model)
+    assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
+
+
+def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
+    def made() -> tuple[Any, Any]:
+        with notebook["strategy"].scope():
+            model = framework.shallow(reference.shallow_arrays(), TWO)
+        return model, notebook["make_optimizer"](model)
+
+    model, optimizer = made()
+    framework.load_optimizer(model, optimizer, {})
+    batch = notebook["make_synthetic_batch"](2)
+    notebook["train_epoch"](model, [batch] * 2, optimizer)
+    state = framework.dump_optimizer(model, optimizer)
+    assert state["step"] == 2 and len(state) == 1 + 2 * len(model.trainable_variables)
+    assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
+    again, continued = made()
+    framework.load_optimizer(again, continued, state)
+    found = framework.dump_optimizer(again, continued)
+    assert found.keys() == state.keys()
+    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes("TensorFlow_MultiGPU", tmp_path)
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(tf.errors.OpError) as caught:
+        tf.zeros((1 << 50,), tf.uint8)
+    assert framework.out_of_memory(caught.value)
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(UserError, match="tensor cores"):
+        framework.configure("tf32", "cpu")
+
+
+def test_float32_is_float32() -> None:
+    framework.configure("tf32", "gpu")
+    assert tf.config.experimental.tensor_float_32_execution_enabled()
+    framework.configure("fp32", "cpu")
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
+
+
+def steps_of(notebook: dict[str, Any]) -> int:
+    """Steps of an epoch."""
+    steps: int = notebook["scaled"].steps(len(notebook["images"].train))
+    return steps
+
+
 def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
     """Corner pixels of all crops of some epochs."""
     scaled = notebook["scaled"]
     notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
         loader = iter(notebook["make_train_loader"]())
-        batches = [grey for grey, _ in islice(loader, epochs * notebook["steps"])]
+        batches = [grey for grey, _ in islice(loader, epochs * steps_of(notebook))]
     finally:
         notebook["scaled"] = scaled
     shares = [s for b in batches for s in notebook["strategy"].experimental_local_results(b)]
