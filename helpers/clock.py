@@ -38,6 +38,7 @@ class StepClock:
         self._done: list[float] = []
         self._pending: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._watcher: Thread | None = None
+        self._error: BaseException | None = None
         self._start = float("nan")
 
     def __enter__(self) -> "StepClock":
@@ -54,6 +55,8 @@ class StepClock:
             self._pending.put(None)
             if kind is None:  # after an error the devices may never finish
                 self._watcher.join()
+                if self._error is not None:
+                    raise self._error
 
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """The loader's batches; when each arrived is noted."""
@@ -87,6 +90,9 @@ class StepClock:
         return sum(max(0.0, at - since) for since, at in zip(free, self._arrived, strict=False))
 
     def _watch(self) -> None:
-        while (wait := self._pending.get()) is not None:
-            wait()
-            self._done.append(time.perf_counter())
+        try:
+            while (wait := self._pending.get()) is not None:
+                wait()
+                self._done.append(time.perf_counter())
+        except BaseException as error:
+            self._error = error  # a framework may tell it only once: to the thread that waits

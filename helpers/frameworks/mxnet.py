@@ -7,6 +7,7 @@ once and the engine computes behind it. Names are Gluon's own, so weights are ma
 as OIHW and the dense layer as (outputs, inputs).
 """
 
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 from helpers.reference import SHALLOW
 from helpers.weights import shapes
@@ -29,6 +31,15 @@ Model: TypeAlias = gluon.HybridBlock
 
 # What Gluon cannot do, or does otherwise than the others, and why.
 _SKIPPED = {
+    "tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores",
+    "bf16": (
+        "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
+        "for good: the certificate's network in float64 then fails"
+    ),
+    "fp16": (
+        "contrib.amp has float16 for GPUs only, and its loss scaling makes Python wait for the "
+        "devices in every step"
+    ),
     "unbiased running variance": (
         "on the CPU gluon's BatchNorm keeps the biased variance, (n-1)/n of PyTorch's with "
         "n = images per device x height x width of the layer, and has no setting for it"
@@ -61,9 +72,39 @@ def list_devices(kind: str, count: int) -> list[Device]:
     return [make(index) for index in range(count)]
 
 
+def configure(precision: str, kind: str) -> None:
+    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+
+    Raises:
+        UnsupportedError: MXNet cannot compute in it there.
+    """
+    capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
+    if reason := skip(capability):
+        raise UnsupportedError(f"precision {precision}: {reason}; use fp32")
+    # cuDNN rounds convolutions to TF32 by default. The CUDA libraries read this at their first use.
+    if precision == "fp32":
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    else:
+        os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+
+
 def synchronize(devices: Sequence[Device]) -> None:
     """Return when the devices have finished all queued work; for timing only."""
     mx.nd.waitall()  # the engine has one queue for all
+
+
+def completion(result: Any) -> Callable[[], None] | None:
+    """A call that returns when the devices have computed ``result``, a list with one array each.
+
+    On the CPU too, for there MXNet is as asynchronous as on GPUs. Nothing that is queued later may
+    write to the arrays, or the call would wait for that as well.
+    """
+
+    def wait() -> None:
+        for array in result:
+            array.wait_to_read()
+
+    return wait
 
 
 def seed(value: int) -> None:
@@ -101,6 +142,30 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     Each device has BatchNorm statistics of its own; their mean is what Gluon itself saves.
     """
     return {name: _read(parameter) for name, parameter in _named(model).items()}
+
+
+def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+    if not state:
+        return
+    # The weights count their steps from here, on every device.
+    optimizer.optimizer.begin_num_update = optimizer.optimizer.num_update = int(state["step"])
+    for name, number in _numbers(model, optimizer).items():
+        for updater, device in zip(optimizer._updaters, optimizer._contexts, strict=True):
+            updater.states[number] = tuple(
+                mx.nd.array(state[f"{moment}/{name}"], device) for moment in ("first", "second")
+            )
+            updater.states_synced[number] = True
+
+
+def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+    found = {}
+    states = optimizer._updaters[0].states  # every device has the same
+    for name, number in _numbers(model, optimizer).items():
+        first, second = states[number]
+        found[f"first/{name}"], found[f"second/{name}"] = first.asnumpy(), second.asnumpy()
+    return found | {"step": np.array(optimizer.optimizer.num_update)}
 
 
 def exact(
@@ -204,6 +269,14 @@ class DeviceLosses:
         return sum(float(total.asscalar()) for total in self._sums) / self._images
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that memory ran out."""
+    return isinstance(error, mx.MXNetError) and any(
+        words in str(error)
+        for words in ("Failed to allocate", "out of memory", "STATUS_ALLOC_FAILED")
+    )
+
+
 def skip(capability: str) -> str | None:
     """Why MXNet Gluon cannot do ``capability``; None where it can."""
     return _SKIPPED.get(capability)
@@ -275,6 +348,16 @@ def _named(model: Model) -> dict[str, Any]:
             f"a model of {len(parameters)} parameters is not DenseNet121 with its {len(names)}"
         )
     return dict(zip(names, parameters, strict=True))
+
+
+def _numbers(model: Model, optimizer: Any) -> dict[str, int]:
+    """The numbers by which a ``Trainer`` knows what it trains, by the canonical names."""
+    numbers = {parameter.name: number for number, parameter in enumerate(optimizer._params)}
+    return {
+        name: numbers[parameter.name]
+        for name, parameter in _named(model).items()
+        if parameter.name in numbers
+    }
 
 
 def _read(parameter: Any) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -21,9 +23,12 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo.vision import densenet121
 from PIL import Image
+from resuming import assert_resumes
 
 import data_prep
-from helpers import weights
+from helpers import reference, weights
+from helpers.clock import StepClock
+from helpers.errors import UnsupportedError
 from helpers.frameworks import mxnet as framework
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -123,7 +128,7 @@ def test_no_two_workers_draw_the_same_crops(notebook: dict[str, Any]) -> None:
 
 
 def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert notebook["steps"] == 1
+    assert notebook["scaled"].steps(len(notebook["images"].train)) == 1
     first, second, third = corners(notebook, epochs=3)
     assert not np.array_equal(first, second), "every epoch draws anew"
     for workers in (0, 1, 3):
@@ -215,13 +220,12 @@ def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -
     host = (mx.nd.array(grey, dtype="uint8"), mx.nd.array(targets))
     (parts,) = notebook["on_devices"]([host])
     losses = framework.DeviceLosses(TWO)
-    pulled = notebook["train_step"](model, parts, trainer, losses)
+    notebook["train_step"](model, parts, trainer, losses)
     bias = next(g for name, g in recorder.gradients.items() if name.endswith("dense0_bias"))
     probability = 1 / (1 + np.exp(-0.25))
     assert bias == pytest.approx((probability - targets.mean(axis=0)) / 14, abs=1e-7)
     each = targets * np.log(probability) + (1 - targets) * np.log(1 - probability)
     assert losses.mean() == pytest.approx(-each.mean(), abs=1e-6)
-    assert [loss.context for loss in pulled] == TWO
     framework.load_weights(model, notebook["initial"].arrays)
 
 
@@ -231,18 +235,30 @@ def test_nothing_in_the_loop_pulls_values_to_the_host(
     """Only `wait_to_read` may be called in the loop, and never on the newest batches."""
 
     class Array:
+        """The first layer's weights, a part of them and its copy."""
+
         waits = 0
 
+        def list_data(self) -> list["Array"]:
+            return [Array(), Array()]
+
+        def __getitem__(self, part: slice) -> "Array":
+            return self
+
+        def copy(self) -> "Array":
+            return self
+
         def wait_to_read(self) -> None:
-            Array.waits += 1
+            Array.waits += threading.current_thread() is threading.main_thread()
+
+    class Model:
+        def collect_params(self) -> dict[str, Array]:
+            return {"weight": Array()}
 
     def refuse(self: Any) -> None:
         raise AssertionError("a value was pulled to the host inside the loop")
 
     steps, allowed = 10, notebook["batches_in_flight"]
-
-    def step(*_: Any) -> list[Array]:
-        return [Array(), Array()]
 
     class Losses:
         def __init__(self, devices: Any) -> None: ...
@@ -250,11 +266,12 @@ def test_nothing_in_the_loop_pulls_values_to_the_host(
         def mean(self) -> float:
             return 0.0
 
-    monkeypatch.setitem(notebook, "train_step", step)
+    monkeypatch.setitem(notebook, "train_step", lambda *_: None)
     monkeypatch.setitem(notebook, "share_statistics", lambda model: None)
     monkeypatch.setattr(framework, "DeviceLosses", Losses)
-    notebook["train_epoch"](None, [None] * steps, None)
-    assert Array.waits == 2 * (steps - 1 - allowed)
+    _, clock = notebook["train_epoch"](Model(), [None] * steps, None)
+    assert Array.waits == 2 * (steps - allowed)
+    assert len(clock.step_seconds) == steps - 1
     monkeypatch.undo()
 
     losses = framework.DeviceLosses(TWO)
@@ -289,6 +306,92 @@ def test_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
         expected -= notebook["scaled"].learning_rate * m / (1 - beta1**step) / deviation
     for copy in parameter.list_data():
         assert copy.asnumpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
+    """The state comes back bit for bit, and the next step is the one that would have come."""
+    batch = notebook["make_synthetic_parts"](2)
+
+    def begun(weights: Any, state: Any) -> tuple[Any, Any]:
+        model = framework.shallow(weights, TWO)
+        optimizer = notebook["make_optimizer"](model)
+        framework.load_optimizer(model, optimizer, state)
+        return model, optimizer
+
+    model, optimizer = begun(reference.shallow_arrays(), {})
+    notebook["train_epoch"](model, [batch] * 2, optimizer)
+    state, middle = framework.dump_optimizer(model, optimizer), framework.dump_weights(model)
+    assert state["step"] == 2 and len(state) == 1 + 2 * 5
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+    again, continued = begun(middle, state)
+    assert _equal(framework.dump_optimizer(again, continued), state)
+    for both in ((model, optimizer), (again, continued)):
+        notebook["train_epoch"](both[0], [batch], both[1])
+    after = framework.dump_optimizer(model, optimizer)
+    assert after["step"] == 3 and _equal(framework.dump_optimizer(again, continued), after)
+    assert _equal(framework.dump_weights(again), framework.dump_weights(model))
+
+
+def _equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
+    return found.keys() == expected.keys() and all(
+        np.array_equal(found[name], expected[name]) for name in expected
+    )
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path)
+
+
+def test_without_all_reduce_every_device_goes_its_own_way(notebook: dict[str, Any]) -> None:
+    model = framework.shallow(reference.shallow_arrays(), TWO)
+    optimizer = notebook["make_optimizer"](model)
+    batch = notebook["make_synthetic_parts"](2)
+    weight = next(iter(model.collect_params().values()))
+    for communicate in (True, False):
+        notebook["train_epoch"](model, [batch], optimizer, communicate=communicate)
+        first, second = (copy.asnumpy() for copy in weight.list_data())
+        assert np.array_equal(first, second) == communicate
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    column = mx.nd.ones((1 << 22, 1))
+    with pytest.raises(mx.MXNetError) as caught:
+        mx.nd.dot(column, column, transpose_b=True).wait_to_read()
+    assert framework.out_of_memory(caught.value)
+    assert framework.out_of_memory(mx.MXNetError("cudaMalloc retry failed: out of memory"))
+    assert not framework.out_of_memory(mx.MXNetError("Shape inconsistent"))
+
+
+def test_an_error_that_only_the_clock_has_seen_ends_the_loop() -> None:
+    """MXNet tells an error to the first thread that waits, and to no other."""
+    with (
+        pytest.raises(mx.MXNetError, match="scale parameter"),
+        StepClock(framework.completion) as clock,
+    ):
+        wrong = mx.nd.random.normal(0, -1, (2, 2))
+        clock.queued([wrong + 1])
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind", "reason"),
+    [
+        ("tf32", "cpu", "tensor cores"),
+        ("bf16", "cpu", "float64"),
+        ("bf16", "gpu", "float64"),
+        ("fp16", "gpu", "loss scaling"),
+    ],
+)
+def test_precisions_are_refused_with_a_reason(precision: str, kind: str, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"precision {precision}: .*{reason}.*; use fp32"):
+        framework.configure(precision, kind)
+
+
+def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    framework.configure("fp32", "gpu")
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
+    framework.configure("tf32", "gpu")
+    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
 
 
 def test_compiled_statistics_are_those_of_plain_python(notebook: dict[str, Any]) -> None:
