@@ -1,0 +1,43 @@
+"""Chainer: the notebook's DenseNet121 (Chainer has none), ``backward`` and Chainer's own Adam."""
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Callable
+
+import chainer
+import chainer.functions as F
+import numpy as np
+
+from helpers.cells import run_cells
+
+OPTIONS: dict[str, dict[str, object]] = {
+    "as it comes": {},
+    "without debug checks": {"type_check": False},
+}
+SLOW: dict[str, dict[str, object]] = {}
+
+
+def make(pixels: int, batch: int, *, type_check: bool = True) -> Callable[[int], None]:
+    chainer.global_config.type_check = type_check
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        names = run_cells("Chainer_MultiGPU", until="## 7.", devices=1, recipe="demo", run=folder)
+    model = names["build_model"](names["initial"].arrays)
+    optimizer = chainer.optimizers.Adam(1e-4).setup(model)
+    random = np.random.default_rng(0)
+    images = random.standard_normal((batch, 3, pixels, pixels), dtype=np.float32)
+    targets = np.zeros((batch, 14), np.int32)
+    if chainer.backends.cuda.available:
+        model.to_gpu()
+        images, targets = map(chainer.backends.cuda.to_gpu, (images, targets))
+
+    def take(steps: int) -> None:
+        for _ in range(steps):
+            model.cleargrads()
+            loss = F.sigmoid_cross_entropy(model(images), targets)
+            loss.backward()
+            optimizer.update()
+        if chainer.backends.cuda.available:
+            chainer.backends.cuda.Stream.null.synchronize()
+
+    return take

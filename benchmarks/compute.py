@@ -1,0 +1,106 @@
+"""What a framework's compute options are worth on this machine: the step with each, on and off.
+
+    .venvs/lab/bin/python benchmarks/compute.py [--quick] [--slow] [--frameworks pytorch,mxnet]
+                                                [--pixels 64] [--batch 16]
+
+DenseNet121's training step on one batch that is ready (`benchmarks/bare_loops/`), on a GPU where
+there is one, else on the CPU. The options of a framework take turns, round by round, against the
+framework as it comes; figures are medians, ratios are medians of the rounds' ratios. `--slow` adds
+the compilers, which take minutes to begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = {
+    "pytorch": "pytorch",
+    "keras": "tensorflow",
+    "tensorflow": "tensorflow",
+    "mxnet": "mxnet",
+    "chainer": "chainer",
+}
+STEPS = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 9")
+    parser.add_argument("--slow", action="store_true", help="with the compilers")
+    parser.add_argument("--frameworks", default=",".join(KERNELS))
+    parser.add_argument("--pixels", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    names = given.frameworks.split(",")
+    if unknown := set(names) - set(KERNELS):
+        parser.error(f"unknown framework '{unknown.pop()}': it is one of {', '.join(KERNELS)}")
+    if given.inside:
+        measure(names[0], given.pixels, given.batch, 3 if given.quick else 9, given.slow)
+        return
+    for name in names:
+        print(f"{name}, {given.batch} images of {given.pixels} px", flush=True)
+        inside(Path(__file__), name, sys.argv[1:])
+
+
+def inside(script: Path, framework: str, words: list[str]) -> None:
+    """Run a benchmark for one framework in its own environment."""
+    python = ROOT / ".venvs" / KERNELS[framework] / "bin" / "python"
+    command = [str(python), "-W", "ignore", str(script), *words]
+    command += ["--frameworks", framework, "--inside"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        print(f"failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+
+
+def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    loops = importlib.import_module(f"bare_loops.{framework}")
+    options = dict(loops.OPTIONS)
+    if slow:
+        compiled = {"compiled": True} if framework == "pytorch" else {}
+        options |= {name: {**what, **compiled} for name, what in loops.SLOW.items()}
+    loads: dict[str, Callable[[int], None]] = {}
+    for name, what in options.items():
+        began = time.perf_counter()
+        loads[name] = loops.make(pixels, batch, **what)
+        loads[name](1)
+        print(f"  {name}: first step after {time.perf_counter() - began:.1f} s", flush=True)
+    speeds = take_turns(loads, batch, rounds)
+    base = next(iter(loads))
+    for name in list(loads)[1:]:
+        report(f"compute, {framework}, {name}", speeds[name], speeds[base], base)
+
+
+def take_turns(
+    loads: dict[str, Callable[[int], None]], batch: int, rounds: int
+) -> dict[str, list[float]]:
+    """Images/s of each load in each round."""
+    speeds: dict[str, list[float]] = {name: [] for name in loads}
+    for _ in range(rounds):
+        for name, take in loads.items():
+            began = time.perf_counter()
+            take(STEPS)
+            speeds[name].append(STEPS * batch / (time.perf_counter() - began))
+    return speeds
+
+
+def report(figure: str, ours: list[float], rival: list[float], name: str) -> None:
+    ratio = statistics.median(a / b for a, b in zip(ours, rival, strict=True))
+    mine, theirs = statistics.median(ours), statistics.median(rival)
+    print(f"  {figure}: {mine:.1f} images/s, {name} {theirs:.1f}: {ratio:.3f} times")
+    line = {"figure": figure, "unit": "images/s", "ours": mine, "rival": theirs}
+    print(json.dumps(line | {"rival_name": name, "ratio": ratio, "rounds": len(ours)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What our training loop costs beside a bare one of the same framework: it should cost nothing.
+
+    .venvs/lab/bin/python benchmarks/step.py [--quick] [--frameworks pytorch,mxnet] [--batch 16]
+
+Ours is the notebook's own `train_epoch` as it stands, with all that is in it (the replicas' machinery,
+losses kept on the device, the clock that says where the time goes, normalising grey planes), on
+one device and one synthetic batch of 64 px. The rival is a step written by hand
+(`benchmarks/bare_loops/`) on images that are normalised already. They take turns in one process;
+figures are medians, ratios are medians of the rounds' ratios, above 1 where ours is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from compute import KERNELS, inside, report, take_turns
+
+NOTEBOOKS = {
+    "pytorch": "PyTorch_MultiGPU",
+    "keras": "Keras_MultiGPU",
+    "tensorflow": "TensorFlow_MultiGPU",
+    "mxnet": "MXNet_Gluon_MultiGPU",
+    "chainer": "Chainer_MultiGPU",
+}
+FILES = 75
+"""Pixels of image files of which the recipe's crop is 64."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="5 rounds instead of 25")
+    parser.add_argument("--frameworks", default=",".join(KERNELS))
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    names = given.frameworks.split(",")
+    if unknown := set(names) - set(KERNELS):
+        parser.error(f"unknown framework '{unknown.pop()}': it is one of {', '.join(KERNELS)}")
+    if given.inside:
+        measure(names[0], given.batch, 5 if given.quick else 25)
+        return
+    for name in names:
+        print(f"{name}, {given.batch} images of 64 px", flush=True)
+        inside(Path(__file__), name, sys.argv[1:])
+
+
+def measure(framework: str, batch: int, rounds: int) -> None:
+    from data_prep import make_demo, resize_folder
+    from helpers.cells import run_cells
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        make_demo(Path(folder) / "large", images=60, size=128, progress=False)
+        data = Path(folder) / "data"
+        resize_folder(Path(folder) / "large", data, size=FILES, progress=False)
+        names = run_cells(
+            NOTEBOOKS[framework],
+            until="monitor.start()",
+            wanted=lambda text: "certify(" not in text,
+            data=str(data),
+            run=folder,
+            recipe="demo",
+            devices=1,
+            batch=batch,
+        )
+    assert names["scaled"].recipe.crop == 64
+    OURS[framework](names, batch, rounds)
+
+
+def compare(framework: str, ours: Callable[[int], Any], batch: int, rounds: int) -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    bare = importlib.import_module(f"bare_loops.{framework}").make(64, batch)
+    loads = {"ours": ours, "bare": bare}
+    for take in loads.values():
+        take(2)
+    speeds = take_turns(loads, batch, rounds)
+    report(f"step, {framework}", speeds["ours"], speeds["bare"], "a bare loop")
+
+
+def _pytorch(names: dict[str, Any], batch: int, rounds: int) -> None:
+    from helpers import replicas
+
+    def replica(rank: int) -> None:
+        device = names["replica_devices"][0]
+        model = names["start_replica"](rank, names["build_model"](names["initial"].arrays))
+        optimizer, scaler = names["make_optimizer"](model), names["make_scaler"](device)
+        synthetic = names["make_synthetic_batch"](batch, device)
+
+        def ours(steps: int) -> None:
+            names["train_epoch"](model, [synthetic] * steps, optimizer, scaler, device)
+
+        compare("pytorch", ours, batch, rounds)
+
+    replicas.run(replica, 1)
+
+
+def _mxnet(names: dict[str, Any], batch: int, rounds: int) -> None:
+    import mxnet as mx
+
+    model = names["build_model"](names["initial"].arrays)
+    optimizer = names["make_optimizer"](model)
+    (device,) = names["replica_devices"]
+    grey = mx.nd.random.randint(0, 256, (batch, 64, 64, 1), ctx=device).astype("uint8")
+    parts = [(grey, mx.nd.zeros((batch, 14), device))]
+    compare("mxnet", lambda n: names["train_epoch"](model, [parts] * n, optimizer), batch, rounds)
+
+
+def _tensorflow(names: dict[str, Any], batch: int, rounds: int) -> None:
+    import tensorflow as tf
+
+    model = names["build_model"](names["initial"].arrays)
+    optimizer = names["make_optimizer"](model)
+    pixels = np.random.default_rng(0).integers(0, 256, (batch, 64, 64, 1), dtype=np.uint8)
+    synthetic = tf.constant(pixels), tf.zeros((batch, 14))
+    compare(
+        "tensorflow",
+        lambda n: names["train_epoch"](model, [synthetic] * n, optimizer),
+        batch,
+        rounds,
+    )
+
+
+def _keras(names: dict[str, Any], batch: int, rounds: int) -> None:
+    learner, noise = names["make_learner"](), names["SyntheticXRays"]()
+    compare("keras", lambda n: names["train_epoch"](learner, noise, steps=n), batch, rounds)
+
+
+def _chainer(names: dict[str, Any], batch: int, rounds: int) -> None:
+    from chainer.iterators import SerialIterator
+
+    copies = names["make_replicas"](names["initial"].arrays)
+    numbers = SerialIterator(list(range(1)), 1, shuffle=False)
+    updater = names["make_updater"](copies, [numbers], names["OnDevice"]())
+
+    def ours(steps: int) -> None:
+        for _ in range(steps):
+            updater.update()
+
+    compare("chainer", ours, batch, rounds)
+
+
+OURS: dict[str, Callable[[dict[str, Any], int, int], None]] = {
+    "pytorch": _pytorch,
+    "keras": _keras,
+    "tensorflow": _tensorflow,
+    "mxnet": _mxnet,
+    "chainer": _chainer,
+}
+
+
+if __name__ == "__main__":
+    main()
