@@ -2,9 +2,9 @@
 
     .venvs/lab/bin/python benchmarks/step.py [--quick] [--frameworks pytorch,mxnet] [--batch 16]
 
-Ours is the notebook's own `train_epoch` as it stands, with all that is in it (the replicas' machinery,
-losses kept on the device, the clock that says where the time goes, normalising grey planes), on
-one device and one synthetic batch of 64 px. The rival is a step written by hand
+Ours is the notebook's own `train_epoch` as it stands, with all that is in it (the machinery of
+replicas, losses kept on the device, the clock that says where the time goes, normalising of grey
+planes), on one device and one synthetic batch of 64 px. The rival is a step written by hand
 (`benchmarks/bare_loops/`) on images that are normalised already. They take turns in one process;
 figures are medians, ratios are medians of the rounds' ratios, above 1 where ours is faster.
 """
