@@ -235,15 +235,12 @@ def test_nothing_in_the_loop_pulls_values_to_the_host(
     """Only `wait_to_read` may be called in the loop, and never on the newest batches."""
 
     class Array:
-        """The first layer's weights, a part of them and its copy."""
+        """The first layer's weights and their copy."""
 
         waits = 0
 
         def list_data(self) -> list["Array"]:
             return [Array(), Array()]
-
-        def __getitem__(self, part: slice) -> "Array":
-            return self
 
         def copy(self) -> "Array":
             return self
