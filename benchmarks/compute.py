@@ -15,20 +15,11 @@ import argparse
 import importlib
 import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-KERNELS = {
-    "pytorch": "pytorch",
-    "keras": "tensorflow",
-    "tensorflow": "tensorflow",
-    "mxnet": "mxnet",
-    "chainer": "chainer",
-}
+import inside
+
 STEPS = 4
 
 
@@ -36,34 +27,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="3 rounds instead of 9")
     parser.add_argument("--slow", action="store_true", help="with the compilers")
-    parser.add_argument("--frameworks", default=",".join(KERNELS))
     parser.add_argument("--pixels", type=int, default=64)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    inside.add_arguments(parser)
     given = parser.parse_args()
-    names = given.frameworks.split(",")
-    if unknown := set(names) - set(KERNELS):
-        parser.error(f"unknown framework '{unknown.pop()}': it is one of {', '.join(KERNELS)}")
+    names = inside.chosen(parser, given)
     if given.inside:
         measure(names[0], given.pixels, given.batch, 3 if given.quick else 9, given.slow)
         return
     for name in names:
         print(f"{name}, {given.batch} images of {given.pixels} px", flush=True)
-        inside(Path(__file__), name, sys.argv[1:])
-
-
-def inside(script: Path, framework: str, words: list[str]) -> None:
-    """Run a benchmark for one framework in its own environment."""
-    python = ROOT / ".venvs" / KERNELS[framework] / "bin" / "python"
-    command = [str(python), "-W", "ignore", str(script), *words]
-    command += ["--frameworks", framework, "--inside"]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
-    if done.returncode:
-        print(f"failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+        inside.run(__file__, name)
 
 
 def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) -> None:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
     loops = importlib.import_module(f"bare_loops.{framework}")
     options = dict(loops.OPTIONS)
     if slow:

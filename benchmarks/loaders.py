@@ -18,51 +18,32 @@ import importlib
 import io
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = {
-    "pytorch": "PyTorch_MultiGPU",
-    "keras": "Keras_MultiGPU",
-    "tensorflow": "TensorFlow_MultiGPU",
-    "mxnet": "MXNet_Gluon_MultiGPU",
-    "chainer": "Chainer_MultiGPU",
-}
-KERNELS = {name: "tensorflow" if name == "keras" else name for name in NOTEBOOKS}
+import inside
+
 FORMATS = ("png", "jpeg", "packed")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="2 rounds of half a second")
-    parser.add_argument("--frameworks", default=",".join(NOTEBOOKS))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--images", type=int, default=640)
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    inside.add_arguments(parser)
     given = parser.parse_args()
-    names = given.frameworks.split(",")
-    if unknown := set(names) - set(NOTEBOOKS):
-        parser.error(f"unknown framework '{unknown.pop()}': it is one of {', '.join(NOTEBOOKS)}")
-    if given.inside is not None:
-        measure(names[0], given.inside, given.workers, *((2, 0.5) if given.quick else (7, 2.0)))
+    names = inside.chosen(parser, given)
+    if given.inside:
+        rounds, seconds = (2, 0.5) if given.quick else (7, 2.0)
+        measure(names[0], Path(given.inside), given.workers, rounds, seconds)
         return
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder), given.images)
         for name in names:
             print(f"{name}, {given.workers} workers", flush=True)
-            python = ROOT / ".venvs" / KERNELS[name] / "bin" / "python"
-            words = ["--inside", folder, "--frameworks", name, "--workers", str(given.workers)]
-            if given.quick:
-                words.append("--quick")
-            command = [python, "-W", "ignore", __file__, *words]
-            # TensorFlow's and autograph's remarks go to stderr: shown only if it fails.
-            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
-            if done.returncode:
-                print(f"failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+            inside.run(__file__, name, folder)
 
 
 def make_files(folder: Path, images: int) -> None:
@@ -85,13 +66,12 @@ def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: fl
     from helpers import loading
     from helpers.cells import run_cells
 
-    sys.path.insert(0, str(ROOT / "benchmarks"))
     rival = importlib.import_module(f"article_loaders.{framework}")
     loaders: dict[str, Any] = {"article": lambda count: rival.batches(folder / "rgb", count)}
     for format in FORMATS:
         with contextlib.redirect_stdout(io.StringIO()):
             names = run_cells(
-                NOTEBOOKS[framework],
+                inside.NOTEBOOKS[framework],
                 until="## 6.",
                 data=str(folder / format),
                 run=str(folder / "run"),

@@ -15,22 +15,15 @@ import argparse
 import contextlib
 import importlib
 import io
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import inside
 import numpy as np
-from compute import KERNELS, inside, report, take_turns
+from compute import report, take_turns
 
-NOTEBOOKS = {
-    "pytorch": "PyTorch_MultiGPU",
-    "keras": "Keras_MultiGPU",
-    "tensorflow": "TensorFlow_MultiGPU",
-    "mxnet": "MXNet_Gluon_MultiGPU",
-    "chainer": "Chainer_MultiGPU",
-}
 FILES = 75
 """Pixels of image files of which the recipe's crop is 64."""
 
@@ -38,19 +31,16 @@ FILES = 75
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="5 rounds instead of 25")
-    parser.add_argument("--frameworks", default=",".join(KERNELS))
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    inside.add_arguments(parser)
     given = parser.parse_args()
-    names = given.frameworks.split(",")
-    if unknown := set(names) - set(KERNELS):
-        parser.error(f"unknown framework '{unknown.pop()}': it is one of {', '.join(KERNELS)}")
+    names = inside.chosen(parser, given)
     if given.inside:
         measure(names[0], given.batch, 5 if given.quick else 25)
         return
     for name in names:
         print(f"{name}, {given.batch} images of 64 px", flush=True)
-        inside(Path(__file__), name, sys.argv[1:])
+        inside.run(__file__, name)
 
 
 def measure(framework: str, batch: int, rounds: int) -> None:
@@ -62,7 +52,7 @@ def measure(framework: str, batch: int, rounds: int) -> None:
         data = Path(folder) / "data"
         resize_folder(Path(folder) / "large", data, size=FILES, progress=False)
         names = run_cells(
-            NOTEBOOKS[framework],
+            inside.NOTEBOOKS[framework],
             until="monitor.start()",
             wanted=lambda text: "certify(" not in text,
             data=str(data),
@@ -76,7 +66,6 @@ def measure(framework: str, batch: int, rounds: int) -> None:
 
 
 def compare(framework: str, ours: Callable[[int], Any], batch: int, rounds: int) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
     bare = importlib.import_module(f"bare_loops.{framework}").make(64, batch)
     loads = {"ours": ours, "bare": bare}
     for take in loads.values():
