@@ -8,6 +8,7 @@ torchvision's. BatchNorm counts nothing like ``num_batches_tracked``, and its ``
 unbiased variance, as PyTorch's is.
 """
 
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -19,6 +20,7 @@ import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -43,8 +45,16 @@ _NAMES = {
     "avg_var": "running_var",
 }
 
-_LACKS = {
-    "mixed precision": "its mixed16 mode needs a GPU with float16, and has no bfloat16",
+# What Chainer's Adam calls its moments, and what a checkpoint does.
+_MOMENTS = {"m": "first", "v": "second"}
+
+# What Chainer cannot do, and why.
+_SKIPPED = {
+    "tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores",
+    "bf16": "Chainer has no bfloat16",
+    "fp16": (
+        "Chainer's mixed16 stores the weights in float16, where the others round only products"
+    ),
     "compilation": "Chainer 7 defines by run: there is no graph to compile",
     "overlapped synchronisation": "its updaters reduce the gradients after the whole backward pass",
     "training loss of all GPUs": "MultiprocessParallelUpdater keeps the other processes' losses",
@@ -76,11 +86,42 @@ def list_devices(kind: str, count: int) -> list[Device]:
     return [chainer.get_device("@numpy")] * count
 
 
+def configure(precision: str, kind: str) -> None:
+    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+
+    Raises:
+        UnsupportedError: Chainer cannot compute in it there.
+    """
+    capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
+    if reason := skip(capability):
+        raise UnsupportedError(f"precision {precision}: {reason}; use fp32")
+    # cuDNN rounds convolutions to TF32 by default. The CUDA libraries read this at their first use.
+    if precision == "fp32":
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    else:
+        os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer
+
+
 def synchronize(devices: Sequence[Device]) -> None:
     """Return when the devices have finished all queued work; for timing only."""
     for device in devices:
         if isinstance(device, cuda.GpuDevice):
             device.device.synchronize()
+
+
+def completion(result: Any) -> Callable[[], None] | None:
+    """A call that returns when the device has computed ``result``; None where it has already.
+
+    The event is made on the device's current stream now, so the call does not wait for later work.
+    """
+    if isinstance(result, np.ndarray):
+        return None  # NumPy computes at once
+    with chainer.using_device(chainer.backend.get_device_from_array(result)):
+        event = cuda.cupy.cuda.Event(block=True)  # sleeps instead of keeping a core busy
+        event.record()
+    wait: Callable[[], None] = event.synchronize
+    return wait
 
 
 def seed(value: int) -> None:
@@ -109,6 +150,31 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
     """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
     return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
+
+
+def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+    if not state:
+        return
+    optimizer.t = int(state["step"])
+    for name, parameter in _parameters(model):
+        rule = parameter.update_rule
+        rule.t = optimizer.t
+        with chainer.using_device(parameter.device):
+            rule._state = {
+                ours: parameter.xp.array(state[f"{moment}/{name}"])
+                for ours, moment in _MOMENTS.items()
+            }
+
+
+def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+    found = {
+        f"{moment}/{name}": cuda.to_cpu(parameter.update_rule.state[ours]).copy()
+        for name, parameter in _parameters(model)
+        for ours, moment in _MOMENTS.items()
+    }
+    return found | {"step": np.array(optimizer.t)}
 
 
 def exact(
@@ -211,9 +277,16 @@ class DeviceLosses:
         return float(total[0] / total[1])
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error``, maybe a replica's, says that memory ran out."""
+    return isinstance(error, MemoryError) or any(
+        words in str(error) for words in ("MemoryError", "OutOfMemory", "STATUS_ALLOC_FAILED")
+    )
+
+
 def skip(capability: str) -> str | None:
     """Why Chainer cannot do ``capability``; None where it can."""
-    return _LACKS.get(capability)
+    return _SKIPPED.get(capability)
 
 
 class _Shallow(chainer.Chain):

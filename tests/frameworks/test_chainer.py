@@ -4,6 +4,7 @@ The network, the loader, the updater and the optimiser are the notebook's own, t
 """
 
 import multiprocessing
+import os
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,9 +25,11 @@ from cells import (
     write_different_images,
 )
 from PIL import Image
+from resuming import assert_resumes
 
 import data_prep
 from helpers import fairness, reference, weights
+from helpers.errors import UnsupportedError
 from helpers.frameworks import chainer as framework
 
 NOTEBOOK = "Chainer_MultiGPU"
@@ -153,6 +156,90 @@ def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
     assert np.abs(expected).max() > 1e-4
 
 
+def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
+    """The state comes back bit for bit, and the next step is the one that would have come."""
+
+    def begun(arrays: Any, state: Any) -> tuple[Any, Any]:
+        copies = cells["make_replicas"](arrays, lambda start: framework.shallow(start, TWO))
+        updater = cells["make_updater"](
+            copies, cells["make_synthetic_loaders"](), cells["OnDevice"](2)
+        )
+        framework.load_optimizer(copies[0].network, updater.get_optimizer("main"), state)
+        return copies, updater
+
+    def end(copies: Any, updater: Any) -> tuple[Any, Any]:
+        network = copies[0].network
+        found = framework.dump_optimizer(network, updater.get_optimizer("main"))
+        return framework.dump_weights(network), found
+
+    one = begun(reference.shallow_arrays(), {})
+    cells["train_epoch"](one[1], one[0], 2)
+    middle, state = end(*one)
+    assert state["step"] == 2 and len(state) == 1 + 2 * 5
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+    again = begun(middle, state)
+    assert equal(end(*again)[1], state)
+    for copies, updater in (one, again):
+        cells["train_epoch"](updater, copies, 1)
+    for found, expected in zip(end(*again), end(*one), strict=True):
+        assert equal(found, expected)
+    assert end(*one)[1]["step"] == 3
+
+
+def equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
+    return found.keys() == expected.keys() and all(
+        np.array_equal(found[name], expected[name]) for name in expected
+    )
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path)
+
+
+def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any]) -> None:
+    copies = cells["make_replicas"](
+        reference.shallow_arrays(), lambda start: framework.shallow(start, TWO)
+    )
+    updater = cells["make_updater"](copies, cells["make_synthetic_loaders"](), cells["OnDevice"](2))
+    for communicates in (True, False):
+        updater.communicates = communicates
+        _, clock = cells["train_epoch"](updater, copies, 1)
+        first, second = (framework.dump_weights(copy.network) for copy in copies)
+        assert equal(first, second) == communicates
+    assert updater.sync_seconds > 0
+    assert clock.first_step_seconds > clock.data_seconds > 0
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(MemoryError) as caught:
+        np.empty(1 << 60, np.uint8)
+    assert framework.out_of_memory(caught.value)
+    from_replica = RuntimeError("replica 0: cupy.cuda.memory.OutOfMemoryError: Out of memory")
+    assert framework.out_of_memory(from_replica)
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind", "reason"),
+    [
+        ("tf32", "cpu", "tensor cores"),
+        ("bf16", "gpu", "no bfloat16"),
+        ("fp16", "gpu", "weights in float16"),
+    ],
+)
+def test_precisions_are_refused_with_a_reason(precision: str, kind: str, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"precision {precision}: .*{reason}.*; use fp32"):
+        framework.configure(precision, kind)
+
+
+def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    framework.configure("fp32", "gpu")
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
+    framework.configure("tf32", "gpu")
+    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+
+
 def test_losses_are_weighted_by_images() -> None:
     losses = framework.DeviceLosses(TWO)
     losses.add(0, chainer.Variable(np.array(1.0, np.float32)), 3)
@@ -193,11 +280,17 @@ def test_no_two_workers_draw_the_same_crops(
 
 
 def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
-    assert cells["steps"] == 1
+    assert steps_of(cells) == 1
     first, second, third = corners(cells, epochs=3)
     assert not np.array_equal(first, second), "every epoch draws anew"
     for workers in (0, 1, 3):
         assert np.array_equal(corners(cells, epoch=1, epochs=2, workers=workers), [second, third])
+
+
+def steps_of(cells: dict[str, Any]) -> int:
+    """Steps of an epoch."""
+    steps: int = cells["scaled"].steps(len(cells["images"].train))
+    return steps
 
 
 def corners(
@@ -219,10 +312,9 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     files, packed = write_different_images(tmp_path, suffix), tmp_path / "packed"
     data_prep.pack_folder(files, packed, workers=1, progress=False)
     found = []
-    for folder, part in ((files, 8), (packed, 32)):
+    for folder in (files, packed):
         images = cells["parameters"].load_data(replace(cells["setup"], data=folder))
         monkeypatch.setitem(cells, "images", images)
-        monkeypatch.setitem(cells, "part", part)
         grey, targets = evaluation(cells)
         paths = [
             files / "images" / Path(path).with_suffix(suffix).name for path in images.test.path
@@ -256,10 +348,10 @@ def test_loaders_share_the_images_of_an_epoch(
     cells: dict[str, Any],
 ) -> None:
     """As on GPUs, a loader in each process: no image twice in an epoch, another order next."""
-    parts = len(cells["images"].train) // cells["part"]
+    parts = len(cells["images"].train) // cells["images_a_part"]()
     orders = [cells["ShareOfEpoch"](parts, rank, 2, 0) for rank in range(2)]
     epochs = [np.concatenate([order(np.arange(parts), 0) for order in orders]) for _ in range(2)]
-    used = cells["steps"] * cells["scaled"].global_batch // cells["part"]
+    used = steps_of(cells) * cells["scaled"].global_batch // cells["images_a_part"]()
     for epoch, numbers in enumerate(epochs):
         assert len(np.unique(numbers)) == len(numbers) == used
         assert set(numbers // parts) == {epoch}
