@@ -214,6 +214,35 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
 
 
+def test_a_batch_that_does_not_fit_is_halved(notebook: dict[str, Any]) -> None:
+    """The notebook's own search and training, with a small network and a small memory."""
+    before, train_step = dict(notebook), notebook["train_step"]
+
+    def limited(model: Any, grey: Any, *rest: Any) -> Any:
+        if len(notebook["on_each"](grey)[0]) > 16:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+        return train_step(model, grey, *rest)
+
+    try:
+        start = reference.shallow_arrays()
+        with notebook["strategy"].scope():
+            notebook["model"] = framework.shallow(start, TWO)
+        notebook["initial"] = replace(notebook["initial"], arrays=start)
+        notebook["setup"] = replace(notebook["setup"], search_batch=True)
+        notebook["train_step"] = limited
+        exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), notebook)
+        scaled, history = notebook["scaled"], notebook["history"]
+        assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+        assert history[-1]["images"] == 32 * steps_of(notebook) > 32
+        assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
+        taken = framework.dump_optimizer(notebook["model"], notebook["optimizer"])["step"]
+        assert taken == scaled.recipe.epochs * steps_of(notebook), "the trial's step is forgotten"
+    finally:
+        notebook["monitor"].stop()
+        notebook.clear()
+        notebook.update(before)
+
+
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes("TensorFlow_MultiGPU", tmp_path)
 
