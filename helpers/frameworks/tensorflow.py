@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from helpers.errors import UserError
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 
 NAME = "TensorFlow"
@@ -70,10 +70,11 @@ def configure(precision: str, kind: str) -> None:
     What is cast where stands in the notebook.
 
     Raises:
-        UserError: TensorFlow cannot compute in it there.
+        UnsupportedError: TensorFlow cannot compute in it there.
     """
     if precision == "tf32" and kind != "gpu":
-        raise UserError(f"precision tf32: {_SKIPPED['tf32 on CPUs']}; use fp32, bf16 or fp16")
+        reason = _SKIPPED["tf32 on CPUs"]
+        raise UnsupportedError(f"precision tf32: {reason}; use fp32, bf16 or fp16")
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
     # The graph optimiser takes longer on this graph than it saves in a short run on the CPU. On
