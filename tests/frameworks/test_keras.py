@@ -1,6 +1,7 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -22,9 +23,12 @@ from cells import (
     write_different_images,
 )
 from PIL import Image
+from resuming import assert_resumes
 
 import data_prep
 from helpers import fairness, reference, weights
+from helpers.clock import StepClock
+from helpers.errors import UserError
 from helpers.frameworks import keras as framework
 
 TWO = framework.list_devices("cpu", 2)
@@ -111,7 +115,7 @@ def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
 
 
 def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert notebook["steps"] == 1
+    assert steps_of(notebook) == 1
     first, second, third = batches(notebook, 3)
     assert not np.array_equal(first[1], second[1]), "every epoch is shuffled anew"
     assert not np.isin(rows(first[0]), rows(second[0])).all(), "every epoch draws new crops"
@@ -164,6 +168,117 @@ def test_every_image_is_evaluated_once(notebook: dict[str, Any]) -> None:
     assert np.array_equal(found[: len(part), 0], np.arange(len(part)))
 
 
+@pytest.fixture(params=["bf16", "fp16"])
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """The notebook's names up to its training loop, in a precision of 16 bits."""
+    until = "rehearsal.certify("
+    return namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=until, precision=request.param)
+
+
+def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
+    exec(cell_with("Keras_MultiGPU", "rehearsal.certify("), lower)
+    assert lower["certificate"].comparable
+    policies = {layer.dtype_policy.name for layer in lower["model"].layers}
+    assert policies == {"float32", lower["POLICIES"][lower["scaled"].recipe.precision]}
+    assert lower["model"].layers[-1].dtype_policy.name == "float32"
+    assert {variable.dtype for variable in lower["model"].variables} == {"float32"}
+    assert keras.config.dtype_policy().name == "float32", "it is not for what is made later"
+
+
+def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
+    def made() -> tuple[Any, Any]:
+        with notebook["strategy"].scope():
+            model = framework.shallow(reference.shallow_arrays(), TWO)
+            learner = notebook["GreyToLogits"](model)
+            learner.compile(notebook["make_optimizer"](), notebook["criterion"], jit_compile=False)
+            learner.optimizer.build(model.trainable_variables)
+        return learner, model
+
+    learner, model = made()
+    framework.load_optimizer(model, learner.optimizer, {})
+    notebook["train_epoch"](learner, notebook["SyntheticXRays"](2), 2)
+    state = framework.dump_optimizer(model, learner.optimizer)
+    assert state["step"] == 2 and len(state) == 1 + 2 * len(model.trainable_variables)
+    assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
+    again, network = made()
+    framework.load_optimizer(network, again.optimizer, state)
+    found = framework.dump_optimizer(network, again.optimizer)
+    assert found.keys() == state.keys()
+    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+
+
+def test_the_clock_sees_what_fit_waits_for(notebook: dict[str, Any]) -> None:
+    synthetic: Any = notebook["SyntheticXRays"]
+
+    class Slow(synthetic):  # type: ignore[misc]
+        def __getitem__(self, number: int) -> Any:
+            time.sleep(0.1)
+            return super().__getitem__(number)
+
+    with notebook["strategy"].scope():
+        learner = notebook["GreyToLogits"](framework.shallow(reference.shallow_arrays(), TWO))
+        learner.compile("sgd", notebook["criterion"], jit_compile=False)
+    waited = []
+    for loader in (synthetic, Slow):
+        loss, clock = notebook["train_epoch"](learner, loader(1), 20)
+        assert isinstance(clock, StepClock) and len(clock.step_seconds) == 19 and loss > 0
+        waited.append(clock.data_seconds)
+    assert waited[1] > waited[0] + 0.5
+
+
+def test_a_batch_that_does_not_fit_is_halved(notebook: dict[str, Any]) -> None:
+    """The notebook's own search and training, with a small network and a small memory."""
+    before, train_epoch = dict(notebook), notebook["train_epoch"]
+
+    def limited(learner: Any, loader: Any, *rest: Any, **options: Any) -> Any:
+        if isinstance(loader, notebook["SyntheticXRays"]) and len(loader.batch[0]) > 2 * 16:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+        return train_epoch(learner, loader, *rest, **options)
+
+    try:
+        start = reference.shallow_arrays()
+        with notebook["strategy"].scope():
+            notebook["model"] = framework.shallow(start, TWO)
+        notebook["initial"] = replace(notebook["initial"], arrays=start)
+        notebook["setup"] = replace(notebook["setup"], search_batch=True)
+        exec(cell_with("Keras_MultiGPU", "class Adam("), notebook)
+        notebook["train_epoch"] = limited
+        exec(cell_with("Keras_MultiGPU", CERTIFIED), notebook)
+        scaled, history = notebook["scaled"], notebook["history"]
+        assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+        assert history[-1]["images"] == 32 * steps_of(notebook) > 32
+        assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
+        taken = framework.dump_optimizer(notebook["model"], notebook["learner"].optimizer)["step"]
+        assert taken == scaled.recipe.epochs * steps_of(notebook), "the trial's step is forgotten"
+    finally:
+        notebook["monitor"].stop()
+        notebook.clear()
+        notebook.update(before)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes("Keras_MultiGPU", tmp_path)
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(tf.errors.OpError) as caught:
+        keras.ops.zeros((1 << 50,), "uint8")
+    assert framework.out_of_memory(caught.value)
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(UserError, match="tensor cores"):
+        framework.configure("tf32", "cpu")
+
+
+def steps_of(notebook: dict[str, Any]) -> int:
+    """Steps of an epoch."""
+    steps: int = notebook["scaled"].steps(len(notebook["images"].train))
+    return steps
+
+
 def corners(notebook: dict[str, Any]) -> keras.Model:
     """A model that gives back four pixels of each image, on the notebook's devices."""
     with notebook["strategy"].scope():
@@ -177,7 +292,7 @@ def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
     notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
         loader = notebook["make_train_loader"]()
-        return corners(notebook).predict(loader, steps=epochs * notebook["steps"], verbose=0)
+        return corners(notebook).predict(loader, steps=epochs * steps_of(notebook), verbose=0)
     finally:
         notebook["scaled"] = scaled
 
