@@ -26,7 +26,7 @@ from helpers.cells import run_cells
 TRAINED = 'this_run.add("training"'
 EPOCHS = 5
 PATIENTS = 100
-SECONDS = 300
+SECONDS = 900
 SAID = "said.txt"
 
 
