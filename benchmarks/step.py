@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import inside
-import numpy as np
 from compute import report, take_turns
 
 FILES = 75
@@ -92,48 +91,31 @@ def _pytorch(names: dict[str, Any], batch: int, rounds: int) -> None:
 
 
 def _mxnet(names: dict[str, Any], batch: int, rounds: int) -> None:
-    import mxnet as mx
-
-    model = names["build_model"](names["initial"].arrays)
+    model, parts = names["model"], names["make_synthetic_parts"](batch)
     optimizer = names["make_optimizer"](model)
-    (device,) = names["replica_devices"]
-    grey = mx.nd.random.randint(0, 256, (batch, 64, 64, 1), ctx=device).astype("uint8")
-    parts = [(grey, mx.nd.zeros((batch, 14), device))]
     compare("mxnet", lambda n: names["train_epoch"](model, [parts] * n, optimizer), batch, rounds)
 
 
 def _tensorflow(names: dict[str, Any], batch: int, rounds: int) -> None:
-    import tensorflow as tf
-
-    model = names["build_model"](names["initial"].arrays)
+    model, synthetic = names["model"], names["make_synthetic_batch"](batch)
     optimizer = names["make_optimizer"](model)
-    pixels = np.random.default_rng(0).integers(0, 256, (batch, 64, 64, 1), dtype=np.uint8)
-    synthetic = tf.constant(pixels), tf.zeros((batch, 14))
-    compare(
-        "tensorflow",
-        lambda n: names["train_epoch"](model, [synthetic] * n, optimizer),
-        batch,
-        rounds,
-    )
+
+    def ours(steps: int) -> None:
+        names["train_epoch"](model, [synthetic] * steps, optimizer)
+
+    compare("tensorflow", ours, batch, rounds)
 
 
 def _keras(names: dict[str, Any], batch: int, rounds: int) -> None:
-    learner, noise = names["make_learner"](), names["SyntheticXRays"]()
-    compare("keras", lambda n: names["train_epoch"](learner, noise, steps=n), batch, rounds)
+    learner, noise = names["learner"], names["SyntheticXRays"](batch)
+    compare("keras", lambda n: names["train_epoch"](learner, noise, n), batch, rounds)
 
 
 def _chainer(names: dict[str, Any], batch: int, rounds: int) -> None:
-    from chainer.iterators import SerialIterator
-
     copies = names["make_replicas"](names["initial"].arrays)
-    numbers = SerialIterator(list(range(1)), 1, shuffle=False)
-    updater = names["make_updater"](copies, [numbers], names["OnDevice"]())
-
-    def ours(steps: int) -> None:
-        for _ in range(steps):
-            updater.update()
-
-    compare("chainer", ours, batch, rounds)
+    loaders, converter = names["make_synthetic_loaders"](), names["OnDevice"](batch)
+    updater = names["make_updater"](copies, loaders, converter)
+    compare("chainer", lambda n: names["train_epoch"](updater, copies, n), batch, rounds)
 
 
 OURS: dict[str, Callable[[dict[str, Any], int, int], None]] = {
