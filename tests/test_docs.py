@@ -15,7 +15,7 @@ import pytest
 from data_prep import __main__ as data_prep_command
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as compare_command
-from helpers import fairness, paths, published, rehearsal
+from helpers import fairness, paths, published
 
 ROOT = paths.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
