@@ -53,7 +53,8 @@ class Writer:
         self._thread: Thread | None = None
         self._error: BaseException | None = None
         self.seconds = 0.0
-        """For how long training had to wait, all epochs together."""
+        """For how long :meth:`save` held training up, all epochs together: the copy to the host, which
+        is the caller's, comes before it."""
 
     def save(
         self,
