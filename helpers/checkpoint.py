@@ -53,8 +53,9 @@ class Writer:
         self._thread: Thread | None = None
         self._error: BaseException | None = None
         self.seconds = 0.0
-        """For how long :meth:`save` held training up, all epochs together: the copy to the host, which
-        is the caller's, comes before it."""
+        """For how long :meth:`save` held training up, all epochs together.
+
+        The copy to the host, which is the caller's, comes before it."""
 
     def save(
         self,
