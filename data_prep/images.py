@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from pathlib import Path
 
 import numpy as np
-from PIL import Image, JpegImagePlugin
+from PIL import Image
 
 from data_prep.errors import DataError
 from data_prep.png import decode_plain
+
+try:
+    import simplejpeg
+except ImportError:  # an environment with nothing but the common packages
+    simplejpeg = None
 
 #: The largest X-rays have about 12 million pixels; a header that claims far more is an attack or
 #: damage, and decoding it could take all memory.
@@ -29,7 +33,8 @@ def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     or larger than `MAX_PIXELS`.
     """
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes as long as the reading
+            data = file.read()
     except FileNotFoundError:
         raise DataError(f"{path}: the image is missing") from None
     except OSError as error:
@@ -68,16 +73,19 @@ def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
 def _decode_grey_jpeg(data: bytes) -> np.ndarray | None:
     """The pixels of an intact grey JPEG, else None.
 
-    What resized X-rays are, without the search for the right decoder, which for a small file takes
-    a quarter of the time.
+    What resized X-rays are. Without Pillow's reading of every segment in Python, and with the
+    libjpeg-turbo that simplejpeg brings, this takes half the time for the same pixels.
     """
+    if simplejpeg is None:
+        return None
     try:
-        with JpegImagePlugin.JpegImageFile(io.BytesIO(data)) as image:
-            if image.mode == "L" and image.width * image.height <= MAX_PIXELS:
-                return np.array(image)
-    except Exception:
-        pass  # the general way finds the words for it
-    return None
+        height, width, kind, _ = simplejpeg.decode_jpeg_header(data)
+        if kind != "Gray" or height * width > MAX_PIXELS:
+            return None
+        pixels: np.ndarray = simplejpeg.decode_jpeg(data, "GRAY")[..., 0]
+        return pixels
+    except ValueError:  # damaged, though perhaps mendable: Pillow decides, and finds the words
+        return None
 
 
 def to_grey(image: Image.Image) -> Image.Image:

@@ -1,0 +1,101 @@
+"""Grey JPEGs are read by simplejpeg where it is there, with Pillow's pixels and its judgement."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import data_prep.images
+from data_prep import DataError
+from data_prep.images import decode_grey
+
+
+def jpeg(pixels: np.ndarray, **how: object) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", **how)
+    return file.getvalue()
+
+
+def cloud(height: int, width: int, planes: tuple[int, ...] = (), seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return random.integers(0, 256, (height, width, *planes), dtype=np.uint8)
+
+
+def read_by_pillow(data: bytes) -> np.ndarray | None:
+    """The pixels without simplejpeg, or None where they are refused."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_prep.images, "simplejpeg", None)
+        try:
+            return decode_grey(data, "x.jpg")
+        except DataError:
+            return None
+
+
+@given(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 100),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+@settings(deadline=None, max_examples=60)
+def test_grey_gives_pillows_pixels(
+    height: int, width: int, quality: int, progressive: bool, seed: int
+) -> None:
+    data = jpeg(cloud(height, width, seed=seed), quality=quality, progressive=progressive)
+    pixels = decode_grey(data, "x.jpg")
+    assert pixels.shape == (height, width) and pixels.dtype == np.uint8
+    assert np.array_equal(pixels, np.asarray(Image.open(io.BytesIO(data))))
+    assert pixels.flags.writeable
+
+
+def test_colour_is_left_to_pillow() -> None:
+    """Its own luminance channel would not be the weights that a colour PNG is read with."""
+    data = jpeg(cloud(20, 30, (3,)))
+    assert np.array_equal(
+        decode_grey(data, "x.jpg"), np.asarray(Image.open(io.BytesIO(data)).convert("L"))
+    )
+
+
+def test_the_fast_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("simplejpeg")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("Pillow was asked")
+
+    data = jpeg(cloud(20, 30))
+    monkeypatch.setattr(Image, "open", refuse)
+    assert decode_grey(data, "x.jpg").shape == (20, 30)
+
+
+def test_damage_is_judged_as_pillow_judges_it() -> None:
+    """Cut short or with bytes changed: the same pixels as Pillow's, or refused as there."""
+    random = np.random.default_rng(0)
+    good = jpeg(cloud(24, 24), quality=70)
+    refused = 0
+    for _ in range(400):
+        data = bytearray(good)
+        if random.random() < 0.3:
+            del data[random.integers(2, len(data)) :]
+        for at in random.integers(2, len(data), random.integers(1, 4)):
+            data[at] = random.integers(256)
+        expected = read_by_pillow(bytes(data))
+        try:
+            pixels = decode_grey(bytes(data), "x.jpg")
+        except DataError:
+            refused += 1
+            assert expected is None
+        else:
+            assert expected is not None and np.array_equal(pixels, expected)
+    assert 50 < refused < 350
+
+
+def test_an_image_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_prep.images, "MAX_PIXELS", 500)
+    with pytest.raises(DataError, match="more than an X-ray can have"):
+        decode_grey(jpeg(cloud(30, 30)), "x.jpg")
