@@ -174,7 +174,7 @@ def fit_to_images(recipe: Recipe, folder: Path) -> Recipe:
 
 def image_size(folder: Path) -> int:
     """Pixels along the shorter side of the folder's first image."""
-    catalog, packed = _open(folder, _changed(folder))
+    catalog, packed = _open(folder)
     if packed is not None:
         return int(packed.shape[1])
     with Image.open(catalog["path"].iloc[0]) as image:
@@ -183,7 +183,7 @@ def image_size(folder: Path) -> int:
 
 def load_data(setup: Setup) -> Data:
     """The folder's checked catalogue, split by patient 70/10/20 with the recipe's seed."""
-    catalog, packed = _open(setup.data, _changed(setup.data))
+    catalog, packed = _open(setup.data)
     catalog = catalog.assign(row=np.arange(len(catalog)))
     parts = data_prep.split_by_patient(catalog, seed=setup.recipe.recipe.seed)
     return Data(
@@ -203,7 +203,7 @@ def check_images(folder: Path) -> None:
     """
     if data_prep.is_complete(folder) or data_prep.is_packed(folder):  # all were decoded then
         return
-    catalog = data_prep.read_catalog(folder)
+    catalog, _ = _open(folder)
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(data_prep.read_grey, catalog["path"]):
             pass
@@ -214,6 +214,15 @@ def labels(part: pd.DataFrame) -> np.ndarray:
     return data_prep.labels(part).astype(np.float32)
 
 
+def whole(value: int | str) -> int | None:
+    """The whole number a user gave, as a number or as text; None if it is none, as ``true``."""
+    text = str(value).strip()
+    digits = text.removeprefix("-")
+    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(text)
+
+
 def _given_folder(data: str | Path) -> Path:
     """A folder somebody named: from the current folder, or from the checkout's top."""
     for folder in (Path(data), paths.ROOT / data):
@@ -222,9 +231,13 @@ def _given_folder(data: str | Path) -> Path:
     raise UserError(f"data folder '{data}' does not exist: name one with a label file and images/")
 
 
-@lru_cache(maxsize=1)
-def _open(folder: Path, changed: int) -> tuple[pd.DataFrame, np.ndarray | None]:
+def _open(folder: Path) -> tuple[pd.DataFrame, np.ndarray | None]:
     """The folder's checked catalogue, and its pixels where it is packed; read once."""
+    return _read(folder, _changed(folder))
+
+
+@lru_cache(maxsize=1)
+def _read(folder: Path, changed: int) -> tuple[pd.DataFrame, np.ndarray | None]:
     if data_prep.is_packed(folder):
         packed, catalog = data_prep.open_packed(folder)
         return catalog, packed
@@ -238,10 +251,10 @@ def _changed(folder: Path) -> int:
 
 
 def _whole(what: str, value: int | str, *, least: int) -> int:
-    text = str(value).strip()
-    if isinstance(value, bool) or not text.isdecimal() or not least <= int(text) < 2**31:
+    number = whole(value)
+    if number is None or not least <= number < 2**31:
         raise UserError(f"{what} is {value!r}: give a whole number from {least}, or 'auto'")
-    return int(text)
+    return number
 
 
 def _is_generated(folder: Path) -> bool:

@@ -104,7 +104,8 @@ def make_plan(
         inputs: ``real`` and ``synthetic``: each run measures both.
     """
     chosen = lookup("demo" if recipe == "auto" else recipe)
-    _check_precision(precision)
+    for kind in precision:
+        lookup(chosen.name, precision=kind)
     _check_inputs(inputs)
     if data != "auto":
         data = str(parameters.prepare_data(chosen, data))
@@ -167,12 +168,6 @@ def _is_named(framework: str, asked: str) -> bool:
     return asked.casefold() in (name, name.split()[0])
 
 
-def _check_precision(precision: Sequence[str]) -> None:
-    for name in precision:
-        if name not in PRECISIONS:
-            raise UserError(f"unknown precision '{name}': it is one of {', '.join(PRECISIONS)}")
-
-
 def _check_inputs(inputs: Sequence[str]) -> None:
     for name in inputs:
         if name not in INPUTS:
@@ -185,14 +180,13 @@ def _check_inputs(inputs: Sequence[str]) -> None:
 
 
 def _whole(what: str, value: int | str, least: int) -> int:
-    """A whole number a user gave; ``true`` in a YAML file is none."""
-    text = str(value).strip()
-    digits = text.removeprefix("-")
-    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
+    """A whole number a user gave."""
+    number = parameters.whole(value)
+    if number is None:
         raise UserError(f"{what} '{value}': give a whole number, {least} or more")
-    if not least <= int(text) < 2**31:
-        raise UserError(f"{what} {text}: give a whole number from {least} to {2**31 - 1}")
-    return int(text)
+    if not least <= number < 2**31:
+        raise UserError(f"{what} {number}: give a whole number from {least} to {2**31 - 1}")
+    return number
 
 
 def framework_notebooks() -> dict[str, tuple[str, str]]:
