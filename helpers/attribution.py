@@ -159,10 +159,11 @@ def _agreement(
     }
 
 
-_NEXT_FORMAT = {
-    "png": "use JPEG files (data-prep resize --format jpeg)",
-    "jpg": "pack the images (data-prep pack)",
+_WAYS_OUT = {
+    "png": "add workers or use JPEG files (data-prep resize --format jpeg)",
+    "jpg": "add workers or pack the images (data-prep pack)",
 }
+"""By the format of the images; one that has no row leaves nothing but to add workers."""
 
 
 def _sentence(
@@ -178,7 +179,7 @@ def _sentence(
     if real >= 0.95 * synthetic:
         said = f"Compute is the limit: {able}; {alone}, so faster loading would change little."
     elif loader < synthetic:
-        way_out = " or ".join(["add workers", *filter(None, [_NEXT_FORMAT.get(format)])])
+        way_out = _WAYS_OUT.get(format, "add workers")
         said = f"The loader is the limit: {alone}, {able}: {way_out}."
     else:
         said = (

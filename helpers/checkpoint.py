@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 from helpers.errors import UserError
 from helpers.recipe import ScaledRecipe
-from helpers.weights import Arrays
+from helpers.weights import Arrays, under
 
 FILE = "checkpoint.safetensors"
 
@@ -127,8 +127,8 @@ def begin(folder: Path, scaled: ScaledRecipe, initial: Arrays, *, resume: bool) 
             f"{path}: of a run with another recipe ({was}); set that again, or remove the file"
         )
     found = Checkpoint(
-        _under("weights/", arrays),
-        _under("optimizer/", arrays),
+        under("weights/", arrays),
+        under("optimizer/", arrays),
         said["history"],
         said["first_step"],
     )
@@ -145,14 +145,6 @@ def _about(scaled: ScaledRecipe) -> dict[str, Any]:
     """What must be the same for a run to go on, as JSON gives it back."""
     about: dict[str, Any] = json.loads(json.dumps(scaled.as_record()))
     return about
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def _contiguous(array: np.ndarray) -> np.ndarray:

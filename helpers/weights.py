@@ -129,6 +129,15 @@ def seeded(outputs: int = 14, seed: int = 0) -> Arrays:
     return arrays
 
 
+def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """The arrays whose names begin with ``prefix``, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 over names and bytes in torchvision's order."""
     total = hashlib.sha256()

@@ -8,7 +8,6 @@ torchvision's. BatchNorm counts nothing like ``num_batches_tracked``, and its ``
 unbiased variance, as PyTorch's is.
 """
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -20,7 +19,7 @@ import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 
-from helpers.errors import UnsupportedError
+from helpers import precisions
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -50,7 +49,7 @@ _MOMENTS = {"m": "first", "v": "second"}
 
 # What Chainer cannot do, and why.
 _SKIPPED = {
-    "tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores",
+    **precisions.ON_GPUS_ONLY,
     "bf16": "Chainer has no bfloat16",
     "fp16": (
         "Chainer's mixed16 stores the weights in float16, where the others round only products"
@@ -92,14 +91,8 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: Chainer cannot compute in it there.
     """
-    capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
-    if reason := skip(capability):
-        raise UnsupportedError(f"precision {precision}: {reason}; use fp32")
-    # cuDNN rounds convolutions to TF32 by default. The CUDA libraries read this at their first use.
-    if precision == "fp32":
-        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-    else:
-        os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    precisions.check(precision, kind, _SKIPPED)
+    precisions.allow_tf32(precision != "fp32")
     chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from helpers.frameworks import tensorflow as backend
 from helpers.recipe import RECIPES
+from helpers.weights import under
 
 NAME = "Keras"
 KERNEL = "tensorflow"
@@ -43,7 +44,7 @@ def configure(precision: str, kind: str) -> None:
     What is cast where stands in the notebook (Keras's dtype policies).
 
     Raises:
-        UserError: TensorFlow cannot compute in it there.
+        UnsupportedError: TensorFlow cannot compute in it there.
     """
     backend.configure(precision, kind)
 
@@ -84,7 +85,7 @@ def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]
     if not state:
         return
     for moment, variables in _moments(model, optimizer).items():
-        backend._assign(variables, backend._under(f"{moment}/", state))
+        backend._assign(variables, under(f"{moment}/", state))
     optimizer.iterations.assign(int(state["step"]))
 
 

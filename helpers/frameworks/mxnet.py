@@ -7,7 +7,6 @@ once and the engine computes behind it. Names are Gluon's own, so weights are ma
 as OIHW and the dense layer as (outputs, inputs).
 """
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from helpers.errors import UnsupportedError
+from helpers import precisions
 from helpers.recipe import RECIPES
 from helpers.reference import SHALLOW
 from helpers.weights import shapes
@@ -31,7 +30,7 @@ Model: TypeAlias = gluon.HybridBlock
 
 # What Gluon cannot do, or does otherwise than the others, and why.
 _SKIPPED = {
-    "tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores",
+    **precisions.ON_GPUS_ONLY,
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
         "for good: the certificate's network in float64 then fails"
@@ -78,14 +77,8 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: MXNet cannot compute in it there.
     """
-    capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
-    if reason := skip(capability):
-        raise UnsupportedError(f"precision {precision}: {reason}; use fp32")
-    # cuDNN rounds convolutions to TF32 by default. The CUDA libraries read this at their first use.
-    if precision == "fp32":
-        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-    else:
-        os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    precisions.check(precision, kind, _SKIPPED)
+    precisions.allow_tf32(precision != "fp32")
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -18,8 +18,7 @@ import torch.nn.functional as F
 import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
-from helpers import replicas
-from helpers.errors import UnsupportedError
+from helpers import precisions, replicas
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -29,7 +28,7 @@ Device: TypeAlias = torch.device
 Model: TypeAlias = torch.nn.Module
 
 # What PyTorch cannot do, and why.
-_SKIPPED = {"tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores"}
+_SKIPPED = {**precisions.ON_GPUS_ONLY}
 
 
 def versions() -> dict[str, str]:
@@ -56,10 +55,7 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: PyTorch cannot compute in it there.
     """
-    if precision == "tf32" and kind != "gpu":
-        raise UnsupportedError(
-            f"precision tf32: {_SKIPPED['tf32 on CPUs']}; use fp32, bf16 or fp16"
-        )
+    precisions.check(precision, kind, _SKIPPED)
     torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes
     # By default PyTorch rounds convolutions on a GPU to TF32, but not matrix products.
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
@@ -113,16 +109,12 @@ def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]
     """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
     if not state:
         return
+    fused = optimizer.param_groups[0]["fused"]
     for name, parameter in model.named_parameters():
-        moments = [
-            torch.from_numpy(np.array(state[f"{moment}/{name}"])).to(parameter.device)
-            for moment in ("first", "second")
-        ]
         first, second = (
-            torch.empty_like(parameter, memory_format=torch.preserve_format).copy_(moment)
-            for moment in moments
+            torch.empty_like(parameter).copy_(torch.tensor(state[f"{moment}/{name}"]))
+            for moment in ("first", "second")
         )
-        fused = optimizer.param_groups[0]["fused"]
         step = torch.tensor(float(state["step"]), device=parameter.device if fused else None)
         optimizer.state[parameter] = {"step": step, "exp_avg": first, "exp_avg_sq": second}
 

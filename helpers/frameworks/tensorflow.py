@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from helpers.errors import UnsupportedError
+from helpers import precisions
 from helpers.recipe import RECIPES
+from helpers.weights import under
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
@@ -27,7 +28,7 @@ Model: TypeAlias = tf.Module
 
 # What TensorFlow cannot do, and why.
 _SKIPPED = {
-    "tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores",
+    **precisions.ON_GPUS_ONLY,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
 }
 
@@ -72,9 +73,7 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: TensorFlow cannot compute in it there.
     """
-    if precision == "tf32" and kind != "gpu":
-        reason = _SKIPPED["tf32 on CPUs"]
-        raise UnsupportedError(f"precision tf32: {reason}; use fp32, bf16 or fp16")
+    precisions.check(precision, kind, _SKIPPED)
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
     # The graph optimiser takes longer on this graph than it saves in a short run on the CPU. On
@@ -133,7 +132,7 @@ def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]
     if not state:
         return
     for moment, variables in _moments(optimizer).items():
-        _assign(variables, _under(f"{moment}/", state))
+        _assign(variables, under(f"{moment}/", state))
     optimizer.step.assign(float(state["step"]))
 
 
@@ -262,13 +261,6 @@ def _moments(optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
     names = [_name(parameter) for parameter in optimizer.parameters]
     lists = {"first": optimizer.first, "second": optimizer.second}
     return {moment: dict(zip(names, found, strict=True)) for moment, found in lists.items()}
-
-
-def _under(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What stands under ``prefix`` in an optimiser's state."""
-    return {
-        name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)
-    }
 
 
 def _channels_last(array: np.ndarray) -> np.ndarray:

@@ -1,0 +1,34 @@
+"""What holds of the recipe's precisions in every framework."""
+
+import os
+from collections.abc import Mapping
+
+from helpers.errors import UnsupportedError
+from helpers.recipe import PRECISIONS
+
+ON_GPUS_ONLY = {"tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores"}
+"""In every framework's reasons, which :func:`check` looks up."""
+
+
+def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
+    """Refuse ``precision`` on devices of ``kind`` where the framework's ``skipped`` has a reason.
+
+    Raises:
+        UnsupportedError: with the reason, and the precisions it computes in everywhere.
+    """
+    capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
+    if reason := skipped.get(capability):
+        *first, last = [name for name in PRECISIONS if name not in {"tf32", *skipped}]
+        others = f"{', '.join(first)} or {last}" if first else last
+        raise UnsupportedError(f"precision {precision}: {reason}; use {others}")
+
+
+def allow_tf32(allowed: bool) -> None:
+    """For frameworks with no switch of their own: cuDNN rounds convolutions to TF32 by default.
+
+    The CUDA libraries read the environment variable when they are first used.
+    """
+    if allowed:
+        os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    else:
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
