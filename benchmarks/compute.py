@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import statistics
 import time
 from collections.abc import Callable
 
@@ -44,8 +42,7 @@ def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) ->
     loops = importlib.import_module(f"bare_loops.{framework}")
     options = dict(loops.OPTIONS)
     if slow:
-        compiled = {"compiled": True} if framework == "pytorch" else {}
-        options |= {name: {**what, **compiled} for name, what in loops.SLOW.items()}
+        options |= loops.SLOW
     loads: dict[str, Callable[[int], None]] = {}
     for name, what in options.items():
         began = time.perf_counter()
@@ -55,7 +52,7 @@ def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) ->
     speeds = take_turns(loads, batch, rounds)
     base = next(iter(loads))
     for name in list(loads)[1:]:
-        report(f"compute, {framework}, {name}", speeds[name], speeds[base], base)
+        inside.report(f"compute, {framework}, {name}", speeds[name], speeds[base], base)
 
 
 def take_turns(
@@ -69,14 +66,6 @@ def take_turns(
             take(STEPS)
             speeds[name].append(STEPS * batch / (time.perf_counter() - began))
     return speeds
-
-
-def report(figure: str, ours: list[float], rival: list[float], name: str) -> None:
-    ratio = statistics.median(a / b for a, b in zip(ours, rival, strict=True))
-    mine, theirs = statistics.median(ours), statistics.median(rival)
-    print(f"  {figure}: {mine:.1f} images/s, {name} {theirs:.1f}: {ratio:.3f} times")
-    line = {"figure": figure, "unit": "images/s", "ours": mine, "rival": theirs}
-    print(json.dumps(line | {"rival_name": name, "ratio": ratio, "rounds": len(ours)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ import argparse
 import contextlib
 import importlib
 import io
-import json
-import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import inside
+
+from helpers.frameworks import NOTEBOOKS
 
 FORMATS = ("png", "jpeg", "packed")
 
@@ -71,7 +71,7 @@ def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: fl
     for format in FORMATS:
         with contextlib.redirect_stdout(io.StringIO()):
             names = run_cells(
-                inside.NOTEBOOKS[framework],
+                NOTEBOOKS[framework],
                 until="## 6.",
                 data=str(folder / format),
                 run=str(folder / "run"),
@@ -84,21 +84,9 @@ def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: fl
     for _ in range(rounds):
         for name, batches in loaders.items():
             speeds[name].append(loading.images_per_second(batches, workers, seconds=seconds))
-    theirs = speeds["article"]
     for format in FORMATS:
-        ratio = statistics.median(a / b for a, b in zip(speeds[format], theirs, strict=True))
-        mine, other = statistics.median(speeds[format]), statistics.median(theirs)
-        print(f"  {format:7}{mine:8,.0f} images/s, the article's {other:6,.0f}: {ratio:6.1f} times")
-        figure = {
-            "figure": f"loader, {framework}, {format}, {workers} workers",
-            "unit": "images/s",
-            "ours": mine,
-            "rival": other,
-            "rival_name": "the article's loader on RGB PNGs",
-            "ratio": ratio,
-            "rounds": rounds,
-        }
-        print(json.dumps(figure), flush=True)
+        figure = f"loader, {framework}, {format}, {workers} workers"
+        inside.report(figure, speeds[format], speeds["article"], "the article's loader on RGB PNGs")
 
 
 if __name__ == "__main__":

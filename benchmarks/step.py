@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import inside
-from compute import report, take_turns
+from compute import take_turns
+
+from helpers.frameworks import NOTEBOOKS
 
 FILES = 75
 """Pixels of image files of which the recipe's crop is 64."""
@@ -51,7 +53,7 @@ def measure(framework: str, batch: int, rounds: int) -> None:
         data = Path(folder) / "data"
         resize_folder(Path(folder) / "large", data, size=FILES, progress=False)
         names = run_cells(
-            inside.NOTEBOOKS[framework],
+            NOTEBOOKS[framework],
             until="monitor.start()",
             wanted=lambda text: "certify(" not in text,
             data=str(data),
@@ -70,7 +72,7 @@ def compare(framework: str, ours: Callable[[int], Any], batch: int, rounds: int)
     for take in loads.values():
         take(2)
     speeds = take_turns(loads, batch, rounds)
-    report(f"step, {framework}", speeds["ours"], speeds["bare"], "a bare loop")
+    inside.report(f"step, {framework}", speeds["ours"], speeds["bare"], "a bare loop")
 
 
 def _pytorch(names: dict[str, Any], batch: int, rounds: int) -> None:

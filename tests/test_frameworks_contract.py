@@ -9,19 +9,13 @@ import json
 
 import pytest
 
-from helpers import frameworks, paths
+from helpers import paths
+from helpers.frameworks import NOTEBOOKS
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODEL = "pytorch"
 
-# The notebook that belongs to each module; its functions carry the same names in each.
-NOTEBOOKS = {
-    "pytorch": "PyTorch_MultiGPU",
-    "keras": "Keras_MultiGPU",
-    "tensorflow": "TensorFlow_MultiGPU",
-    "mxnet": "MXNet_Gluon_MultiGPU",
-    "chainer": "Chainer_MultiGPU",
-}
+# Functions and variables that carry the same names in each module's notebook.
 STEPS = ("train_epoch", "validate", "predict", "make_optimizer", "build_model", "to_network")
 VARIABLES = ("setup", "scaled", "this_run", "images", "initial", "model", "certificate", "history")
 
@@ -67,10 +61,10 @@ def defined(notebook: str) -> set[str]:
 
 def test_modules_listed_are_those_there() -> None:
     there = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
-    assert there == set(frameworks.MODULES) == set(NOTEBOOKS)
+    assert there == set(NOTEBOOKS)
 
 
-@pytest.mark.parametrize("module", frameworks.MODULES)
+@pytest.mark.parametrize("module", NOTEBOOKS)
 def test_same_functions_same_signatures_same_order(module: str) -> None:
     expected, found = public(MODEL), public(module)
     extra = [name for name in found if name not in expected and found[name] != "="]
@@ -80,7 +74,7 @@ def test_same_functions_same_signatures_same_order(module: str) -> None:
     assert [name for name in found if name in expected] == list(expected)
 
 
-@pytest.mark.parametrize("module", frameworks.MODULES)
+@pytest.mark.parametrize("module", NOTEBOOKS)
 def test_public_functions_are_documented(module: str) -> None:
     tree = ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), f"{module}.py does not say what is peculiar"
@@ -89,19 +83,19 @@ def test_public_functions_are_documented(module: str) -> None:
             assert ast.get_docstring(node), f"{module}.{node.name} has no docstring"
 
 
-@pytest.mark.parametrize("module", frameworks.MODULES)
+@pytest.mark.parametrize("module", NOTEBOOKS)
 def test_each_has_tests_of_its_own(module: str) -> None:
     assert (paths.ROOT / "tests" / "frameworks" / f"test_{module}.py").exists()
 
 
-@pytest.mark.parametrize("module", frameworks.MODULES)
+@pytest.mark.parametrize("module", NOTEBOOKS)
 def test_notebook_uses_the_shared_names(module: str) -> None:
     names = defined(NOTEBOOKS[module])
     missing = [name for name in (*STEPS, *VARIABLES) if name not in names]
     assert not missing, f"{NOTEBOOKS[module]} does not define {missing}"
 
 
-@pytest.mark.parametrize("module", frameworks.MODULES)
+@pytest.mark.parametrize("module", NOTEBOOKS)
 def test_notebook_writes_the_same_sections(module: str) -> None:
     def sections(notebook: str) -> set[str]:
         calls = [n for n in ast.walk(ast.parse(source(notebook))) if isinstance(n, ast.Call)]

@@ -7,22 +7,15 @@ from mxnet import autograd, gluon
 from mxnet.gluon.model_zoo.vision import densenet121
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "as it comes (not hybridised)": {"hybridize": None},
+    "as it comes (not hybridised)": {"hybridize": False},
     "hybridize()": {},
-    "hybridize(static_alloc=True)": {"hybridize": {"static_alloc": True}},
-    "hybridize(static_alloc, static_shape)": {
-        "hybridize": {"static_alloc": True, "static_shape": True}
-    },
+    "hybridize(static_alloc=True)": {"static_alloc": True},
+    "hybridize(static_alloc, static_shape)": {"static_alloc": True, "static_shape": True},
 }
 SLOW: dict[str, dict[str, object]] = {}
 
 
-def make(
-    pixels: int,
-    batch: int,
-    *,
-    hybridize: dict[str, bool] | None = {},  # noqa: B006
-) -> Callable[[int], None]:
+def make(pixels: int, batch: int, *, hybridize: bool = True, **how: bool) -> Callable[[int], None]:
     device = mx.gpu() if mx.context.num_gpus() else mx.cpu()
     mx.random.seed(0)
     model = densenet121(classes=14)
@@ -30,8 +23,8 @@ def make(
     features.add(gluon.nn.GlobalAvgPool2D(), gluon.nn.Flatten())
     model.features = features
     model.initialize(mx.init.MSRAPrelu(), ctx=device)
-    if hybridize is not None:
-        model.hybridize(**hybridize)
+    if hybridize:
+        model.hybridize(**how)
     criterion = gluon.loss.SigmoidBinaryCrossEntropyLoss()
     trainer = gluon.Trainer(model.collect_params(), "adam", {"learning_rate": 1e-4})
     images = mx.nd.random.normal(shape=(batch, 3, pixels, pixels), ctx=device)
