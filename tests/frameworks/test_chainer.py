@@ -4,7 +4,7 @@ The network, the loader, the updater and the optimiser are the notebook's own, t
 """
 
 import multiprocessing
-import os
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,15 @@ import chainer.functions as F
 import chainer.links as L
 import numpy as np
 import pytest
+from agreed import (
+    assert_float32_is_float32,
+    assert_half_are_flipped,
+    assert_pixels_are_pillows,
+    assert_refused,
+    equal,
+    ramp,
+    steps_of,
+)
 from cells import (
     CERTIFIED,
     assert_passed,
@@ -22,14 +31,10 @@ from cells import (
     failed_in_rehearsal,
     namespace_of,
     planted,
-    write_different_images,
 )
-from PIL import Image
 from resuming import assert_resumes
 
-import data_prep
 from helpers import fairness, reference, weights
-from helpers.errors import UnsupportedError
 from helpers.frameworks import chainer as framework
 
 NOTEBOOK = "Chainer_MultiGPU"
@@ -186,12 +191,6 @@ def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
     assert end(*one)[1]["step"] == 3
 
 
-def equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
-    return found.keys() == expected.keys() and all(
-        np.array_equal(found[name], expected[name]) for name in expected
-    )
-
-
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(NOTEBOOK, tmp_path)
 
@@ -228,16 +227,11 @@ def test_running_out_of_memory_is_known_for_what_it_is() -> None:
     ],
 )
 def test_precisions_are_refused_with_a_reason(precision: str, kind: str, reason: str) -> None:
-    with pytest.raises(UnsupportedError, match=rf"precision {precision}: .*{reason}.*; use fp32"):
-        framework.configure(precision, kind)
+    assert_refused(framework.configure, precision, kind, reason)
 
 
 def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
-    framework.configure("fp32", "gpu")
-    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
-    framework.configure("tf32", "gpu")
-    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+    assert_float32_is_float32(framework.configure, monkeypatch)
 
 
 def test_losses_are_weighted_by_images() -> None:
@@ -287,12 +281,6 @@ def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any
         assert np.array_equal(corners(cells, epoch=1, epochs=2, workers=workers), [second, third])
 
 
-def steps_of(cells: dict[str, Any]) -> int:
-    """Steps of an epoch."""
-    steps: int = cells["scaled"].steps(len(cells["images"].train))
-    return steps
-
-
 def corners(
     cells: dict[str, Any], *, epoch: int = 0, epochs: int = 1, workers: int = 2
 ) -> list[np.ndarray]:
@@ -309,23 +297,15 @@ def corners(
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    files, packed = write_different_images(tmp_path, suffix), tmp_path / "packed"
-    data_prep.pack_folder(files, packed, workers=1, progress=False)
-    found = []
-    for folder in (files, packed):
-        images = cells["parameters"].load_data(replace(cells["setup"], data=folder))
-        monkeypatch.setitem(cells, "images", images)
-        grey, targets = evaluation(cells)
-        paths = [
-            files / "images" / Path(path).with_suffix(suffix).name for path in images.test.path
-        ]
-        expected = [cells["evaluation_transform"](np.asarray(Image.open(p))[None]) for p in paths]
-        assert np.array_equal(grey, expected)
-        assert np.array_equal(targets, cells["parameters"].labels(images.test))
-        batches = cells["training_batches"](2)
-        found.append(next(batches))
-        batches.close()
-    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+    def evaluated(part: Any) -> list[np.ndarray]:
+        grey, targets = evaluation(cells, part)
+        return [grey[:, 0], targets]
+
+    def first_batch() -> list[np.ndarray]:
+        with closing(cells["training_batches"](2)) as batches:
+            return next(batches)
+
+    assert_pixels_are_pillows(cells, monkeypatch, tmp_path, suffix, evaluated, first_batch)
 
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
@@ -338,10 +318,10 @@ def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
 
 
 def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
-    size = cells["scaled"].recipe.crop
-    grey = np.arange(size, dtype=np.uint8).reshape(1, 1, size).repeat(size, axis=1)
-    drawn = [cells["train_transform"](grey, np.random.default_rng([0, i])) for i in range(400)]
-    assert 160 < sum(int(image[0, 0, 0]) != 0 for image in drawn) < 240
+    grey, draws = ramp(cells["scaled"].recipe.crop)[None], range(400)
+    assert_half_are_flipped(
+        cells["train_transform"](grey, np.random.default_rng([0, draw])) for draw in draws
+    )
 
 
 def test_loaders_share_the_images_of_an_epoch(
@@ -370,9 +350,9 @@ def test_evaluation_sees_every_image_once(cells: dict[str, Any]) -> None:
     loader.finalize()
 
 
-def evaluation(cells: dict[str, Any]) -> list[np.ndarray]:
-    """All images of the test part, and their labels."""
-    loader = cells["make_evaluation_loader"](cells["images"].test)
+def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
+    """All images of a part, and their labels."""
+    loader = cells["make_evaluation_loader"](part)
     batches = [cells["join"](parts) for parts in loader]
     loader.finalize()
     return [np.concatenate(each) for each in zip(*batches, strict=True)]

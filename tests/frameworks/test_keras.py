@@ -4,6 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from agreed import (
+    assert_half_are_flipped,
+    assert_later_epochs_are_the_same,
+    assert_pixels_are_pillows,
+    ramp,
+    steps_of,
+)
 from cells import (
     CERTIFIED,
     adam,
@@ -20,12 +28,9 @@ from cells import (
     failed,
     namespace_of,
     planted,
-    write_different_images,
 )
-from PIL import Image
 from resuming import assert_resumes
 
-import data_prep
 from helpers import fairness, reference, weights
 from helpers.clock import StepClock
 from helpers.errors import UserError
@@ -115,40 +120,27 @@ def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
 
 
 def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert steps_of(notebook) == 1
-    first, second, third = batches(notebook, 3)
-    assert not np.array_equal(first[1], second[1]), "every epoch is shuffled anew"
-    assert not np.isin(rows(first[0]), rows(second[0])).all(), "every epoch draws new crops"
-    for workers in (0, 1, 3):
-        again = batches(notebook, 2, epoch=1, workers=workers)
-        assert all(np.array_equal(*both) for both in zip(again[0], second, strict=True))
-        assert all(np.array_equal(*both) for both in zip(again[1], third, strict=True))
+    assert_later_epochs_are_the_same(notebook, partial(batches, notebook))
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    files, packed = write_different_images(tmp_path, suffix), tmp_path / "packed"
-    data_prep.pack_folder(files, packed, workers=1, progress=False)
-    found = []
-    for folder in (files, packed):
-        part = notebook["parameters"].load_data(replace(notebook["setup"], data=folder))
-        monkeypatch.setitem(notebook, "images", part)
-        paths = [files / "images" / f"{Path(path).stem}{suffix}" for path in part.test["path"]]
-        grey, targets = evaluated(notebook, part.test)
-        assert np.array_equal(grey, [centre(path, notebook["crop"]) for path in paths])
-        assert np.array_equal(targets, notebook["parameters"].labels(part.test))
-        found += batches(notebook, 1)
-    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+    assert_pixels_are_pillows(
+        notebook,
+        monkeypatch,
+        tmp_path,
+        suffix,
+        partial(evaluated, notebook),
+        lambda: batches(notebook, 1)[0],
+    )
 
 
 def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
-    size = notebook["crop"]
-    grey = np.arange(size, dtype=np.uint8)[None].repeat(size, axis=0)
     lots = np.random.default_rng(0).random((200, 3), np.float32)
-    drawn = [np.asarray(notebook["train_transform"](grey, lot)) for lot in lots]
-    assert 80 < sum(int(image[0, 0]) != 0 for image in drawn) < 120
+    grey = ramp(notebook["crop"])
+    assert_half_are_flipped(notebook["train_transform"](grey, lot) for lot in lots)
 
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
@@ -273,12 +265,6 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
         framework.configure("tf32", "cpu")
 
 
-def steps_of(notebook: dict[str, Any]) -> int:
-    """Steps of an epoch."""
-    steps: int = notebook["scaled"].steps(len(notebook["images"].train))
-    return steps
-
-
 def corners(notebook: dict[str, Any]) -> keras.Model:
     """A model that gives back four pixels of each image, on the notebook's devices."""
     with notebook["strategy"].scope():
@@ -314,15 +300,3 @@ def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarr
     found = list(notebook["make_evaluation_loader"](part))
     grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
     return grey[..., 0], targets
-
-
-def rows(grey: np.ndarray) -> np.ndarray:
-    """A number for each image of equal pixels that tells its crop: its first four pixels."""
-    return np.ascontiguousarray(grey[:, 0, :4, 0]).view(np.uint32)[:, 0]
-
-
-def centre(path: Path, crop: int) -> np.ndarray:
-    """What Pillow makes of a file, without its margin."""
-    with Image.open(path) as image:
-        margin = (image.width - crop) // 2
-        return np.asarray(image)[margin : margin + crop, margin : margin + crop]

@@ -1,7 +1,6 @@
 """Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
 
 import multiprocessing
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,23 +11,28 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 import pytest
+from agreed import (
+    assert_float32_is_float32,
+    assert_half_are_flipped,
+    assert_pixels_are_pillows,
+    assert_refused,
+    equal,
+    ramp,
+    steps_of,
+)
 from cells import (
     CERTIFIED,
     assert_passed,
     failed_in_rehearsal,
     namespace_of,
-    write_different_images,
 )
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo.vision import densenet121
-from PIL import Image
 from resuming import assert_resumes
 
-import data_prep
 from helpers import reference, weights
 from helpers.clock import StepClock
-from helpers.errors import UnsupportedError
 from helpers.frameworks import mxnet as framework
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -128,7 +132,7 @@ def test_no_two_workers_draw_the_same_crops(notebook: dict[str, Any]) -> None:
 
 
 def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert notebook["scaled"].steps(len(notebook["images"].train)) == 1
+    assert steps_of(notebook) == 1
     first, second, third = corners(notebook, epochs=3)
     assert not np.array_equal(first, second), "every epoch draws anew"
     for workers in (0, 1, 3):
@@ -151,25 +155,16 @@ def corners(
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    notebook: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    suffix: str,
+    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    files, packed = write_different_images(tmp_path, suffix), tmp_path / "packed"
-    data_prep.pack_folder(files, packed, workers=1, progress=False)
-    found = []
-    for folder in (files, packed):
-        setup = replace(notebook["setup"], data=folder)
-        part = notebook["parameters"].load_data(setup)
-        monkeypatch.setitem(notebook, "images", part)
-        ((grey, targets),) = notebook["make_evaluation_loader"](part.test)
-        paths = [files / "images" / Path(path).with_suffix(suffix).name for path in part.test.path]
-        expected = [notebook["evaluation_transform"](np.asarray(Image.open(p))) for p in paths]
-        assert np.array_equal(grey.asnumpy()[..., 0], expected)
-        assert np.array_equal(targets.asnumpy(), notebook["parameters"].labels(part.test))
-        found.append([batch.asnumpy() for batch in next(notebook["training_batches"](2))])
-    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+    def evaluated(part: Any) -> list[np.ndarray]:
+        ((grey, targets),) = notebook["make_evaluation_loader"](part)
+        return [grey.asnumpy()[..., 0], targets.asnumpy()]
+
+    def first_batch() -> list[np.ndarray]:
+        return [batch.asnumpy() for batch in next(notebook["training_batches"](2))]
+
+    assert_pixels_are_pillows(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch)
 
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
@@ -184,11 +179,10 @@ def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
 
 
 def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
-    size = notebook["scaled"].recipe.crop
-    grey = np.arange(size, dtype=np.uint8).reshape(1, size, 1).repeat(size, axis=0)
-    drawn = [notebook["train_transform"](grey, np.random.default_rng([0, i])) for i in range(400)]
-    flipped = sum(int(image[0, 0, 0]) != 0 for image in drawn)
-    assert 160 < flipped < 240
+    grey, draws = ramp(notebook["scaled"].recipe.crop)[..., None], range(400)
+    assert_half_are_flipped(
+        notebook["train_transform"](grey, np.random.default_rng([0, draw])) for draw in draws
+    )
 
 
 def test_every_evaluation_image_is_seen_once_on_all_devices(notebook: dict[str, Any]) -> None:
@@ -321,18 +315,12 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     assert state["step"] == 2 and len(state) == 1 + 2 * 5
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
     again, continued = begun(middle, state)
-    assert _equal(framework.dump_optimizer(again, continued), state)
+    assert equal(framework.dump_optimizer(again, continued), state)
     for both in ((model, optimizer), (again, continued)):
         notebook["train_epoch"](both[0], [batch], both[1])
     after = framework.dump_optimizer(model, optimizer)
-    assert after["step"] == 3 and _equal(framework.dump_optimizer(again, continued), after)
-    assert _equal(framework.dump_weights(again), framework.dump_weights(model))
-
-
-def _equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
-    return found.keys() == expected.keys() and all(
-        np.array_equal(found[name], expected[name]) for name in expected
-    )
+    assert after["step"] == 3 and equal(framework.dump_optimizer(again, continued), after)
+    assert equal(framework.dump_weights(again), framework.dump_weights(model))
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
@@ -379,16 +367,11 @@ def test_an_error_that_only_the_clock_has_seen_ends_the_loop() -> None:
     ],
 )
 def test_precisions_are_refused_with_a_reason(precision: str, kind: str, reason: str) -> None:
-    with pytest.raises(UnsupportedError, match=rf"precision {precision}: .*{reason}.*; use fp32"):
-        framework.configure(precision, kind)
+    assert_refused(framework.configure, precision, kind, reason)
 
 
 def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
-    framework.configure("fp32", "gpu")
-    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
-    framework.configure("tf32", "gpu")
-    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+    assert_float32_is_float32(framework.configure, monkeypatch)
 
 
 def test_compiled_statistics_are_those_of_plain_python(notebook: dict[str, Any]) -> None:
