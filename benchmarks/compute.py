@@ -49,22 +49,24 @@ def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) ->
         loads[name] = loops.make(pixels, batch, **what)
         loads[name](1)
         print(f"  {name}: first step after {time.perf_counter() - began:.1f} s", flush=True)
-    speeds = take_turns(loads, batch, rounds)
+    speeds = take_turns(loads, batch, rounds, STEPS)
     base = next(iter(loads))
     for name in list(loads)[1:]:
         inside.report(f"compute, {framework}, {name}", speeds[name], speeds[base], base)
 
 
 def take_turns(
-    loads: dict[str, Callable[[int], None]], batch: int, rounds: int
+    loads: dict[str, Callable[[int], None]], batch: int, rounds: int, steps: int
 ) -> dict[str, list[float]]:
-    """Images/s of each load in each round."""
+    """Images/s of each load in each round of ``steps`` steps; who begins changes by turns too."""
     speeds: dict[str, list[float]] = {name: [] for name in loads}
+    order = list(loads)
     for _ in range(rounds):
-        for name, take in loads.items():
+        for name in order:
             began = time.perf_counter()
-            take(STEPS)
-            speeds[name].append(STEPS * batch / (time.perf_counter() - began))
+            loads[name](steps)
+            speeds[name].append(steps * batch / (time.perf_counter() - began))
+        order = order[1:] + order[:1]
     return speeds
 
 

@@ -19,7 +19,6 @@ SLOW: dict[str, dict[str, object]] = {"XLA": {"xla": True}}
 def make(
     pixels: int, batch: int, *, grappler: bool = True, xla: bool | None = None
 ) -> Callable[[int], None]:
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not grappler})
     keras.utils.set_random_seed(0)
     model = keras.applications.DenseNet121(
         weights=None, input_shape=(pixels, pixels, 3), classes=14, classifier_activation=None
@@ -38,6 +37,8 @@ def make(
         return loss
 
     def take(steps: int) -> None:
+        # Read when a graph is called, and for the whole process: each turn sets its own.
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not grappler})
         for _ in range(steps):
             loss = step()
         loss.numpy()
