@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from helpers import precisions
+from helpers import memory, precisions
 from helpers.recipe import RECIPES
 from helpers.weights import under
 
@@ -79,6 +79,8 @@ def configure(precision: str, kind: str) -> None:
     # The graph optimiser takes longer on this graph than it saves in a short run on the CPU. On
     # GPUs it stays: there it chooses the memory layout for the tensor cores.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": kind != "gpu"})
+    if kind == "cpu":  # where TensorFlow has no memory pool of its own; else a third of a step
+        memory.keep_freed()
 
 
 def synchronize(devices: Sequence[Device]) -> None:
