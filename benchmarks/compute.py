@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 import inside
+from turns import take_turns
 
 STEPS = 4
 
@@ -53,21 +54,6 @@ def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) ->
     base = next(iter(loads))
     for name in list(loads)[1:]:
         inside.report(f"compute, {framework}, {name}", speeds[name], speeds[base], base)
-
-
-def take_turns(
-    loads: dict[str, Callable[[int], None]], batch: int, rounds: int, steps: int
-) -> dict[str, list[float]]:
-    """Images/s of each load in each round of ``steps`` steps; who begins changes by turns too."""
-    speeds: dict[str, list[float]] = {name: [] for name in loads}
-    order = list(loads)
-    for _ in range(rounds):
-        for name in order:
-            began = time.perf_counter()
-            loads[name](steps)
-            speeds[name].append(steps * batch / (time.perf_counter() - began))
-        order = order[1:] + order[:1]
-    return speeds
 
 
 if __name__ == "__main__":
