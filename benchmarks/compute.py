@@ -50,7 +50,7 @@ def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) ->
         loads[name] = loops.make(pixels, batch, **what)
         loads[name](1)
         print(f"  {name}: first step after {time.perf_counter() - began:.1f} s", flush=True)
-    speeds = take_turns(loads, batch, rounds, STEPS)
+    speeds, _ = take_turns(loads, batch, rounds, STEPS)
     base = next(iter(loads))
     for name in list(loads)[1:]:
         inside.report(f"compute, {framework}, {name}", speeds[name], speeds[base], base)

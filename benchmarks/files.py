@@ -49,7 +49,7 @@ def measure(framework: str, folder: Path, batch: int, rounds: int, format: str) 
     from helpers import loading
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
-        speeds = take_turns({"files": files, "noise": noise}, batch, rounds, STEPS)
+        speeds, _ = take_turns({"files": files, "noise": noise}, batch, rounds, STEPS)
         figure = f"training on {format} files, {framework}"
         inside.report(figure, speeds["files"], speeds["noise"], "on noise")
         alone = loading.images_per_second(names["training_batches"], names["workers"])

@@ -9,16 +9,22 @@ from typing import Any
 
 def take_turns(
     loads: Mapping[str, Callable[[int], Any]], batch: int, rounds: int, steps: int
-) -> dict[str, list[float]]:
-    """Images/s of each load in each round of ``steps`` steps; who begins changes by turns too."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Images/s of each load in each round of ``steps`` steps; who begins changes by turns too.
+
+    And images per second of this process's processor time, which neighbours who take the cores
+    away hardly change.
+    """
     for take in loads.values():
         take(2)
     speeds: dict[str, list[float]] = {name: [] for name in loads}
+    thrifts: dict[str, list[float]] = {name: [] for name in loads}
     order = list(loads)
     for _ in range(rounds):
         for name in order:
-            began = time.perf_counter()
+            began, processor = time.perf_counter(), time.process_time()
             loads[name](steps)
             speeds[name].append(steps * batch / (time.perf_counter() - began))
+            thrifts[name].append(steps * batch / (time.process_time() - processor))
         order = order[1:] + order[:1]
-    return speeds
+    return speeds, thrifts
