@@ -12,7 +12,6 @@ nothing; that can only be where the loader alone, timed at the end, is faster th
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +27,21 @@ IMAGES = 400
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
-    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--format", choices=("png", "jpeg"), default="png")
-    inside.add_arguments(parser)
-    given = parser.parse_args()
-    names = inside.chosen(parser, given)
-    if given.inside:
-        rounds = 3 if given.quick else 7
-        measure(names[0], Path(given.inside), given.batch, rounds, given.format)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        notebook_loops.make_files(Path(folder), IMAGES, given.format)
-        for name in names:
-            print(f"{name}, {given.batch} images of {notebook_loops.PIXELS} px", flush=True)
-            inside.run(__file__, name, folder)
+    notebook_loops.for_each_framework(__file__, parser, IMAGES, measure)
 
 
-def measure(framework: str, folder: Path, batch: int, rounds: int, format: str) -> None:
+def measure(framework: str, folder: Path, rounds: int, given: argparse.Namespace) -> None:
     from helpers import loading
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
-        speeds, _ = take_turns({"files": files, "noise": noise}, batch, rounds, STEPS)
-        figure = f"training on {format} files, {framework}"
+        speeds, _ = take_turns({"files": files, "noise": noise}, given.batch, rounds, STEPS)
+        figure = f"training on {given.format} files, {framework}"
         inside.report(figure, speeds["files"], speeds["noise"], "on noise")
         alone = loading.images_per_second(names["training_batches"], names["workers"])
         print(f"  its loader alone: {alone:,.0f} images/s with {names['workers']} workers")
 
-    notebook_loops.with_loops(framework, folder, batch, compare)
+    notebook_loops.with_loops(framework, folder, given.batch, compare)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,16 @@ benchmark measures what people run, with all that is in it.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
+import tempfile
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import inside
 
 from helpers.frameworks import NOTEBOOKS
 
@@ -23,7 +27,33 @@ FILES = 75
 """Pixels of image files of which the recipe's crop is 64."""
 
 
-def make_files(folder: Path, images: int, format: str = "png") -> None:
+def for_each_framework(
+    script: str,
+    parser: argparse.ArgumentParser,
+    images: int,
+    measure: Callable[[str, Path, int, argparse.Namespace], None],
+) -> None:
+    """A benchmark's main: call ``measure(framework, folder, rounds, arguments)`` for each.
+
+    Each in its framework's own environment. The folder holds the files for :func:`with_loops`,
+    so many images; ``parser`` has what the benchmark asks for besides.
+    """
+    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
+    parser.add_argument("--batch", type=int, default=16)
+    inside.add_arguments(parser)
+    given = parser.parse_args()
+    names = inside.chosen(parser, given)
+    if given.inside:
+        measure(names[0], Path(given.inside), 3 if given.quick else 7, given)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _make_files(Path(folder), images, getattr(given, "format", "png"))
+        for name in names:
+            print(f"{name}, {given.batch} images of {PIXELS} px", flush=True)
+            inside.run(script, name, folder)
+
+
+def _make_files(folder: Path, images: int, format: str) -> None:
     """Generated X-rays, small, ready to train."""
     from data_prep import make_demo, resize_folder
 
@@ -37,7 +67,8 @@ def with_loops(
 ) -> None:
     """Call ``use`` with the notebook's names and its loop on synthetic data and on files.
 
-    Where replicas are processes of their own, ``use`` runs in one.
+    Both are made, as in a run: a loader that exists can change what a step costs. Where replicas
+    are processes of their own, ``use`` runs in one.
     """
     from helpers.cells import run_cells
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -31,35 +30,23 @@ IMAGES = 60
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
-    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=48, help="of a turn")
-    inside.add_arguments(parser)
-    given = parser.parse_args()
-    names = inside.chosen(parser, given)
-    if given.inside:
-        rounds = 3 if given.quick else 7
-        measure(names[0], Path(given.inside), given.batch, rounds, given.steps)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        notebook_loops.make_files(Path(folder), IMAGES)
-        for name in names:
-            print(f"{name}, {given.batch} images of {notebook_loops.PIXELS} px", flush=True)
-            inside.run(__file__, name, folder)
+    notebook_loops.for_each_framework(__file__, parser, IMAGES, measure)
 
 
-def measure(framework: str, folder: Path, batch: int, rounds: int, steps: int) -> None:
+def measure(framework: str, folder: Path, rounds: int, given: argparse.Namespace) -> None:
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
         options: dict[str, object] = {}
         if framework == "tensorflow":  # Grappler as in the notebook: it is the process's choice
             options["grappler"] = names["setup"].devices.kind == "gpu"
         loops = importlib.import_module(f"bare_loops.{framework}")
-        bare = loops.make(notebook_loops.PIXELS, batch, **options)
-        speeds, thrifts = take_turns({"ours": noise, "bare": bare}, batch, rounds, steps)
+        bare = loops.make(notebook_loops.PIXELS, given.batch, **options)
+        loads = {"ours": noise, "bare": bare}
+        speeds, thrifts = take_turns(loads, given.batch, rounds, given.steps)
         for how, found in {"": speeds, ", of processor time": thrifts}.items():
             inside.report(f"step{how}, {framework}", found["ours"], found["bare"], "a bare loop")
 
-    notebook_loops.with_loops(framework, folder, batch, compare)
+    notebook_loops.with_loops(framework, folder, given.batch, compare)
 
 
 if __name__ == "__main__":
