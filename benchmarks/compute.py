@@ -5,8 +5,8 @@
 
 DenseNet121's training step on one batch that is ready (`benchmarks/bare_loops/`), on a GPU where
 there is one, else on the CPU. The options of a framework take turns, round by round, against the
-framework as it comes; figures are medians, ratios are medians of the rounds' ratios. `--slow` adds
-the compilers, which take minutes to begin.
+first of them; figures are medians, ratios are medians of the rounds' ratios, by the clock and by
+the processor's time (see `step.py`). `--slow` adds the compilers, which take minutes to begin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 import inside
 from turns import take_turns
 
-STEPS = 4
+STEPS = 8
 
 
 def main() -> None:
@@ -50,10 +50,11 @@ def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) ->
         loads[name] = loops.make(pixels, batch, **what)
         loads[name](1)
         print(f"  {name}: first step after {time.perf_counter() - began:.1f} s", flush=True)
-    speeds, _ = take_turns(loads, batch, rounds, STEPS)
+    speeds, thrifts = take_turns(loads, batch, rounds, STEPS)
     base = next(iter(loads))
     for name in list(loads)[1:]:
-        inside.report(f"compute, {framework}, {name}", speeds[name], speeds[base], base)
+        for how, found in {"": speeds, ", of processor time": thrifts}.items():
+            inside.report(f"compute{how}, {framework}, {name}", found[name], found[base], base)
 
 
 if __name__ == "__main__":

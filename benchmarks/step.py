@@ -36,12 +36,11 @@ def main() -> None:
 
 def measure(framework: str, folder: Path, rounds: int, given: argparse.Namespace) -> None:
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
-        # As the notebook has them: Grappler is the process's choice, XLA cannot span devices (and
-        # on a CPU, where Keras would use it, it is the slower one).
-        grappler = names["setup"].devices.kind == "gpu"
-        chosen = {"tensorflow": {"grappler": grappler}, "keras": {"xla": False}}
+        options: dict[str, object] = {}
+        if framework == "tensorflow":  # Grappler as in the notebook: it is the process's choice
+            options["grappler"] = names["setup"].devices.kind == "gpu"
         loops = importlib.import_module(f"bare_loops.{framework}")
-        bare = loops.make(notebook_loops.PIXELS, given.batch, **chosen.get(framework, {}))
+        bare = loops.make(notebook_loops.PIXELS, given.batch, **options)
         loads = {"ours": noise, "bare": bare}
         speeds, thrifts = take_turns(loads, given.batch, rounds, given.steps)
         for how, found in {"": speeds, ", of processor time": thrifts}.items():
