@@ -46,18 +46,17 @@ def attribute(
     """
     # Tracing and autotuning fall into the first epoch and are no property of the others.
     steady = epochs[1:] or epochs
-    ablation = _by_ablation(steady, real, synthetic, silent)
-    ways: dict[str, Mapping[str, float | None]] = {
-        "ablation": ablation,
-        "steps": _from_steps(steady),
-    }
+    ablation, steps = _by_ablation(steady, real, synthetic, silent), _from_steps(steady)
+    ways: dict[str, Mapping[str, float | None]] = {"ablation": ablation, "steps": steps}
     busy = _busy(utilisation)
     return {
         "shares": ablation,
         "ways": ways,
         "devices_busy": busy,
         "agreement": _agreement(ways, busy),
-        "sentence": _sentence(real, synthetic, loader, devices, format, ablation),
+        "sentence": _sentence(
+            real, synthetic, loader, devices, format, ablation, steps["data"], _paces(steady)
+        ),
     }
 
 
@@ -127,6 +126,12 @@ def _seconds(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     )
 
 
+def _paces(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Images/s in training of the slowest and of the fastest epoch."""
+    found = [epoch["images"] / epoch["train_seconds"] for epoch in epochs]
+    return min(found), max(found)
+
+
 def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
     """How busy the monitor saw the GPUs while training, else the host's cores; 0 to 1."""
     if summary is None:
@@ -173,7 +178,10 @@ def _sentence(
     devices: str,
     format: str,
     shares: Mapping[str, float],
+    waited: float | None,
+    paces: tuple[float, float],
 ) -> str:
+    """``waited`` is the share of data as the steps saw it, ``paces`` those of the epochs."""
     able = f"the {devices} could take {synthetic:,.0f} images/s and took {real:,.0f}"
     alone = f"the loader alone delivers {loader:,.0f}"
     if real >= 0.95 * synthetic:
@@ -181,6 +189,12 @@ def _sentence(
     elif loader < synthetic:
         way_out = _WAYS_OUT.get(format, "add workers")
         said = f"The loader is the limit: {alone}, {able}: {way_out}."
+    elif waited is not None and waited < NEAR / 2:
+        said = (
+            f"Compute is the limit: {able}, though waiting for batches took only {waited:.0%} of "
+            f"an epoch ({alone}). Loading takes CPU cores from compute, or the machine's pace "
+            f"changed (epochs ran at {paces[0]:,.0f} to {paces[1]:,.0f} images/s)."
+        )
     else:
         said = (
             f"Loading and compute hinder each other: {alone}, {able}. They share something, "
