@@ -6,7 +6,7 @@
 DenseNet121's training step on one batch that is ready (`benchmarks/bare_loops/`), on a GPU where
 there is one, else on the CPU. The options of a framework take turns, round by round, against the
 first of them; figures are medians, ratios are medians of the rounds' ratios, by the clock and by
-the processor's time (see `step.py`). `--slow` adds the compilers, which take minutes to begin.
+the processor's time (see `step.py`). `--slow` adds what takes minutes to begin, or for a step.
 """
 
 from __future__ import annotations
