@@ -110,14 +110,24 @@ def fairness(compared: Comparison) -> Answer:
 
 
 def waiting(compared: Comparison) -> Answer:
-    """The largest share of the training time in which devices did not compute."""
+    """The largest share of the training time in which devices did not compute.
+
+    A share on which the run's ways of measuring differ is not to be trusted, and counts nowhere.
+    """
     question = "Waited for"
-    rows = []
+    rows, doubted = [], set()
     for entry in widest(compared.finished):
-        for share, value in entry.content["attribution"]["shares"].items():
-            rows.append({"run": entry.run, "share": share, "value": value})
+        found = entry.content["attribution"]
+        for share, value in found["shares"].items():
+            if found.get("agreement", {}).get(share, {}).get("agree", True):
+                rows.append({"run": entry.run, "share": share, "value": value})
+            else:
+                doubted.add(share)
     if not rows:
         return Answer(question, "unknown", "No run has finished.")
+    if unknown := doubted - {row["share"] for row in rows}:
+        why = f"In every run the ways of measuring {' and '.join(sorted(unknown))} differ."
+        return Answer(question, "unknown", why)
     table = pd.DataFrame(rows)
     computed = table[table["share"] == "compute"]["value"]
     span = ""

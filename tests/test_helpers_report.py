@@ -179,6 +179,21 @@ def test_what_was_waited_for(tmp_path: Path, shares: dict[str, float], verdict: 
     assert summary.headline(compared).startswith("PyTorch trained fastest on 2 virtual CPU devices")
 
 
+@pytest.mark.parametrize(
+    ("doubted", "verdict"),
+    [([], "data"), (["PyTorch"], "each other"), (["PyTorch", "Keras"], "unknown")],
+)
+def test_a_share_on_which_the_ways_differ_is_no_headline(
+    tmp_path: Path, doubted: list[str], verdict: str
+) -> None:
+    for name, data in (("PyTorch", 0.4), ("Keras", 0.1)):
+        shares = {"compute": 0.8 - data, "data": data, "synchronisation": 0.2}
+        agreement = {"data": {"difference": 0.3, "agree": name not in doubted}}
+        attribution = {"shares": shares, "sentence": "x", "agreement": agreement}
+        records.save(tmp_path, records.make(name, attribution=attribution))
+    assert summary.waiting(comparison.load(tmp_path)).verdict == verdict
+
+
 def test_a_lead_within_the_repeats_is_called_that(tmp_path: Path) -> None:
     for number, (first, second) in enumerate(((100, 97), (103, 101))):
         records.save(tmp_path / str(number), records.make("PyTorch", speed=first))
