@@ -50,11 +50,10 @@ def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) ->
         loads[name] = loops.make(pixels, batch, **what)
         loads[name](1)
         print(f"  {name}: first step after {time.perf_counter() - began:.1f} s", flush=True)
-    speeds, thrifts = take_turns(loads, batch, rounds, STEPS)
+    turns = take_turns(loads, batch, rounds, STEPS)
     base = next(iter(loads))
     for name in list(loads)[1:]:
-        for how, found in {"": speeds, ", of processor time": thrifts}.items():
-            inside.report(f"compute{how}, {framework}, {name}", found[name], found[base], base)
+        inside.report_turns("compute", f"{framework}, {name}", turns, name, base)
 
 
 if __name__ == "__main__":

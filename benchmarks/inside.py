@@ -8,11 +8,15 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 from helpers import plans
 from helpers.frameworks import NOTEBOOKS
 
 ROOT = Path(__file__).resolve().parent.parent
+
+Measured: TypeAlias = dict[str, list[float]]
+"""Images/s of each load, round by round."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +48,21 @@ def run(script: str, framework: str, inside: str = "here") -> None:
 
 
 def report(figure: str, ours: list[float], rival: list[float], name: str) -> None:
-    """Medians of images/s in all rounds, and the median of the rounds' ratios; also as JSON."""
-    ratio = statistics.median(a / b for a, b in zip(ours, rival, strict=True))
-    mine, theirs = statistics.median(ours), statistics.median(rival)
-    print(f"  {figure}: {mine:,.1f} images/s, {name} {theirs:,.1f}: {ratio:.3f} times")
+    """Medians of images/s, and of the rounds' ratios with the least and the most; also as JSON."""
+    ratios = [a / b for a, b in zip(ours, rival, strict=True)]
+    ratio, mine, theirs = map(statistics.median, (ratios, ours, rival))
+    print(
+        f"  {figure}: {mine:,.1f} images/s, {name} {theirs:,.1f}: {ratio:.3f} times "
+        f"({min(ratios):.2f} to {max(ratios):.2f})"
+    )
     line = {"figure": figure, "unit": "images/s", "ours": mine, "rival": theirs}
-    print(json.dumps(line | {"rival_name": name, "ratio": ratio, "rounds": len(ours)}), flush=True)
+    line |= {"rival_name": name, "ratio": ratio, "ratios": ratios, "rounds": len(ours)}
+    print(json.dumps(line), flush=True)
+
+
+def report_turns(
+    what: str, of: str, turns: tuple[Measured, Measured], ours: str, rival: str, name: str = ""
+) -> None:
+    """Report two loads of ``turns.take_turns``: by the clock, and by processor time."""
+    for how, found in zip(("", ", of processor time"), turns, strict=True):
+        report(f"{what}{how}, {of}", found[ours], found[rival], name or rival)

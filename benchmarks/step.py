@@ -42,9 +42,8 @@ def measure(framework: str, folder: Path, rounds: int, given: argparse.Namespace
         loops = importlib.import_module(f"bare_loops.{framework}")
         bare = loops.make(notebook_loops.PIXELS, given.batch, **options)
         loads = {"ours": noise, "bare": bare}
-        speeds, thrifts = take_turns(loads, given.batch, rounds, given.steps)
-        for how, found in {"": speeds, ", of processor time": thrifts}.items():
-            inside.report(f"step{how}, {framework}", found["ours"], found["bare"], "a bare loop")
+        turns = take_turns(loads, given.batch, rounds, given.steps)
+        inside.report_turns("step", framework, turns, "ours", "bare", "a bare loop")
 
     notebook_loops.with_loops(framework, folder, given.batch, compare)
 

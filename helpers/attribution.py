@@ -55,7 +55,7 @@ def attribute(
         "devices_busy": busy,
         "agreement": _agreement(ways, busy),
         "sentence": _sentence(
-            real, synthetic, loader, devices, format, ablation, steps["data"], _paces(steady)
+            steady, real, synthetic, loader, devices, format, ablation, steps["data"]
         ),
     }
 
@@ -69,12 +69,16 @@ def table(found: Mapping[str, Any]) -> pd.DataFrame:
     return (100 * shown.astype(float)).rename_axis("% of an epoch").round(1)
 
 
+def doubted(found: Mapping[str, Any]) -> list[str]:
+    """On what the ways differ; a figure of it is not to be trusted."""
+    return [what for what, said in found.get("agreement", {}).items() if not said["agree"]]
+
+
 def agreement(found: Mapping[str, Any]) -> str:
     """Whether the ways agree, in a line."""
     apart = [
-        f"on {what} by {verdict['difference']:.0%} of an epoch"
-        for what, verdict in found["agreement"].items()
-        if not verdict["agree"]
+        f"on {what} by {found['agreement'][what]['difference']:.0%} of an epoch"
+        for what in doubted(found)
     ]
     if apart:
         return f"The ways differ {' and '.join(apart)}: trust neither figure there."
@@ -126,12 +130,6 @@ def _seconds(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     )
 
 
-def _paces(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Images/s in training of the slowest and of the fastest epoch."""
-    found = [epoch["images"] / epoch["train_seconds"] for epoch in epochs]
-    return min(found), max(found)
-
-
 def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
     """How busy the monitor saw the GPUs while training, else the host's cores; 0 to 1."""
     if summary is None:
@@ -172,6 +170,7 @@ _WAYS_OUT = {
 
 
 def _sentence(
+    epochs: Sequence[Mapping[str, Any]],
     real: float,
     synthetic: float,
     loader: float,
@@ -179,9 +178,8 @@ def _sentence(
     format: str,
     shares: Mapping[str, float],
     waited: float | None,
-    paces: tuple[float, float],
 ) -> str:
-    """``waited`` is the share of data as the steps saw it, ``paces`` those of the epochs."""
+    """``shares`` are by ablation; ``waited`` is the share of data as the steps saw it."""
     able = f"the {devices} could take {synthetic:,.0f} images/s and took {real:,.0f}"
     alone = f"the loader alone delivers {loader:,.0f}"
     if real >= 0.95 * synthetic:
@@ -190,10 +188,11 @@ def _sentence(
         way_out = _WAYS_OUT.get(format, "add workers")
         said = f"The loader is the limit: {alone}, {able}: {way_out}."
     elif waited is not None and waited < NEAR / 2:
+        paces = [epoch["images_per_second"] for epoch in epochs]
         said = (
             f"Compute is the limit: {able}, though waiting for batches took only {waited:.0%} of "
             f"an epoch ({alone}). Loading takes CPU cores from compute, or the machine's pace "
-            f"changed (epochs ran at {paces[0]:,.0f} to {paces[1]:,.0f} images/s)."
+            f"changed (epochs ran at {min(paces):,.0f} to {max(paces):,.0f} images/s)."
         )
     else:
         said = (

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from helpers import attribution
 from helpers.agreement import differences
 from helpers.comparison import Comparison, devices, latest_of_each, widest
 from helpers.repeats import summarise
@@ -115,14 +116,15 @@ def waiting(compared: Comparison) -> Answer:
     A share on which the run's ways of measuring differ is not to be trusted, and counts nowhere.
     """
     question = "Waited for"
-    rows, doubted = [], set()
+    rows, doubted = [], set[str]()
     for entry in widest(compared.finished):
         found = entry.content["attribution"]
+        unsure = attribution.doubted(found)
         for share, value in found["shares"].items():
-            if found.get("agreement", {}).get(share, {}).get("agree", True):
-                rows.append({"run": entry.run, "share": share, "value": value})
-            else:
+            if share in unsure:
                 doubted.add(share)
+            else:
+                rows.append({"run": entry.run, "share": share, "value": value})
     if not rows:
         return Answer(question, "unknown", "No run has finished.")
     if unknown := doubted - {row["share"] for row in rows}:

@@ -6,7 +6,7 @@ import pytest
 from helpers import attribution
 
 FIRST = {
-    "images": 8000,
+    "images_per_second": 80.0,
     "train_seconds": 100.0,
     "valid_seconds": 1.0,
     "data_seconds": 50.0,
@@ -14,6 +14,7 @@ FIRST = {
 }
 """The first epoch, with tracing."""
 STEADY = FIRST | {
+    "images_per_second": 1000.0,
     "train_seconds": 8.0,
     "valid_seconds": 2.0,
     "data_seconds": 4.4,
@@ -58,7 +59,7 @@ def test_neither_alone_is_the_limit() -> None:
 
 
 def test_slower_on_files_without_waiting_for_them_is_not_the_loader() -> None:
-    slow = STEADY | {"data_seconds": 0.1, "train_seconds": 16.0}
+    slow = STEADY | {"data_seconds": 0.1, "train_seconds": 16.0, "images_per_second": 500.0}
     epochs = [FIRST, STEADY | {"data_seconds": 0.1}, slow]
     said = attribute(500, 1000, 1200, epochs=epochs)["sentence"]
     assert said.startswith("Compute is the limit") and "hinder" not in said
