@@ -143,12 +143,16 @@ def on_all_cores(
     try:
         while True:
             for batch in waiting:
-                under_way.add(pool.submit(work, batch))
+                with _interrupt_held_back():
+                    under_way.add(pool.submit(work, batch))
                 if len(under_way) >= 2 * workers:
                     break
             if not under_way:
                 break
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            done: set[Future[Result]] = set()
+            with _interrupt_held_back() as interrupts:
+                while not (done or interrupts):
+                    done, under_way = wait(under_way, timeout=0.1, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
     except BrokenProcessPool:
@@ -157,7 +161,29 @@ def on_all_cores(
             " run the same command again, with fewer --workers"
         ) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with _interrupt_held_back():
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _interrupt_held_back() -> Iterator[list[int]]:
+    """Ctrl-C takes effect at the end of the block; the list yielded is empty until it comes.
+
+    KeyboardInterrupt amid a pool's own code can leave the lock of a future taken, for which the
+    pool's thread then waits forever, or end a worker that has only just been forked.
+    """
+    interrupts: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield interrupts  # ignored anyway, or not raised in this thread
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if interrupts:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _start_worker(parent: int) -> None:

@@ -340,6 +340,30 @@ def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
     assert len(read_catalog(target)) == 300
 
 
+def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
+    script = """if True:
+        import os, signal
+        from concurrent.futures import _base
+        from data_prep.files import on_all_cores
+
+        def with_ctrl_c(self):
+            locked(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        locked = _base._AcquireFutures.__enter__  # takes the lock of every future, then waits
+        _base._AcquireFutures.__enter__ = with_ctrl_c
+        try:
+            print(sum(on_all_cores(len, ([job] for job in range(100)), 2)))
+        except KeyboardInterrupt:
+            before = signal.getsignal(signal.SIGINT)
+            print("tidy" if before is signal.default_int_handler else before)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, text=True, capture_output=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("tidy\n", "")
+
+
 def test_two_writers_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     with (
