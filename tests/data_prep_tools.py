@@ -72,7 +72,7 @@ def process(*arguments: object) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         text=True,
         capture_output=True,
-        timeout=120,
+        timeout=300,
     )
 
 

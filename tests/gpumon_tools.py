@@ -40,7 +40,7 @@ def play_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pl
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         with gpumon.Monitor(tmp_path / "trace", interval=interval, gpus=gpus):
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             wanted = samples + 1
             while time.monotonic() < deadline:
                 if (tmp_path / "trace.jsonl").read_text().count("\n") > wanted:

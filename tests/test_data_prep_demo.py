@@ -92,7 +92,7 @@ def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "data_prep", "demo", str(tmp_path / "demo")]
     command += ["--images", "120", "--size", "128"]
     running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    wanted, until = random.randint(5, 60), time.monotonic() + 60
+    wanted, until = random.randint(5, 60), time.monotonic() + 300
     images = tmp_path / "demo" / "images"
     while running.poll() is None and time.monotonic() < until:
         if images.is_dir() and len(os.listdir(images)) >= wanted:  # noqa: PTH208

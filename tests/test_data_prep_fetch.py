@@ -372,7 +372,7 @@ def kill_at(command_line: list[str], ready: Callable[[], bool], wait: float) -> 
     running = subprocess.Popen(
         command_line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while running.poll() is None and not ready() and time.monotonic() < until:
         time.sleep(0.005)
     time.sleep(wait)

@@ -12,8 +12,10 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from runner_tools import wait_for
 
 import gpumon
 from gpumon.files import marks_file, samples_file
@@ -31,7 +33,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
         monkeypatch.delenv(name, raising=False)
 
 
-def gone(pid: int, seconds: float = 5.0) -> bool:
+def gone(pid: int, seconds: float = 60.0) -> bool:
     """Whether a process ends in time (a zombie counts as ended)."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -52,6 +54,7 @@ def start_program(folder: Path, body: str) -> subprocess.Popen[str]:
     code += "    print('running', flush=True)\n" + textwrap.indent(textwrap.dedent(body), "    ")
     program = subprocess.Popen(
         [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,9 +72,8 @@ def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
             time.sleep(0.15)
             with monitor.phase("step"):
                 time.sleep(0.05)
-        inside = monitor.frame()
+        wait_for(lambda: len(monitor.frame()) > 3)  # readable while it is being written
         time.sleep(0.12)
-    assert len(inside) > 3
     frame = monitor.frame()
     assert frame.index.name == "time (s)" and frame.index.is_monotonic_increasing
     assert frame["host/memory used (MiB)"].gt(0).all()
@@ -139,17 +141,28 @@ def test_pickles_to_a_marker(tmp_path: Path) -> None:
         assert type(pickle.loads(module.dumps(monitor))) is gpumon.Marker
 
 
-def test_a_mark_is_cheap(tmp_path: Path) -> None:
-    with gpumon.Monitor(tmp_path / "trace", interval=1.0) as monitor:
-        best = float("inf")
-        for _ in range(10):
-            start = time.process_time()
-            for _ in range(200):
-                with monitor.phase("train", epoch=1):
-                    pass
-            best = min(best, (time.process_time() - start) / 400)
-    # 10 microseconds is the promise; twice that leaves room for a loaded machine.
-    assert best < 20e-6
+def test_a_mark_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a mark costs is measured by benchmarks/monitor.py; this is why it costs so little."""
+    calls: list[str] = []
+
+    def counted(name: str) -> Any:
+        call = getattr(os, name)
+
+        def counting(*arguments: Any) -> Any:
+            calls.append(name)
+            return call(*arguments)
+
+        return counting
+
+    for name in ("open", "write", "fsync"):
+        monkeypatch.setattr(os, name, counted(name))
+    marker = gpumon.Marker(tmp_path / "marks")
+    for _ in range(100):
+        with marker.phase("train", epoch=1):
+            pass
+    monkeypatch.undo()
+    assert calls == ["open"] + ["write"] * 200
+    assert len((tmp_path / "marks").read_bytes().splitlines()) == 200
 
 
 def test_interrupt_is_the_programs_and_the_trace_is_closed(tmp_path: Path) -> None:
@@ -158,15 +171,16 @@ def test_interrupt_is_the_programs_and_the_trace_is_closed(tmp_path: Path) -> No
         """
         try:
             with monitor.phase("train"):
-                time.sleep(30)
+                print("inside", flush=True)
+                time.sleep(60)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
             time.sleep(0.2)
         """,
     )
-    time.sleep(0.1)
+    assert program.stdout and program.stdout.readline() == "inside\n"
     os.killpg(program.pid, signal.SIGINT)  # as a terminal and Jupyter do
-    out, _ = program.communicate(timeout=10)
+    out, _ = program.communicate(timeout=300)
     assert out == "interrupted\n" and program.returncode == 0
     trace = gpumon.read(tmp_path / "trace")
     assert trace.provenance()["ended"] == "closed"
@@ -176,21 +190,22 @@ def test_interrupt_is_the_programs_and_the_trace_is_closed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("whom", ["program", "sampler", "both"])
 def test_kill_nine_leaves_a_readable_trace(tmp_path: Path, whom: str) -> None:
-    program = start_program(
-        tmp_path, "with monitor.phase('train', images=5):\n    time.sleep(1.2)\n"
-    )
-    time.sleep(0.4)
-    sampler = gpumon.read(tmp_path / "trace").header["sampler"]
+    body = "with monitor.phase('train', images=5):\n    print('inside', flush=True)\n    input()\n"
+    program = start_program(tmp_path, body)
+    assert program.stdout and program.stdout.readline() == "inside\n"
+    wait_for(lambda: len(gpumon.read(tmp_path / "trace").frame()) > 5)
+    before = gpumon.read(tmp_path / "trace")
+    sampler = before.header["sampler"]
     if whom in ("sampler", "both"):
         os.kill(sampler, signal.SIGKILL)
     if whom in ("program", "both"):
         program.kill()
-    moment = time.monotonic()
-    _, err = program.communicate(timeout=10)
+    if whom == "sampler":
+        assert gone(sampler)
+    _, err = program.communicate("\n", timeout=300)
     assert gone(sampler)
     trace = gpumon.read(tmp_path / "trace")
-    last = trace.header["start (monotonic s)"] + trace.frame().index[-1]
-    assert moment - last < 0.5  # one interval, and what a loaded machine adds
+    assert len(trace.frame()) >= len(before.frame())  # what was there to read is still there
     assert trace.provenance()["ended"] == (
         "parent gone" if whom == "program" else "open or cut off"
     )
@@ -207,16 +222,20 @@ def test_sampler_ends_with_its_parent_although_a_fork_lives_on(tmp_path: Path) -
         child = os.fork()
         if child == 0:
             os.close(1); os.close(2)
-            time.sleep(3)
+            time.sleep(600)
             os._exit(0)
-        time.sleep(30)
+        print("forked", flush=True)
+        time.sleep(600)
         """,
     )
-    time.sleep(0.2)
+    assert program.stdout and program.stdout.readline() == "forked\n"
     sampler = gpumon.read(tmp_path / "trace").header["sampler"]
     program.kill()
-    program.communicate(timeout=10)
-    assert gone(sampler, 2.0)
+    try:
+        program.communicate(timeout=300)
+        assert gone(sampler)
+    finally:
+        os.killpg(program.pid, signal.SIGKILL)  # the fork
 
 
 def test_ranks_with_one_path_keep_apart_and_read_together(

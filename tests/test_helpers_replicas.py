@@ -33,12 +33,12 @@ def test_one_failure_ends_all() -> None:
     def replica(rank: int) -> None:
         if rank == 1:
             raise ValueError("planted")
-        time.sleep(60)
+        time.sleep(600)
 
     began = time.monotonic()
     with pytest.raises(replicas.ReplicaError, match=r"replica 1 failed[\s\S]*planted"):
         replicas.run(replica, 2)
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 500
     assert not replicas_of(psutil.Process())
 
 
@@ -46,7 +46,7 @@ def test_a_killed_replica_is_named() -> None:
     def replica(rank: int) -> None:
         if rank == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(60)
+        time.sleep(600)
 
     with pytest.raises(replicas.ReplicaError, match="replica 0 died with exit code -9"):
         replicas.run(replica, 2)
@@ -54,7 +54,7 @@ def test_a_killed_replica_is_named() -> None:
 
 def test_interrupting_the_caller_leaves_no_process() -> None:
     def replica(rank: int) -> Any:
-        time.sleep(60)
+        time.sleep(600)
 
     timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -73,5 +73,5 @@ def test_replicas_end_when_the_caller_is_killed() -> None:
         time.sleep(0.1)
     caller.kill()
     caller.wait()
-    _, alive = psutil.wait_procs(replicas, timeout=30)
+    _, alive = psutil.wait_procs(replicas, timeout=300)
     assert not alive

@@ -154,7 +154,7 @@ def test_interrupted_runs_say_so_and_leave_no_process(suite: Suite) -> None:
     family = psutil.Process(command.pid).children(recursive=True)
     assert {int(pid) for pid in pids.read_text("utf-8").split()} <= {p.pid for p in family}
     command.send_signal(signal.SIGINT)
-    shown, _ = command.communicate(timeout=120)
+    shown, _ = command.communicate(timeout=300)
     assert command.returncode == 130, shown
     assert "Traceback" not in shown
     assert not [process for process in family if process.is_running()]

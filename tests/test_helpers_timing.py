@@ -1,23 +1,24 @@
-import time
-
 import pytest
 
+from helpers import timing
 from helpers.timing import Stopwatch
 
 
-def test_waits_for_the_device_at_both_ends_only() -> None:
-    calls: list[float] = []
+def test_waits_for_the_device_at_both_ends_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = 0.0, 0
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now)
 
     def synchronize() -> None:
-        calls.append(time.perf_counter())
-        time.sleep(0.05)  # a device still busy when the clock is read
+        nonlocal now, calls
+        now, calls = now + 0.05, calls + 1  # a device still busy when the clock is read
 
     with Stopwatch(synchronize) as watch:
-        assert len(calls) == 1
-    assert len(calls) == 2
+        assert calls == 1
+        now += 0.2
+    assert calls == 2
     # The wait before the start is not counted, the wait at the end is.
-    assert 0.05 <= watch.seconds < 0.09
-    assert watch.rate(100) == pytest.approx(100 / watch.seconds)
+    assert watch.seconds == pytest.approx(0.25)
+    assert watch.rate(100) == pytest.approx(400)
 
 
 def test_an_error_inside_does_not_wait_for_a_broken_device() -> None:
