@@ -190,11 +190,11 @@ def parse_findings(text: str) -> tuple[str, ...]:
         return ()
     for name in names:
         if name == NO_FINDING:
-            raise DataError(f"'{text}' has '{NO_FINDING}' beside a finding")
+            raise DataError(f"{text!r} has '{NO_FINDING}' beside a finding")
         if SPELLINGS.get(name, name) not in FINDINGS:
             near = difflib.get_close_matches(name, FINDINGS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(FINDINGS)}"
-            raise DataError(f"'{name}' is not one of the 14 findings; {hint}")
+            raise DataError(f"{name!r} is not one of the 14 findings; {hint}")
     return tuple(SPELLINGS.get(name, name) for name in names)
 
 

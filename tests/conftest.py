@@ -1,5 +1,6 @@
 """What all tests need."""
 
+import contextlib
 import signal
 
 import pytest
@@ -10,3 +11,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Where one of its assertions fails, pytest shows the values, as it does for those in a test.
 pytest.register_assert_rewrite("cells")
+
+# The same examples every time, whatever the machine's speed: a failure is then about the change.
+# `pytest --hypothesis-profile=default` looks for new ones. Framework kernels have no hypothesis.
+with contextlib.suppress(ImportError):
+    import hypothesis
+
+    hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+    hypothesis.settings.load_profile("repeatable")

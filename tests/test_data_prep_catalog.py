@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import shutil
 from pathlib import Path
@@ -20,7 +19,7 @@ from data_prep_tools import (
     row,
     the_line,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep import FINDINGS, DataError, labels, read_catalog
@@ -211,7 +210,6 @@ finding_sets = st.lists(st.sampled_from(FINDINGS), unique=True, max_size=9)
 
 
 @given(st.lists(st.tuples(finding_sets, st.integers(0, 10**6)), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
     file = write(
         tmp_path_factory.mktemp("labels"),
@@ -231,19 +229,20 @@ def test_findings_are_known_or_refused(text: str) -> None:
     try:
         assert set(parse_findings(text)) <= set(FINDINGS)
     except DataError as error:
-        assert "\n" not in str(error).replace(text, "")
+        assert len(str(error).splitlines()) == 1
 
 
 @given(st.binary(max_size=300))
-@settings(deadline=None)
 def test_any_bytes_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes
 ) -> None:
     file = tmp_path_factory.mktemp("junk") / "Data_Entry_2017.csv"
     for content in (junk, (HEADER + "\n" + row("a.png") + "\n").encode() + junk):
         file.write_bytes(content)
-        with contextlib.suppress(DataError):
+        try:
             parse_label_file(file)
+        except DataError as error:
+            assert len(str(error).splitlines()) == 1
 
 
 def test_keeping_rows_keeps_their_bytes(tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ def test_images_in_no_archive_and_bad_images(tmp_path: Path, server: Server) -> 
 
 
 @given(st.binary(max_size=3000), st.integers(0, 10**6))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_any_bytes_are_an_archive_or_refused(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, seed: int
 ) -> None:

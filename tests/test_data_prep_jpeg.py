@@ -43,7 +43,7 @@ def read_by_pillow(data: bytes) -> np.ndarray | None:
     st.booleans(),
     st.integers(0, 2**32 - 1),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_grey_gives_pillows_pixels(
     height: int, width: int, quality: int, progressive: bool, seed: int
 ) -> None:

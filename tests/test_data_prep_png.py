@@ -64,7 +64,6 @@ def by_hand(image: np.ndarray, filters: list[int], pieces: int = 1) -> bytes:
     st.integers(1, 4),
     st.integers(0, 2**32 - 1),
 )
-@settings(deadline=None)
 def test_every_filter_gives_pillows_pixels(
     width: int, filters: list[int], pieces: int, seed: int
 ) -> None:
@@ -111,7 +110,7 @@ def test_a_bomb_is_not_inflated() -> None:
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 200), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_resizing_is_pillows_within_one_level(
     height: int, width: int, size: int, seed: int
 ) -> None:

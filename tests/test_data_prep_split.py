@@ -22,7 +22,7 @@ def catalog_of(patients: list[int]) -> pd.DataFrame:
     st.integers(0, 2**32),
     st.randoms(use_true_random=False),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_invariants(patients: list[int], seed: int, random: object) -> None:
     catalog = catalog_of(patients)
     split = split_by_patient(catalog, seed=seed)
