@@ -90,7 +90,7 @@ def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
 
 def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "data_prep", "demo", str(tmp_path / "demo")]
-    command += ["--images", "120", "--size", "128"]
+    command += ["--images", "240", "--size", "128"]
     running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     wanted, until = random.randint(5, 60), time.monotonic() + 300
     images = tmp_path / "demo" / "images"
@@ -101,8 +101,8 @@ def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert not (tmp_path / "demo" / "Data_Entry_2017.csv").exists()
-    make_demo(tmp_path / "demo", images=120, size=128, progress=False)
-    make_demo(tmp_path / "undisturbed", images=120, size=128, progress=False)
+    make_demo(tmp_path / "demo", images=240, size=128, progress=False)
+    make_demo(tmp_path / "undisturbed", images=240, size=128, progress=False)
     assert digest(tmp_path / "demo") == digest(tmp_path / "undisturbed")
 
 
