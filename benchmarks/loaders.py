@@ -46,7 +46,7 @@ def main() -> None:
             inside.run(__file__, name, folder)
 
 
-def make_files(folder: Path, images: int) -> None:
+def make_files(folder: Path, images: int, size: int = 264) -> None:
     """The same X-rays in each form; of the rival's RGB files three equal planes."""
     from PIL import Image
 
@@ -55,7 +55,7 @@ def make_files(folder: Path, images: int) -> None:
     source = folder / "source"
     data_prep.make_demo(source, images=images, progress=False)
     for format in ("png", "jpeg"):
-        data_prep.resize_folder(source, folder / format, size=264, format=format, progress=False)
+        data_prep.resize_folder(source, folder / format, size=size, format=format, progress=False)
     data_prep.pack_folder(folder / "png", folder / "packed", progress=False)
     (folder / "rgb" / "images").mkdir(parents=True)
     for file in (folder / "png" / "images").glob("*.png"):

@@ -63,12 +63,17 @@ def _make_files(folder: Path, images: int, format: str) -> None:
 
 
 def with_loops(
-    framework: str, folder: Path, batch: int, use: Callable[[dict[str, Any], Take, Take], None]
+    framework: str,
+    folder: Path,
+    batch: int,
+    use: Callable[[dict[str, Any], Take, Take], None],
+    **given: str,
 ) -> None:
     """Call ``use`` with the notebook's names and its loop on synthetic data and on files.
 
     Both are made, as in a run: a loader that exists can change what a step costs. Where replicas
-    are processes of their own, ``use`` runs in one.
+    are processes of their own, ``use`` runs in one. ``given`` are more of the notebook's
+    parameters, in place of the files that :func:`for_each_framework` makes and of their recipe.
     """
     from helpers.cells import run_cells
 
@@ -77,13 +82,12 @@ def with_loops(
             NOTEBOOKS[framework],
             until="monitor.start()",
             wanted=lambda text: "certify(" not in text,
-            data=str(folder / "data"),
             run=str(folder / "run"),
-            recipe="demo",
             devices=1,
             batch=batch,
+            **({"data": str(folder / "data"), "recipe": "demo"} | given),
         )
-    assert names["scaled"].recipe.crop == PIXELS
+    assert given or names["scaled"].recipe.crop == PIXELS
     _LOOPS[framework](names, batch, use)
 
 

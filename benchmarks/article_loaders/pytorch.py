@@ -9,7 +9,7 @@ What had to change:
 
 - `workers` is a parameter; the article had as many as there were cores.
 - The article's loader ends with its epoch. This one begins the next.
-- The batch is not pinned, for there may be no GPU.
+- The batch is pinned where told, for there may be no GPU.
 - The labels are zeros: they cost the same.
 """
 
@@ -47,9 +47,11 @@ class Files(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
 
 def batches(
-    folder: Path, workers: int, batch: int = 64, crop: int = 224
+    folder: Path, workers: int, batch: int = 64, crop: int = 224, pinned: bool = False
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Batches without end: normalised float32 (batch, 3, crop, crop) and labels (batch, 14)."""
-    loader = DataLoader(Files(folder, crop), batch_size=batch, shuffle=True, num_workers=workers)
+    loader = DataLoader(
+        Files(folder, crop), batch, shuffle=True, num_workers=workers, pin_memory=pinned
+    )
     while True:
         yield from loader

@@ -1,0 +1,192 @@
+"""PyTorch's notebook beside the article's loop and beside timm's own benchmark step.
+
+    .venvs/lab/bin/python benchmarks/rivals.py [--quick] [--recipe chexnet] [--precision bf16]
+                                               [--batch 64] [--workers CORES] [--trace FILE]
+
+On one device, a GPU where there is one. Ours is the notebook's own `train_epoch`, on noise and on
+PNGs through its own loader; the article's loop runs as written, on noise and on RGB PNGs through
+its loader (`benchmarks/pytorch_rivals.py` says what had to change); timm's step runs on noise, in
+float32 as timm comes and as fast as its options make it, in our precision with channels last. timm
+is no part of the environment: `.venvs/pytorch/bin/pip install timm`. Loads take turns in one
+process. Figures are medians, ratios are medians of the rounds' ratios, above 1 where ours is
+faster.
+
+The share of the memory's bandwidth: every tensor that an operation of the step reads or writes is
+counted once, views not at all, forwards, backwards and in the optimiser; that is divided by what
+copying a large tensor attains here. With `--recipe demo --batch 16` it is all tried on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import statistics
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import inside
+import loaders
+import notebook_loops
+from notebook_loops import Take
+from turns import take_turns
+
+from helpers.recipe import PRECISIONS, RECIPES, lookup
+
+if TYPE_CHECKING:
+    import torch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
+    parser.add_argument("--recipe", default="chexnet", choices=RECIPES)
+    parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=20, help="of a turn")
+    parser.add_argument("--images", type=int, default=640, help="files to read")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="of both loaders")
+    parser.add_argument("--trace", default="", help="write three steps of ours for a trace viewer")
+    inside.add_arguments(parser)
+    parser.set_defaults(frameworks="pytorch")
+    given = parser.parse_args()
+    if given.inside:
+        measure(Path(given.inside), given)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        loaders.make_files(Path(folder), given.images, lookup(given.recipe).resized)
+        inside.run(__file__, "pytorch", folder)
+
+
+def measure(folder: Path, given: argparse.Namespace) -> None:
+    notebook_loops.with_loops(
+        "pytorch",
+        folder,
+        given.batch,
+        partial(compare, folder, given),
+        data=str(folder / "png"),
+        recipe=given.recipe,
+        precision=given.precision,
+        workers=str(given.workers),
+    )
+
+
+def compare(
+    folder: Path, given: argparse.Namespace, names: dict[str, Any], noise: Take, files: Take
+) -> None:
+    import torch
+    from article_loaders import pytorch as article_loader
+    from pytorch_rivals import article, timm_step
+
+    (device,), crop = names["replica_devices"], names["crop"]
+    images = torch.randn(given.batch, 3, crop, crop, device=device)
+    targets = torch.zeros(given.batch, 14, device=device)
+    rgb = article_loader.batches(
+        folder / "rgb", given.workers, given.batch, crop, pinned=device.type == "cuda"
+    )
+    loads: dict[str, Take] = {"ours": noise, "ours on files": files}
+    loads["article"], loads["article on files"] = article(device, (images, targets), rgb)
+    if importlib.util.find_spec("timm"):
+        loads["timm"] = timm_step(device, images, None, channels_last=False)
+        cast = names["casts"].get(given.precision)
+        loads["timm, fastest"] = timm_step(device, images, cast, channels_last=True)
+    else:
+        print("  without timm, which is not here: .venvs/pytorch/bin/pip install timm")
+
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "one CPU device"
+    print(f"{name}, PyTorch {torch.__version__}, {given.precision}, {given.workers} workers,")
+    print(f"{given.batch} images of {crop} px, {given.steps} steps a turn", flush=True)
+    speeds, _ = take_turns(loads, given.batch, 3 if given.quick else 7, given.steps)
+    report = inside.report
+    report("training on noise", speeds["ours"], speeds["article"], "the article's loop")
+    report(
+        "training on files", speeds["ours on files"], speeds["article on files"], "the article's"
+    )
+    report("files against noise", speeds["ours on files"], speeds["ours"], "on noise")
+    if "timm" in loads:
+        report("training on noise", speeds["ours"], speeds["timm"], "timm's step as it comes")
+        fastest = f"timm's step, {given.precision}, channels last"
+        report("training on noise", speeds["ours"], speeds["timm, fastest"], fastest)
+
+    moved, attained = bytes_of(lambda: noise(1)), copying(device)
+    step = given.batch / statistics.median(speeds["ours"])
+    print(
+        f"  memory: {moved / 1e9:.1f} GB a step of {1000 * step:.1f} ms, at least"
+        f" {1000 * moved / attained:.1f} ms at the {attained / 1e9:,.0f} GB/s that copying attains:"
+        f" {moved / attained / step:.0%} of the bandwidth"
+    )
+    if given.trace:
+        trace(noise, Path(given.trace))
+
+
+def bytes_of(step: Any) -> int:
+    """Bytes that the operations of a step read and write."""
+    from torch import Tensor
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    def size(values: Any) -> int:
+        return sum(leaf.nbytes for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+
+    class Traffic(TorchDispatchMode):
+        total = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            result = func(*args, **kwargs)
+            if not (func.is_view or func.__name__.startswith(("empty", "new_empty"))):
+                schema = func._schema
+                given = dict(zip((one.name for one in schema.arguments), args, strict=False))
+                for one in schema.arguments:
+                    written = one.alias_info is not None and one.alias_info.is_write
+                    self.total += size((given | kwargs).get(one.name)) * (2 if written else 1)
+                if not any(one.alias_info for one in schema.returns):
+                    self.total += size(result)
+            return result
+
+    with Traffic() as traffic:
+        step()
+    return traffic.total
+
+
+def copying(device: torch.device, seconds: float = 0.5) -> float:
+    """Bytes/s, read and written, of copying a tensor far larger than any cache."""
+    import torch
+
+    source = torch.ones(256 << 20, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+
+    def copies(count: int) -> float:
+        began = time.perf_counter()
+        for _ in range(count):
+            target.copy_(source)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return (time.perf_counter() - began) / count
+
+    copies(2)
+    return 2 * source.nbytes / copies(max(5, int(seconds / copies(2))))
+
+
+def trace(noise: Take, file: Path) -> None:
+    """Three steps as a trace, and the ten operations that take longest."""
+    from torch.profiler import profile
+
+    with profile() as found:
+        noise(3)
+    written = file.with_name(f".{file.name}.part")
+    found.export_chrome_trace(str(written))
+    written.replace(file)
+    averages = found.key_averages()
+    on_device = any(row.self_device_time_total for row in averages)
+    print(averages.table("self_device_time_total" if on_device else "self_cpu_time_total", 10))
+    print(f"  trace: {file}")
+
+
+if __name__ == "__main__":
+    main()
