@@ -38,13 +38,14 @@ def for_each_framework(
     Each in its framework's own environment. The folder holds the files for :func:`with_loops`,
     so many images; ``parser`` has what the benchmark asks for besides.
     """
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
+    parser.add_argument("--quick", action="store_true", help="3 rounds")
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batch", type=int, default=16)
     inside.add_arguments(parser)
     given = parser.parse_args()
     names = inside.chosen(parser, given)
     if given.inside:
-        measure(names[0], Path(given.inside), 3 if given.quick else 7, given)
+        measure(names[0], Path(given.inside), 3 if given.quick else given.rounds, given)
         return
     with tempfile.TemporaryDirectory() as folder:
         _make_files(Path(folder), images, getattr(given, "format", "png"))

@@ -1,7 +1,7 @@
 """What our training loop costs beside a bare one of the same framework: it should cost nothing.
 
     .venvs/lab/bin/python benchmarks/step.py [--quick] [--frameworks pytorch,mxnet] [--batch 16]
-                                             [--steps 48]
+                                             [--steps 48] [--rounds 7]
 
 Ours is the notebook's own `train_epoch` as it stands, with all that is in it (the machinery of
 replicas, losses kept on the device, the clock that says where the time goes, normalising of grey
@@ -9,8 +9,9 @@ planes), on one device and one synthetic batch of 64 px. The rival is a step wri
 (`benchmarks/bare_loops/`) on images that are normalised already. They take turns in one process,
 of so many steps that what is done once an epoch (replicas share BatchNorm's statistics, the loss is
 read) or once a call of Keras's `fit` is hardly seen: it is no part of a step. Figures are medians,
-ratios are medians of the rounds' ratios, above 1 where ours is faster: by the clock, and by the
-processor's time, which says on a CPU what a step costs also where other machines share the cores.
+ratios are medians of the rounds' ratios, above 1 where ours is faster, with their interval to
+95 % of confidence: by the clock, and by the processor's time, which says on a CPU what a step costs
+also where other machines share the cores. Many rounds of few steps find small differences there.
 """
 
 from __future__ import annotations
