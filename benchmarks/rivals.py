@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
+    parser.add_argument("--quick", action="store_true", help="3 rounds")
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--recipe", default="chexnet", choices=RECIPES)
     parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--batch", type=int, default=64)
@@ -99,7 +100,7 @@ def compare(
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "one CPU device"
     print(f"{name}, PyTorch {torch.__version__}, {given.precision}, {given.workers} workers,")
     print(f"{given.batch} images of {crop} px, {given.steps} steps a turn", flush=True)
-    speeds, _ = take_turns(loads, given.batch, 3 if given.quick else 7, given.steps)
+    speeds, _ = take_turns(loads, given.batch, 3 if given.quick else given.rounds, given.steps)
     report = inside.report
     report("training on noise", speeds["ours"], speeds["article"], "the article's loop")
     report(
