@@ -149,10 +149,8 @@ def on_all_cores(
                     break
             if not under_way:
                 break
-            done: set[Future[Result]] = set()
-            with _interrupt_held_back() as interrupts:
-                while not (done or interrupts):
-                    done, under_way = wait(under_way, timeout=0.1, return_when=FIRST_COMPLETED)
+            with _interrupt_held_back():
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
     except BrokenProcessPool:
@@ -166,20 +164,20 @@ def on_all_cores(
 
 
 @contextlib.contextmanager
-def _interrupt_held_back() -> Iterator[list[int]]:
-    """Ctrl-C takes effect at the end of the block; the list yielded is empty until it comes.
+def _interrupt_held_back() -> Iterator[None]:
+    """Ctrl-C takes effect at the end of the block.
 
     KeyboardInterrupt amid a pool's own code can leave the lock of a future taken, for which the
     pool's thread then waits forever, or end a worker that has only just been forked.
     """
-    interrupts: list[int] = []
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield interrupts  # ignored anyway, or not raised in this thread
+        yield  # ignored anyway, or not raised in this thread
         return
+    interrupts: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
-        yield interrupts
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
         if interrupts:
