@@ -162,7 +162,13 @@ class Waits(TorchDispatchMode):
 
 def one_step(notebook: str, folder: Path, precision: str) -> tuple[Callable[[], Any], Any]:
     """A call that takes one training step, and the sum of losses that it adds to."""
-    cells = namespace_of(notebook, folder, until="def rehearse", precision=precision)
+    cells = namespace_of(
+        notebook,
+        folder,
+        until="def rehearse",
+        wanted=lambda text: "certify(" not in text,
+        precision=precision,
+    )
     devices = cells["replica_devices"]
     losses = framework.DeviceLosses(devices)
     model = framework.shallow(reference.shallow_arrays(), devices[:1])
