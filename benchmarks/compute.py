@@ -24,7 +24,8 @@ STEPS = 8
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 9")
+    inside.add_rounds(parser)
+    parser.set_defaults(rounds=9)
     parser.add_argument("--slow", action="store_true", help="with the compilers")
     parser.add_argument("--pixels", type=int, default=64)
     parser.add_argument("--batch", type=int, default=16)
@@ -32,7 +33,7 @@ def main() -> None:
     given = parser.parse_args()
     names = inside.chosen(parser, given)
     if given.inside:
-        measure(names[0], given.pixels, given.batch, 3 if given.quick else 9, given.slow)
+        measure(names[0], given.pixels, given.batch, given.rounds, given.slow)
         return
     for name in names:
         print(f"{name}, {given.batch} images of {given.pixels} px", flush=True)

@@ -31,11 +31,11 @@ def main() -> None:
     notebook_loops.for_each_framework(__file__, parser, IMAGES, measure)
 
 
-def measure(framework: str, folder: Path, rounds: int, given: argparse.Namespace) -> None:
+def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     from helpers import loading
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
-        speeds, _ = take_turns({"files": files, "noise": noise}, given.batch, rounds, STEPS)
+        speeds, _ = take_turns({"files": files, "noise": noise}, given.batch, given.rounds, STEPS)
         figure = f"training on {given.format} files, {framework}"
         inside.report(figure, speeds["files"], speeds["noise"], "on noise")
         alone = loading.images_per_second(names["training_batches"], names["workers"])

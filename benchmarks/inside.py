@@ -26,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inside", default="", help=argparse.SUPPRESS)
 
 
+def add_rounds(parser: argparse.ArgumentParser) -> None:
+    """``--rounds``, and ``--quick`` for few."""
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", dest="rounds", action="store_const", const=3, help="3 rounds")
+
+
 def chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[str]:
     """The frameworks asked for."""
     names: list[str] = given.frameworks.split(",")

@@ -31,21 +31,20 @@ def for_each_framework(
     script: str,
     parser: argparse.ArgumentParser,
     images: int,
-    measure: Callable[[str, Path, int, argparse.Namespace], None],
+    measure: Callable[[str, Path, argparse.Namespace], None],
 ) -> None:
-    """A benchmark's main: call ``measure(framework, folder, rounds, arguments)`` for each.
+    """A benchmark's main: call ``measure(framework, folder, arguments)`` for each.
 
     Each in its framework's own environment. The folder holds the files for :func:`with_loops`,
     so many images; ``parser`` has what the benchmark asks for besides.
     """
-    parser.add_argument("--quick", action="store_true", help="3 rounds")
-    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batch", type=int, default=16)
+    inside.add_rounds(parser)
     inside.add_arguments(parser)
     given = parser.parse_args()
     names = inside.chosen(parser, given)
     if given.inside:
-        measure(names[0], Path(given.inside), 3 if given.quick else given.rounds, given)
+        measure(names[0], Path(given.inside), given)
         return
     with tempfile.TemporaryDirectory() as folder:
         _make_files(Path(folder), images, getattr(given, "format", "png"))

@@ -11,7 +11,8 @@ from notebook_loops import Take
 from torch import nn
 from torchvision.models import densenet121
 
-FINDINGS = 14
+from data_prep import FINDINGS
+
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -27,7 +28,7 @@ def article(device: torch.device, noise: Batch, files: Iterable[Batch]) -> tuple
     """
     model = densenet121(weights=None)
     model.classifier = nn.Sequential(
-        nn.Linear(model.classifier.in_features, FINDINGS), nn.Sigmoid()
+        nn.Linear(model.classifier.in_features, len(FINDINGS)), nn.Sigmoid()
     )
     parallel = nn.DataParallel(model.to(device), [device] if device.type == "cuda" else None)
     criterion = nn.BCELoss()

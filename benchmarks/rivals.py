@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 rounds")
-    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--recipe", default="chexnet", choices=RECIPES)
     parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--batch", type=int, default=64)
@@ -51,9 +49,12 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=640, help="files to read")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="of both loaders")
     parser.add_argument("--trace", default="", help="write three steps of ours for a trace viewer")
+    inside.add_rounds(parser)
     inside.add_arguments(parser)
     parser.set_defaults(frameworks="pytorch")
     given = parser.parse_args()
+    if inside.chosen(parser, given) != ["pytorch"]:
+        parser.error("the rivals are PyTorch's: leave --frameworks out")
     if given.inside:
         measure(Path(given.inside), given)
         return
@@ -83,34 +84,31 @@ def compare(
     from pytorch_rivals import article, timm_step
 
     (device,), crop = names["replica_devices"], names["crop"]
-    images = torch.randn(given.batch, 3, crop, crop, device=device)
-    targets = torch.zeros(given.batch, 14, device=device)
+    grey, targets = names["make_synthetic_batch"](given.batch, device)
+    images = names["to_network"](grey)
     rgb = article_loader.batches(
         folder / "rgb", given.workers, given.batch, crop, pinned=device.type == "cuda"
     )
+    on_noise, on_files = article(device, (images, targets), rgb)
     loads: dict[str, Take] = {"ours": noise, "ours on files": files}
-    loads["article"], loads["article on files"] = article(device, (images, targets), rgb)
+    loads |= {"the article's loop": on_noise, "the article's loop on files": on_files}
+    pairs = [("ours", "the article's loop"), ("ours on files", "the article's loop on files")]
+    pairs += [("ours on files", "ours")]
     if importlib.util.find_spec("timm"):
-        loads["timm"] = timm_step(device, images, None, channels_last=False)
+        fastest = f"timm's step, {given.precision}, channels last"
         cast = names["casts"].get(given.precision)
-        loads["timm, fastest"] = timm_step(device, images, cast, channels_last=True)
+        loads["timm's step as it comes"] = timm_step(device, images, None, channels_last=False)
+        loads[fastest] = timm_step(device, images, cast, channels_last=True)
+        pairs += [("ours", "timm's step as it comes"), ("ours", fastest)]
     else:
         print("  without timm, which is not here: .venvs/pytorch/bin/pip install timm")
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "one CPU device"
     print(f"{name}, PyTorch {torch.__version__}, {given.precision}, {given.workers} workers,")
     print(f"{given.batch} images of {crop} px, {given.steps} steps a turn", flush=True)
-    speeds, _ = take_turns(loads, given.batch, 3 if given.quick else given.rounds, given.steps)
-    report = inside.report
-    report("training on noise", speeds["ours"], speeds["article"], "the article's loop")
-    report(
-        "training on files", speeds["ours on files"], speeds["article on files"], "the article's"
-    )
-    report("files against noise", speeds["ours on files"], speeds["ours"], "on noise")
-    if "timm" in loads:
-        report("training on noise", speeds["ours"], speeds["timm"], "timm's step as it comes")
-        fastest = f"timm's step, {given.precision}, channels last"
-        report("training on noise", speeds["ours"], speeds["timm, fastest"], fastest)
+    speeds, _ = take_turns(loads, given.batch, given.rounds, given.steps)
+    for ours, rival in pairs:
+        inside.report(ours, speeds[ours], speeds[rival], rival)
 
     moved, attained = bytes_of(lambda: noise(1)), copying(device)
     step = given.batch / statistics.median(speeds["ours"])

@@ -35,7 +35,7 @@ def main() -> None:
     notebook_loops.for_each_framework(__file__, parser, IMAGES, measure)
 
 
-def measure(framework: str, folder: Path, rounds: int, given: argparse.Namespace) -> None:
+def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
         options: dict[str, object] = {}
         if framework == "tensorflow":  # Grappler as in the notebook: it is the process's choice
@@ -43,7 +43,7 @@ def measure(framework: str, folder: Path, rounds: int, given: argparse.Namespace
         loops = importlib.import_module(f"bare_loops.{framework}")
         bare = loops.make(notebook_loops.PIXELS, given.batch, **options)
         loads = {"ours": noise, "bare": bare}
-        turns = take_turns(loads, given.batch, rounds, given.steps)
+        turns = take_turns(loads, given.batch, given.rounds, given.steps)
         inside.report_turns("step", framework, turns, "ours", "bare", "a bare loop")
 
     notebook_loops.with_loops(framework, folder, given.batch, compare)
