@@ -47,7 +47,7 @@ def run(notebook: str, data: str, folder: str, resume: bool) -> dict[str, Any]:
 
 def assert_resumes(notebook: str, folder: Path) -> None:
     """Killed at a random step and resumed, a run has the losses, AUC and weights of a whole one."""
-    data = _write_images(folder / "data")
+    data = write_small_images(folder / "data")
     whole, killed = folder / "whole", folder / "killed"
     _end(_start(notebook, data, whole, resume=False), whole)
     epochs = _kill_after_a_checkpoint(_start(notebook, data, killed, resume=False), killed)
@@ -72,7 +72,7 @@ def assert_resumes(notebook: str, folder: Path) -> None:
     assert apart < 1e-2 * way, f"{apart / way:.1e} of the way that training went"
 
 
-def _write_images(folder: Path) -> Path:
+def write_small_images(folder: Path) -> Path:
     """Noise, of the demo recipe's size, a different image for each patient."""
     (folder / "images").mkdir(parents=True)
     noise = np.random.default_rng(0).integers(0, 256, (PATIENTS, 38, 38), dtype=np.uint8)
