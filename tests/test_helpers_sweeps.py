@@ -218,7 +218,7 @@ def test_the_file_says_what_the_options_say(
     ("text", "said"),
     [
         ("device: [1]", "line 1: unknown key 'device': did you mean 'devices'?"),
-        ("\nepochs: 3", "line 2: unknown key 'epochs': the keys are frameworks,"),
+        ("\ncolour: 3", "line 2: unknown key 'colour': the keys are frameworks,"),
         ("seeds: [1]\nseeds: [2]", "line 2: 'seeds' stands there twice"),
         ("seeds: [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
         ("seeds: []", "'seeds' takes a list"),
