@@ -11,7 +11,7 @@ from helpers import record, rounds
 Marks = list[tuple[str, int]]
 
 
-def take(marks: Marks, *, silent: bool = True, **seconds: float) -> rounds.Seconds:
+def take(marks: Marks, *, together: bool = True, **seconds: float) -> rounds.Seconds:
     """Turns whose seconds are given; ``marks`` gets every phase and its images."""
 
     @contextmanager
@@ -29,7 +29,7 @@ def take(marks: Marks, *, silent: bool = True, **seconds: float) -> rounds.Secon
         files=turn("files"),
         synthetic=turn("synthetic"),
         loader=turn("loader"),
-        silent=turn("silent") if silent else None,
+        silent=turn("silent") if together else None,
     )
 
 
@@ -54,7 +54,7 @@ def test_files_begin_with_nothing_read_ahead() -> None:
 
 
 def test_one_device_has_nobody_to_be_silent_to() -> None:
-    assert set(take([], silent=False)) == {"files", "synthetic", "loader"}
+    assert set(take([], together=False)) == {"files", "synthetic", "loader"}
 
 
 def test_a_turn_is_two_seconds_and_never_most_of_an_epoch() -> None:
