@@ -59,6 +59,26 @@ def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("cpu", ["here", "x on CPUs"]), ("gpu", ["here", "y on GPUs"])]
+)
+def test_what_a_framework_cannot_do_on_these_devices_is_in_the_record(
+    tmp_path: Path, kind: str, kept: list[str]
+) -> None:
+    run = record.start(
+        tmp_path,
+        notebook="N",
+        framework="F",
+        kernel="k",
+        versions={},
+        devices=Devices(kind, ("one",)),
+        recipe=lookup("demo").on(1),
+        skipped={"here": "why", "x on CPUs": "a", "y on GPUs": "b"},
+    )
+    assert [row["what"] for row in run.content["skipped"]] == kept
+    assert run.content["skipped"][0]["reason"] == "why"
+
+
 def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:
     run = started(tmp_path)
     with pytest.raises(UserError, match="required property"):
