@@ -61,7 +61,7 @@ def _anywhere(text: str) -> str:
 
 
 def cells(run: pd.Series) -> tuple[str, str]:
-    """AUC and time of one row of ``repeats.csv``: ``0.753 (0.728 to 0.774)``, ``38 s (36 to 44)``."""
+    """AUC and time of a row of ``repeats.csv``: ``0.753 (0.728 to 0.774)``, ``38 s (36 to 44)``."""
     auc, seconds = (
         [run[figure + end] for end in ("", "_low", "_high")] for figure in ("mean_auc", "seconds")
     )
