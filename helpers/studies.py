@@ -5,10 +5,10 @@ weights, order and the machine's wandering, not the choice of images, network or
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 
@@ -26,7 +26,7 @@ class Interval(NamedTuple):
         return f"{self.mean:{form}} ({self.low:{form}} to {self.high:{form}})"
 
 
-def interval(values: Sequence[float]) -> Interval:
+def interval(values: ArrayLike) -> Interval:
     """The mean of at least one value; without ends where there is only one."""
     found = np.asarray(values, float)
     middle, count = float(found.mean()), len(found)
@@ -36,7 +36,7 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(middle, middle - half, middle + half)
 
 
-def ratio(ones: Sequence[float], others: Sequence[float]) -> Interval:
+def ratio(ones: ArrayLike, others: ArrayLike) -> Interval:
     """The geometric mean of the ratios of pairs (same seed or same round), all above 0."""
     logs = np.log(np.asarray(ones, float) / np.asarray(others, float))
     return Interval(*(math.exp(end) for end in interval(logs)))
@@ -69,7 +69,7 @@ def not_worse(difference: Interval, margin: float) -> str:
     return "no" if difference.high < -margin else "not shown"
 
 
-def updates_to(target: float, updates: Sequence[float], values: Sequence[float]) -> float:
+def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
     """Updates after which a curve first reaches ``target``, straight between its points.
 
     Infinite if it never does.
@@ -108,7 +108,7 @@ class Soon(NamedTuple):
         return f"{self.times.mean:{form}} times as soon (median; no interval, {missing})"
 
 
-def soon(alone: Sequence[float], others: Sequence[float]) -> Soon:
+def soon(alone: ArrayLike, others: ArrayLike) -> Soon:
     """Compares arrivals (:func:`updates_to`) in pairs, e.g. by seed."""
     ours, theirs = np.asarray(others, float), np.asarray(alone, float)
     arrived, nothing = int(np.isfinite(ours).sum()), (math.nan, math.nan)
