@@ -20,10 +20,9 @@ class Interval(NamedTuple):
     high: float
 
     def told(self, form: str = ".2f") -> str:
-        """``1.40 (1.20 to 1.63)``, or ``1.40 (no interval)``."""
-        if math.isnan(self.low):
-            return f"{self.mean:{form}} (no interval)"
-        return f"{self.mean:{form}} ({self.low:{form}} to {self.high:{form}})"
+        """``1.40 (1.20 to 1.63)``, or ``1.40 (no interval)``; a ``%`` stands apart."""
+        middle, low, high = (f"{end:{form}}".replace("%", " %") for end in self)
+        return f"{middle} ({'no interval' if math.isnan(self.low) else f'{low} to {high}'})"
 
 
 def interval(values: ArrayLike) -> Interval:
