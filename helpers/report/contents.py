@@ -245,7 +245,7 @@ def _limits(compared: Comparison) -> Section:
     blocks: list[Block] = [
         Table("remarks", "Not comparable, or missing", comparison.remarks(compared)),
         Table("state", "How every run ended", tables.state(compared)),
-        Texts("About the published figures", published.content()["notes"]),
+        Texts("About the published figures", published.notes()),
     ]
     return Section("limits", "What this does not show", lead, blocks)
 
