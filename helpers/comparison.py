@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import paths, record
+from helpers import paths, record, standing
 from helpers.agreement import differences
 from helpers.errors import UserError
 
@@ -45,8 +45,9 @@ class Entry:
 
     @property
     def run(self) -> str:
-        """Label and number of devices, for people."""
-        return self.label if self.devices is None else f"{self.label}, {devices(self.devices)}"
+        """Label, number of devices, and whether it was resumed, for people."""
+        parts = [self.label, *([devices(self.devices)] if self.devices is not None else [])]
+        return ", ".join(parts + ([standing.RESUMED] if self.resumed_after else []))
 
     @property
     def finished(self) -> bool:
@@ -56,6 +57,11 @@ class Entry:
     def comparable(self) -> bool:
         """Whether its fairness certificate lets its times stand beside the others'."""
         return bool(self.content.get("fairness", {}).get("comparable", False))
+
+    @property
+    def resumed_after(self) -> int:
+        """The epochs that an earlier process had done; 0 of a run in one go."""
+        return standing.resumed_after(self.content)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,8 @@ def how_to_begin(compared: Comparison) -> str | None:
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
-    Columns: label, devices, kind (gpu or cpu), comparable (its certificate was passed), seconds
+    Columns: label, devices, kind (gpu or cpu), comparable (its certificate was passed), marks
+    (``standing.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
     measured images), synthetic_images_per_second, loader_images_per_second, mean_auc,
@@ -173,6 +180,7 @@ _COLUMNS = (
     "devices",
     "kind",
     "comparable",
+    "marks",
     "seconds",
     "images_per_second",
     "first_step_seconds",
@@ -253,6 +261,7 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "devices": entry.devices,
         "kind": content["devices"]["kind"],
         "comparable": entry.comparable,
+        "marks": standing.marks(content),
         "seconds": training["seconds"],
         "images_per_second": training["images_per_second"],
         "first_step_seconds": training["first_step_seconds"],

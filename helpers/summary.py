@@ -1,6 +1,7 @@
 """The comparison in three sentences: who was fastest, whether that is fair, what was waited for."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -8,9 +9,12 @@ import pandas as pd
 from helpers import attribution
 from helpers.agreement import differences
 from helpers.comparison import Comparison, devices, latest_of_each, widest
-from helpers.repeats import summarise
+from helpers.repeats import ONE_RUN, summarise
+from helpers.standing import marked, unranked
 from helpers.tables import short_number
 
+UNRANKED = "not ranked here"
+"""The verdict on speed where the devices rank nothing."""
 _NAMES = {"data": "data", "synchronisation": "each other"}
 _LITTLE = 0.05
 
@@ -31,21 +35,27 @@ def answers(compared: Comparison) -> tuple[Answer, Answer, Answer]:
 
 def headline(compared: Comparison) -> str:
     """The same in one sentence, for the top of a page."""
-    first, fair, waited = answers(compared)
     if not compared.finished:
         return "No run has finished yet, so there is nothing to compare."
+    first, fair, waited = answers(compared)
     machine = _machine(compared)
-    named = (
-        f"{first.verdict} trained fastest on {machine}"
-        if first.verdict != "nobody"
-        else f"No framework can be called fastest on {machine}"
-    )
     is_fair = {
         "yes": "the comparison is fair",
         "no": "the comparison is not fair",
         "only in part": "the comparison is fair only in part",
         "one framework": "there is nothing yet to compare it with",
     }[fair.verdict]
+    if first.verdict == UNRANKED:
+        same = " the same network" if fair.verdict == "yes" else ""
+        return (
+            f"{_frameworks(compared)} trained{same} on {machine}; {is_fair}; "
+            "speed is not ranked here."
+        )
+    named = (
+        f"No framework can be called fastest on {machine}"
+        if first.verdict == "nobody"
+        else f"{first.verdict} trained fastest on {machine}"
+    )
     wait = (
         "the devices waited for little"
         if waited.verdict == "little"
@@ -55,30 +65,39 @@ def headline(compared: Comparison) -> str:
 
 
 def fastest(compared: Comparison) -> Answer:
-    """The quickest training among the runs that may be compared, on the most devices."""
+    """The quickest training among the runs that may be compared, on the most GPUs.
+
+    Nobody is named where the devices rank nothing; several where they are not told apart.
+    """
     question = "Fastest"
-    numbers = summarise(compared)
-    if numbers.empty:
+    if not compared.finished:
         return Answer(question, "nobody", "No run has finished.")
+    why = unranked(compared)
+    if why is not None:
+        return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
+    numbers = summarise(compared)
+    numbers = numbers[numbers["kind"] == "gpu"]
     most = int(numbers["devices"].max())
     field = numbers[numbers["devices"] == most].sort_values("seconds", ignore_index=True)
-    fair = field[field["comparable"]].reset_index(drop=True)
-    where = devices(most)
-    virtual = (field["kind"] == "cpu").any()
-    caution = " Virtual devices share the CPU's cores: no word about GPUs." if virtual else ""
-    if fair.empty:
-        told = ", ".join(f"{row['label']} {_time(row)}" for _, row in field.iterrows())
-        return Answer(
-            question, "nobody", f"No run on {where} passed its certificate ({told}).{caution}"
+    clean = field[[not marks for marks in field["marks"]]]
+    if clean.empty:
+        told = "; ".join(f"{_marked(row)} {_time(row)}" for _, row in field.iterrows())
+        text = f"No run on {devices(most)} has times that may stand beside others': {told}."
+        return Answer(question, "nobody", text)
+    best, others = clean.iloc[0], clean.iloc[1:]
+    level = others[[not _apart(best, row) for _, row in others.iterrows()]]
+    text = f"{_time(best)} on {devices(most)}, {short_number(best['images_per_second'])} images/s"
+    if not level.empty:
+        close = ", ".join(f"{row['label']} {_time(row)}" for _, row in level.iterrows())
+        text += f"; not told apart from it: {close}"
+    elif not others.empty:
+        text += f"; {_lead(best, others.iloc[0])}"
+    quicker = field[(field["seconds"] < best["seconds"]) & [bool(m) for m in field["marks"]]]
+    if not quicker.empty:
+        text += (
+            f". Less time, but not counted: {_listed(_marked(r) for _, r in quicker.iterrows())}"
         )
-    best = fair.iloc[0]
-    text = f"{_time(best)} on {where}, {short_number(best['images_per_second'])} images/s"
-    if len(fair) > 1:
-        text += f"; {_lead(best, fair.iloc[1])}"
-    quicker = [str(row["label"]) for _, row in field.iterrows() if row["seconds"] < best["seconds"]]
-    if quicker:
-        text += f". {' and '.join(quicker)} took less time but did not pass the certificate"
-    return Answer(question, str(best["label"]), f"{text}.{caution}")
+    return Answer(question, _listed([best["label"], *level["label"]]), f"{text}.")
 
 
 def fairness(compared: Comparison) -> Answer:
@@ -147,22 +166,50 @@ def waiting(compared: Comparison) -> Answer:
     return Answer(question, _NAMES.get(share, share), f"{text}.")
 
 
+def _apart(best: pd.Series, other: pd.Series) -> bool:
+    """Whether ``other`` is slower by more than chance: beyond the repeats, or a tolerance."""
+    if min(best["runs"], other["runs"]) > 1:
+        return bool(best["seconds_high"] < other["seconds_low"])
+    return bool(other["seconds"] > best["seconds"] * (1 + ONE_RUN))
+
+
 def _lead(best: pd.Series, second: pd.Series) -> str:
-    ratio = second["seconds"] / best["seconds"]
-    name = second["label"]
-    overlap = (
-        best["seconds_high"] >= second["seconds_low"] and min(best["runs"], second["runs"]) > 1
-    )
-    if overlap:
-        return f"{name} is within the spread of the repeats"
-    if ratio < 1.02:
-        return f"{name} is less than 2 % behind"
-    return f"{ratio:.2f} times as fast as {name}"
+    ratio = f"{second['seconds'] / best['seconds']:.2f}"
+    if min(best["runs"], second["runs"]) > 1:
+        low = second["seconds_low"] / best["seconds_high"]
+        high = second["seconds_high"] / best["seconds_low"]
+        return f"{ratio} ({low:.2f} to {high:.2f}) times as fast as {second['label']}"
+    return f"{ratio} times as fast as {second['label']}, one run each"
 
 
 def _time(row: pd.Series) -> str:
-    seconds = row["seconds"]
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    """``37.8 s (one run)``, ``2.1 min (2.0 to 2.2 in 3 runs)``."""
+    unit, divisor = ("s", 1.0) if row["seconds"] < 120 else ("min", 60.0)
+    if row["runs"] == 1:
+        return f"{row['seconds'] / divisor:.1f} {unit} (one run)"
+    low, high = row["seconds_low"] / divisor, row["seconds_high"] / divisor
+    runs = f"{low:.1f} to {high:.1f} in {row['runs']} runs"
+    return f"{row['seconds'] / divisor:.1f} {unit} ({runs})"
+
+
+def _marked(row: pd.Series) -> str:
+    return marked(row["label"], row["marks"])
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """``A``, ``A and B``, ``A, B and C``."""
+    *most, last = texts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _frameworks(compared: Comparison) -> str:
+    names = list(dict.fromkeys(e.content["framework"]["name"] for e in compared.finished))
+    return names[0] if len(names) == 1 else f"{len(names)} frameworks"
+
+
+def _shown(compared: Comparison) -> str:
+    """What runs whose times rank nothing show all the same."""
+    return ""
 
 
 def _percent(share: float) -> str:

@@ -37,6 +37,8 @@ def csv(frame: pd.DataFrame) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        value = ", ".join(map(str, value))
     if isinstance(value, str) and len(value) > 1 and value.startswith(_FORMULA):
         return f"'{value}"
     return value

@@ -21,7 +21,7 @@ def repeats(compared: Comparison) -> str:
 
 def throughput(compared: Comparison) -> str:
     return _told(
-        "Bars of images per second",
+        "Images per second",
         (
             f"{row['label']} on {devices(row['devices'])} "
             f"{short_number(row['images_per_second'])} from files, "
