@@ -229,6 +229,13 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if epoch := standing.resumed_after(content):
+        texts.append(
+            f"resumed after epoch {epoch}: its times are of its last process, or of two added up, "
+            "and stand in no comparison"
+        )
+    if content.get("checkpoint", {}).get("changed_code"):
+        texts.append("the code was changed before it was resumed: its epochs are of two programs")
     if not content["fairness"]["comparable"]:
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
@@ -244,6 +251,8 @@ def _limits(content: dict[str, Any]) -> list[str]:
         who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
         when = "before it began" if other["seen"] == "before" else "while it ran"
         texts.append(f"shared its GPU with {who}, seen {when}: its times are not clean")
+    if reason := content.get("neighbours", {}).get("reason"):
+        texts.append(f"whether somebody else used its GPUs is not known: {reason}")
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):
         texts.append(f"no energy: {energy['reason']}")
@@ -255,7 +264,6 @@ def _numbers(entry: Entry) -> dict[str, Any]:
     training, synthetic = content["training"], content["synthetic"]
     trained = training.get("train_images_seen") or sum(e["images"] for e in content["epochs"])
     scaled = synthetic["images"] < trained
-    seconds = synthetic["seconds"] * trained / synthetic["images"] if synthetic["images"] else None
     return {
         "label": entry.label,
         "devices": entry.devices,
@@ -265,7 +273,7 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "seconds": training["seconds"],
         "images_per_second": training["images_per_second"],
         "first_step_seconds": training["first_step_seconds"],
-        "synthetic_seconds": seconds,
+        "synthetic_seconds": trained / synthetic["images_per_second"],
         "synthetic_scaled": scaled,
         "synthetic_images_per_second": synthetic["images_per_second"],
         "loader_images_per_second": content["loader"]["images_per_second"],

@@ -19,7 +19,7 @@ def scaling(compared: Comparison) -> pd.DataFrame:
     """
     rows = []
     numbers = summarise(compared)
-    clean = numbers[[RESUMED not in marks for marks in numbers["marks"]]]
+    clean = numbers[numbers["marks"].map(lambda marks: RESUMED not in marks).astype(bool)]
     for label, group in clean.groupby("label", sort=False):
         base = group.iloc[0]
         for _, row in group.iterrows():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers import attribution
+from helpers import waits
 from helpers.agreement import differences
 from helpers.comparison import Comparison, devices, latest_of_each, widest
 from helpers.repeats import ONE_RUN, summarise
@@ -16,7 +16,6 @@ from helpers.tables import short_number
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""
 _NAMES = {"data": "data", "synchronisation": "each other"}
-_LITTLE = 0.05
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ def headline(compared: Comparison) -> str:
         else f"{first.verdict} trained fastest on {machine}"
     )
     wait = (
-        "the devices waited for little"
-        if waited.verdict == "little"
-        else f"what the devices waited for most was {waited.verdict}"
+        "what the devices waited for is not known"
+        if waited.verdict == "unknown"
+        else f"the devices waited for {waited.verdict}"
     )
     return f"{named}; {is_fair}; {wait}."
 
@@ -76,28 +75,26 @@ def fastest(compared: Comparison) -> Answer:
     if why is not None:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
     numbers = summarise(compared)
-    numbers = numbers[numbers["kind"] == "gpu"]
-    most = int(numbers["devices"].max())
-    field = numbers[numbers["devices"] == most].sort_values("seconds", ignore_index=True)
-    clean = field[[not marks for marks in field["marks"]]]
-    if clean.empty:
-        told = "; ".join(f"{_marked(row)} {_time(row)}" for _, row in field.iterrows())
+    on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
+    most = int(on_gpus["devices"].max())
+    field = [row for _, row in on_gpus.iterrows() if row["devices"] == most]
+    clean = [row for row in field if not row["marks"]]
+    if not clean:
+        told = "; ".join(f"{_marked(row)} {_time(row)}" for row in field)
         text = f"No run on {devices(most)} has times that may stand beside others': {told}."
         return Answer(question, "nobody", text)
-    best, others = clean.iloc[0], clean.iloc[1:]
-    level = others[[not _apart(best, row) for _, row in others.iterrows()]]
+    best, *others = clean
+    level = [row for row in others if not _apart(best, row)]
     text = f"{_time(best)} on {devices(most)}, {short_number(best['images_per_second'])} images/s"
-    if not level.empty:
-        close = ", ".join(f"{row['label']} {_time(row)}" for _, row in level.iterrows())
+    if level:
+        close = ", ".join(f"{row['label']} {_time(row)}" for row in level)
         text += f"; not told apart from it: {close}"
-    elif not others.empty:
-        text += f"; {_lead(best, others.iloc[0])}"
-    quicker = field[(field["seconds"] < best["seconds"]) & [bool(m) for m in field["marks"]]]
-    if not quicker.empty:
-        text += (
-            f". Less time, but not counted: {_listed(_marked(r) for _, r in quicker.iterrows())}"
-        )
-    return Answer(question, _listed([best["label"], *level["label"]]), f"{text}.")
+    elif others:
+        text += f"; {_lead(best, others[0])}"
+    quicker = [_marked(row) for row in field if row["marks"] and row["seconds"] < best["seconds"]]
+    if quicker:
+        text += f". Less time, but not counted: {_listed(quicker)}"
+    return Answer(question, _listed(row["label"] for row in [best, *level]), f"{text}.")
 
 
 def fairness(compared: Comparison) -> Answer:
@@ -130,40 +127,32 @@ def fairness(compared: Comparison) -> Answer:
 
 
 def waiting(compared: Comparison) -> Answer:
-    """The largest share of the training time in which devices did not compute.
+    """What the devices waited for, where it is told from zero and by more than its doubts.
 
-    A share on which the run's ways of measuring differ is not to be trusted, and counts nowhere.
+    In more than half of the frameworks it is an answer for all; else the runs are named.
     """
     question = "Waited for"
-    rows, doubted = [], set[str]()
-    for entry in widest(compared.finished):
-        found = entry.content["attribution"]
-        unsure = attribution.doubted(found)
-        for share, value in found["shares"].items():
-            if share in unsure:
-                doubted.add(share)
-            else:
-                rows.append({"run": entry.run, "share": share, "value": value})
-    if not rows:
+    runs = widest(compared.finished)
+    if not runs:
         return Answer(question, "unknown", "No run has finished.")
-    if unknown := doubted - {row["share"] for row in rows}:
-        why = f"In every run the ways of measuring {' and '.join(sorted(unknown))} differ."
-        return Answer(question, "unknown", why)
-    table = pd.DataFrame(rows)
-    computed = table[table["share"] == "compute"]["value"]
-    span = ""
-    if not computed.empty:
-        low, high = _percent(computed.min()), _percent(computed.max())
-        span = f"Compute took {low if low == high else f'{low} to {high}'} of the training time"
-    waits = table[~table["share"].isin(["compute", "validation"])]
-    if waits.empty or waits["value"].max() < _LITTLE:
-        return Answer(question, "little", f"{span or 'Nothing else was measured'}.")
-    means = waits.groupby("share")["value"].mean()
-    share = str(means.idxmax())
-    worst = waits[waits["share"] == share].sort_values("value").iloc[-1]
-    most = f"{share} up to {_percent(worst['value'])} ({worst['run']})"
-    text = "; ".join(part for part in (span, most) if part)
-    return Answer(question, _NAMES.get(share, share), f"{text}.")
+    broken, told = waits.invalid(compared), waits.telling(compared)
+    doubt = ""
+    if broken:
+        names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
+        doubt = f" The measurement is invalid in {names}: files were faster than synthetic data."
+    if not told:
+        verdict = "little" if 2 * len(broken) < len(runs) else "unknown"
+        said = "" if len(broken) == len(runs) else "No wait is told from zero and from its doubts."
+        return Answer(question, verdict, f"{said}{doubt}".strip())
+    parts = [
+        f"{wait} took {', '.join(f'{waits.percent(e, wait)} in {e.run}' for e, _ in those)}"
+        for wait, those in told.items()
+    ]
+    wait, those = next(iter(told.items()))
+    verdict = _NAMES[wait]
+    if 2 * len(those) <= len(runs):
+        verdict += f", in {_listed(entry.label for entry, _ in those)} only"
+    return Answer(question, verdict, f"Of an epoch, {'; '.join(parts)}.{doubt}")
 
 
 def _apart(best: pd.Series, other: pd.Series) -> bool:
@@ -210,10 +199,6 @@ def _frameworks(compared: Comparison) -> str:
 def _shown(compared: Comparison) -> str:
     """What runs whose times rank nothing show all the same."""
     return ""
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _machine(compared: Comparison) -> str:

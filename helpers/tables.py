@@ -79,12 +79,6 @@ def fairness(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis("check").fillna("-") if columns else pd.DataFrame()
 
 
-def attribution(compared: Comparison) -> pd.DataFrame:
-    """Where the time went: rows runs, columns shares of the training time (0 to 1)."""
-    rows = {e.run: e.content["attribution"]["shares"] for e in latest_of_each(compared.finished)}
-    return pd.DataFrame(rows).T.astype(float)
-
-
 def energy(compared: Comparison) -> pd.DataFrame:
     """What training took from the GPUs: rows runs, of those whose GPUs told it."""
     rows = []

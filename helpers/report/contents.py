@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import charts, comparison, learning, published, scaling, tables
+from helpers import charts, comparison, learning, published, scaling, tables, waits
 from helpers.comparison import Comparison, Entry, latest_of_each
 from helpers.report import words
 from helpers.standing import unranked
@@ -219,6 +219,14 @@ def _machine(compared: Comparison) -> Section:
             "Drag to zoom, double-click to go back, point to read; or arrow keys, + and −.",
         ),
         Chart("attribution", "Where the time went", charts.attribution, words.shares(compared)),
+        Table(
+            "attribution",
+            "Shares of an epoch",
+            waits.table(compared),
+            "By leaving out loading and then the all-reduce, in rounds that take turns; in "
+            "brackets the least and the most. Below zero nothing was waited for, as far as the "
+            "rounds can tell; invalid: files were faster than synthetic data by more than that.",
+        ),
         Texts("In words", tables.sentences(compared)),
         Chart("energy", "Energy", charts.energy, words.energy(compared)),
         Table("energy", "Energy of the GPUs while training", energy),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from helpers import learning
+from helpers import learning, waits
 from helpers.comparison import Comparison, devices, widest
 from helpers.repeats import summarise
 from helpers.scaling import scaling as scaling_numbers
@@ -76,15 +76,12 @@ def auc(compared: Comparison) -> str:
 
 
 def shares(compared: Comparison) -> str:
+    found = waits.table(compared)
     return _told(
-        "Shares of the training time",
+        "Shares of an epoch with the least and the most of the rounds; the table has them too",
         (
-            f"{entry.run} "
-            + ", ".join(
-                f"{name} {100 * share:.0f} %"
-                for name, share in entry.content["attribution"]["shares"].items()
-            )
-            for entry in widest(compared.finished)
+            f"{run} " + ", ".join(f"{name} {text}" for name, text in row.items())
+            for run, row in found.iterrows()
         ),
     )
 
