@@ -253,13 +253,17 @@ def throughput(rates: Sequence[float], *, images: int) -> dict[str, Any]:
 
 def energy(summary: pd.DataFrame) -> dict[str, Any]:
     """The section ``energy``: joules of all GPUs while training, from ``Monitor.summary()``."""
-    gpus = summary[(summary["device"] == "gpus") & (summary["phase"] == "train")]
+    unknown = {"joules": None, "images_per_joule": None}
+    gpus = summary[summary["device"] == "gpus"]
+    training = gpus[gpus["phase"] == "train"]
     if gpus.empty:
-        return {"joules": None, "images_per_joule": None, "reason": "no GPU was measured"}
-    joules = float(gpus["energy (J)"].iloc[0])
+        return unknown | {"reason": "no GPU was measured"}
+    if training.empty:
+        return unknown | {"reason": "an earlier process had trained every epoch"}
+    joules = float(training["energy (J)"].iloc[0])
     if not joules > 0:
-        return {"joules": None, "images_per_joule": None, "reason": "the GPUs tell no energy"}
-    images = float(gpus["images"].iloc[0])
+        return unknown | {"reason": "the GPUs tell no energy"}
+    images = float(training["images"].iloc[0])
     return {"joules": joules, "images_per_joule": images / joules, "reason": None}
 
 
