@@ -103,6 +103,12 @@ def make(
         },
         "test": {
             "mean_auc": auc,
+            "mean_low": auc - 0.03,
+            "mean_high": auc + 0.03,
+            "in_mean": list(FINDINGS),
+            "patients": 80,
+            "resamples": resamples(auc),
+            "sample": "a" * 32,
             "seconds": 2.0,
             "findings": [
                 {
@@ -133,6 +139,12 @@ def make(
     }
     whole: dict[str, Any] = json.loads(json.dumps(content | sections))  # tuples to lists
     return whole
+
+
+def resamples(auc: float, half: float = 0.03) -> list[float]:
+    """A thousand resampled means around ``auc``, evenly spread, the middle 95 % within ``half``."""
+    width = half / 0.95
+    return [round(auc + width * (2 * i / 999 - 1), 6) for i in range(1000)]
 
 
 def short(framework: str, state: str, reason: str) -> dict[str, Any]:
