@@ -297,9 +297,11 @@ def waits_for_all_reduce(
         clock, waits = AllReduceClock(model, reduce), []
         torch.manual_seed(rank)
         for steps in epochs:
-            for _ in range(steps):
-                model.zero_grad()
-                model(torch.randn(2, 3, 32, 32)).square().mean().backward()
+            with Waits() as host:
+                for _ in range(steps):
+                    model.zero_grad()
+                    model(torch.randn(2, 3, 32, 32)).square().mean().backward()
+            assert host.found == []
             waits.append(clock.seconds())
         dist.destroy_process_group()
         found = {name: one.grad.numpy() for name, one in model.module.named_parameters()}
