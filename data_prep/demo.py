@@ -158,8 +158,9 @@ def _planted(findings: Sequence[str], rng: np.random.Generator) -> dict[str, flo
     planted = {}
     for finding in FINDINGS:
         chance, power = rng.random(), float(np.clip(rng.normal(1.0, 0.25), 0.4, 1.6))
-        labelled = finding in findings
-        if chance >= HIDDEN if labelled else chance < UNLABELLED * shares[finding]:
+        share = UNLABELLED * shares[finding]
+        present = chance >= HIDDEN if finding in findings else chance < share
+        if present:
             planted[finding] = power
     return planted
 

@@ -121,7 +121,10 @@ def differences(compared: Comparison) -> str:
             "that over runs. "
         )
     else:
-        text += "What is told apart are these trained networks; with another seed it may turn. "
+        text += (
+            "What is told apart are these trained networks: with another seed it may be the other "
+            "way round. "
+        )
     return f"{text}At 95 %, one of twenty equals is told apart by chance."
 
 
