@@ -97,8 +97,8 @@ def uncertainty(compared: Comparison) -> str:
     """What the intervals of the AUCs hold, and what they leave out."""
     numbers = summarise(compared)
     text = (
-        "Intervals are 95 %, over the test part's patients. What another run would change, with "
-        "other initial weights or in another order, is not in them"
+        "Intervals of AUCs are 95 %, over the test part's patients. What another run would change, "
+        "with other initial weights or in another order, is not in them"
     )
     if numbers.empty or numbers["runs"].max() == 1:
         return f"{text}, and with one run of each it is not shown at all."
