@@ -55,8 +55,29 @@ def test_csv_holds_the_numbers_unrounded(made: Path) -> None:
     assert found["MXNet Gluon"] == 110.0
     auc = pd.read_csv(made / report.CSV / "auc.csv")
     assert len(auc) == 6 * 14 and {"finding", "auc", "low", "high"} <= set(auc.columns)
+    assert auc["in_mean"].all()
+    assert found_auc(runs, "PyTorch") == [0.70, 0.67, 0.73]
+    pairs = pd.read_csv(made / report.CSV / "paired.csv").set_index("label")
+    assert set(pairs["reference"]) == {"Keras, 2 devices"}  # the median of six: 0.70 to 0.75
+    assert pairs.loc["Chainer", ["difference", "low", "high"]].tolist() == pytest.approx([0.03] * 3)
+    assert pairs.loc["PyTorch", "verdict"] == "lower"
     assert len(pd.read_csv(made / report.CSV / "published.csv")) == 11
     assert not (made / report.CSV / "scaling.csv").exists()  # one number of devices only
+
+
+def found_auc(runs: pd.DataFrame, label: str) -> list[float]:
+    row = runs.set_index("label").loc[label, ["mean_auc", "auc_low", "auc_high"]]
+    return [round(value, 6) for value in row]
+
+
+def test_the_mean_auc_has_its_interval_on_the_page_and_in_markdown(made: Path) -> None:
+    both = {report.HTML: "0.750 0.720 to 0.780", report.MARKDOWN: "| 0.750 (0.720 to 0.780) |"}
+    for name, told in both.items():
+        text = re.sub(r"<[^>]*>", "", (made / name).read_text())
+        text = " ".join(html.unescape(text).split())
+        assert text.count(told) == 3, name  # in the tables of training, of findings, of pairs
+        assert "over the test part's patients" in text
+        assert "Each minus Keras, 2 devices" in text
 
 
 def test_markdown_has_the_same_tables(made: Path) -> None:
