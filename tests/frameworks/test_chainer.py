@@ -272,6 +272,30 @@ def test_one_updater_takes_files_and_noise(cells: dict[str, Any]) -> None:
     assert not np.array_equal(converter(source.next(), device)[0], files[0]), "they go on"
 
 
+def test_the_updater_of_one_gpu_takes_noise(cells: dict[str, Any]) -> None:
+    """Section 11's, on GPUs: to a converter that is none of Chainer's it would give a number."""
+    replica = cells["Replica"](Tiny(), 0)
+    updater = chainer.training.updaters.StandardUpdater(
+        cells["Clocked"](cells["make_synthetic_loaders"]()[0]),
+        cells["make_optimizer"](replica),
+        cells["OnDevice"](2),
+        device=TWO[0],
+    )
+    _, clock = cells["train_epoch"](updater, [replica], 3)
+    assert len(clock.step_seconds) == 2
+
+
+def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> None:
+    """MultiprocessParallelUpdater divides the rate of SGD by the devices, when it is made."""
+    optimizer = cells["make_optimizer"](tiny, "sgd", 0.5)
+    optimizer.lr /= 2
+    before = tiny.classifier.b.array.copy()
+    tiny.cleargrads()
+    tiny.classifier.b.grad = np.ones(14)
+    optimizer.update()
+    assert tiny.classifier.b.array == pytest.approx(before - 0.5)
+
+
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(NOTEBOOK, tmp_path)
 
