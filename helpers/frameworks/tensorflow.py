@@ -3,7 +3,8 @@
 Peculiar to TensorFlow: one process drives all devices through ``tf.distribute``, so ``devices``
 holds all of them. Images and weights are channels-last: convolutions are HWIO here, OIHW in the
 canonical layout, and the classifier is transposed. A model is a ``tf.Module`` called as
-``model(images, training=...)`` whose variables bear torchvision's names.
+``model(images, training=...)`` whose variables bear torchvision's names. The same seed gives the
+same bits on CPUs, from process to process too; on GPUs it need not.
 
 ``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
 """
@@ -30,6 +31,11 @@ Model: TypeAlias = tf.Module
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
+    "the same bits from the same seed on GPUs": (
+        "TensorFlow's operations may add in another order each time, on GPUs above all; "
+        "tf.config.experimental.enable_op_determinism would end that, at a price in speed, says "
+        "its documentation"
+    ),
 }
 
 _STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices

@@ -291,7 +291,7 @@ def test_the_learning_rate_climbs_step_by_step(
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes("TensorFlow_MultiGPU", tmp_path)
+    assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
 
 
 def test_running_out_of_memory_is_known_for_what_it_is() -> None:
