@@ -45,8 +45,11 @@ def run(notebook: str, data: str, folder: str, resume: bool) -> dict[str, Any]:
     return names
 
 
-def assert_resumes(notebook: str, folder: Path) -> None:
-    """Killed at a random step and resumed, a run has the losses, AUC and weights of a whole one."""
+def assert_resumes(notebook: str, folder: Path, *, bits: bool = False) -> None:
+    """Killed at a random step and resumed, a run has the losses, AUC and weights of a whole one.
+
+    To the last bit with ``bits``, of a framework that trains the same twice from the same seed.
+    """
     data = write_small_images(folder / "data")
     whole, killed = folder / "whole", folder / "killed"
     _end(_start(notebook, data, whole, resume=False), whole)
@@ -71,6 +74,7 @@ def assert_resumes(notebook: str, folder: Path) -> None:
         for a, b in ((ends[1], start), (ends[0], ends[1]))
     )
     assert apart < 1e-2 * way, f"{apart / way:.1e} of the way that training went"
+    assert not bits or apart == 0, f"{apart / way:.1e} of the way, and it should repeat itself"
 
 
 def write_small_images(folder: Path) -> Path:
