@@ -17,6 +17,7 @@ CHOICES = (
     "seeds",
     "repeats",
     "precision",
+    "warmup_epochs",
     "inputs",
 )
 """Options that choose what is run; a sweep's file has the same under the same names."""
@@ -150,6 +151,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_list,
         metavar="NAME,...",
         help="fp32, tf32, bf16, fp16: one run for each (default: fp32)",
+    )
+    parser.add_argument(
+        "--warmup-epochs",
+        metavar="N",
+        help="epochs in which the learning rate climbs, step by step, from one device's to that of "
+        "all (default: 0, none)",
     )
     parser.add_argument(
         "--inputs",

@@ -17,9 +17,10 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "epochs": lambda c: c["recipe"]["epochs"],
     "batch per device": lambda c: c["recipe"]["batch"],
     "learning rate per device": lambda c: c["recipe"]["learning_rate"],
+    "warm-up epochs": lambda c: c["recipe"].get("warmup_epochs", 0.0),
     "precision": lambda c: c["recipe"]["precision"],
     "seed": lambda c: c["recipe"]["seed"],
-    "data folder": lambda c: c["data"]["folder"],
+    "images and labels": lambda c: c["data"].get("sha256", "not recorded")[:12],
     "number of images": lambda c: c["data"]["images"],
     "initial weights": lambda c: f"{c['weights']['source']} {c['weights']['sha256'][:12]}",
 }

@@ -1,69 +1,80 @@
 """Where a run's time went, found in three ways that must agree, and said in one sentence.
 
-*From the steps*: in the loop itself, how long the devices waited for the next batch
-(``helpers.clock``) and, where the framework lets one see it, for the all-reduce. *By ablation*:
-the same steps without loading (synthetic data) and without communication, each a run of its own.
-*From the devices*: how busy the monitor saw them. The first is exact about this run and cannot
-see inside a compiled step; the second sees everything, but in other conditions; the third knows
-nothing of causes. Where two of them differ, one must not trust either.
+*By ablation*: section 11 takes away loading and then communication, in rounds that take turns;
+what each saves is its share, with the spread of the rounds as its interval. *From the steps*: in
+the training loop itself, how long the devices waited for the next batch (``helpers.clock``) and,
+where the framework lets one see it, for the all-reduce. *From the devices*: how busy the monitor
+saw them. The first sees everything, but in other conditions; the second is exact about this run
+and cannot see inside a compiled step; the third knows nothing of causes.
+
+What cannot be believed is said to be so: a run that was faster on files than on synthetic data,
+beyond the interval, is *invalid* here, and a share makes a sentence only where it is told from
+zero and is larger than what the ways differ by.
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
-NEAR = 0.10
-"""Shares of an epoch that differ by no more than this agree: two measurements on a machine that
-does other things too are not closer."""
+from helpers.rounds import interval
+
+LITTLE = 0.05
+"""A share of an epoch below this is not worth a sentence; ways no further apart agree."""
+WAITS = ("data", "synchronisation")
+
+Shares = dict[str, float | None]
 
 
 def attribute(
-    epochs: Sequence[Mapping[str, Any]],
+    history: Sequence[Mapping[str, Any]],
+    measured: Mapping[str, Mapping[str, Any]],
     *,
-    real: float,
-    synthetic: float,
-    loader: float,
     devices: str,
-    silent: float | None = None,
     utilisation: pd.DataFrame | None = None,
     format: str = "",
+    resumed_after: int = 0,
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
 
-    An epoch on real images takes ``1/real`` seconds an image; on synthetic ones, which need no
-    loading, ``1/synthetic``; without communication ``1/silent``. What is between the first two is
-    waiting for data, between the second and third synchronisation, and the rest is compute.
+    A share may come out below zero: then nothing was waited for, as far as the rounds can tell.
 
     Args:
-        epochs: the record's epochs; ``data_seconds`` and ``sync_seconds`` are what the steps saw.
-        real, synthetic, loader, silent: images/s over all devices: training on files, on synthetic
-            images, the loader with nothing behind it, and synthetic without all-reduce (None on
-            one device).
+        history: the record's epochs; ``data_seconds`` and ``sync_seconds`` are what the steps saw.
+        measured: the record's sections ``files``, ``synthetic``, ``loader`` and, with more than
+            one device, ``silent``: images/s in rounds.
         devices: how to name the devices in the sentence, e.g. "2 virtual CPU devices".
         utilisation: the monitor's summary.
         format: of the image files, so that no advice is given that was taken already.
+        resumed_after: epochs of another process, of which nothing is said here.
     """
-    # Tracing and autotuning fall into the first epoch and are no property of the others.
-    steady = epochs[1:] or epochs
-    ablation, steps = _by_ablation(steady, real, synthetic, silent), _from_steps(steady)
-    ways: dict[str, Mapping[str, float | None]] = {"ablation": ablation, "steps": steps}
+    own = history[resumed_after:]
+    # Tracing and autotuning fall into a process's first epoch and are no property of the others.
+    epochs = own[1:] or own or history
+    ablation, intervals = _by_ablation(epochs, measured)
+    steps = _from_steps(epochs)
     busy = _busy(utilisation)
-    return {
-        "shares": ablation,
-        "ways": ways,
+    invalid = _invalid(epochs, measured) if own else "an earlier process trained every epoch"
+    found: dict[str, Any] = {
+        "shares": ablation
+        if invalid is None
+        else dict.fromkeys(ablation) | {"validation": ablation["validation"]},
+        "intervals": intervals,
+        "invalid": invalid,
+        "ways": {"ablation": ablation, "steps": steps},
         "devices_busy": busy,
-        "agreement": _agreement(ways, busy),
-        "sentence": _sentence(
-            steady, real, synthetic, loader, devices, format, ablation, steps["data"]
-        ),
+        "agreement": _agreement(ablation, intervals, steps, busy),
     }
+    return found | {"sentence": _sentence(found, epochs, measured, devices, format)}
 
 
 def table(found: Mapping[str, Any]) -> pd.DataFrame:
     """The three ways beside each other, in percent of an epoch; what a way cannot see is empty."""
-    ways = {f"from the {way}": dict(shares) for way, shares in found["ways"].items()}
-    shown = pd.DataFrame(ways).rename(columns={"from the ablation": "by ablation"})
+    shown = pd.DataFrame({"by ablation": found["ways"]["ablation"]})
+    for end, name in enumerate(("least", "most")):
+        shown[name] = pd.Series({share: ends[end] for share, ends in found["intervals"].items()})
+    shown["from the steps"] = pd.Series(found["ways"]["steps"])
     if busy := found["devices_busy"]:
         shown[f"{busy['device']} busy in training"] = pd.Series({"compute": busy["busy"]})
     return (100 * shown.astype(float)).rename_axis("% of an epoch").round(1)
@@ -72,6 +83,24 @@ def table(found: Mapping[str, Any]) -> pd.DataFrame:
 def doubted(found: Mapping[str, Any]) -> list[str]:
     """On what the ways differ; a figure of it is not to be trusted."""
     return [what for what, said in found.get("agreement", {}).items() if not said["agree"]]
+
+
+def telling(found: Mapping[str, Any]) -> dict[str, float]:
+    """The waits that may make a sentence, with their shares of an epoch.
+
+    Those that are no measurement of little, are told from zero by every round, and are larger
+    than what the ways of measuring differ by.
+    """
+    if found.get("invalid"):
+        return {}
+    told = {}
+    for wait in WAITS:
+        share = found["shares"].get(wait)
+        least = found.get("intervals", {}).get(wait, (share, share))[0]
+        apart = found.get("agreement", {}).get(wait, {}).get("difference", 0.0)
+        if share is not None and share >= LITTLE and least > 0 and share > apart:
+            told[wait] = share
+    return told
 
 
 def agreement(found: Mapping[str, Any]) -> str:
@@ -83,51 +112,54 @@ def agreement(found: Mapping[str, Any]) -> str:
     if apart:
         return f"The ways differ {' and '.join(apart)}: trust neither figure there."
     compared = " and ".join(found["agreement"])
-    return f"The ways agree on {compared}." if compared else "Only one way could be measured."
+    if not compared:
+        return "Only one way could be measured."
+    return f"The ways agree on {compared}, to {LITTLE:.0%} of an epoch or to the rounds' spread."
 
 
 def _by_ablation(
-    epochs: Sequence[Mapping[str, Any]], real: float, synthetic: float, silent: float | None
-) -> dict[str, float]:
-    training, validation = _seconds(epochs)
-    total = training + validation
-    data = training * max(0.0, 1 - real / synthetic)
-    # Communication is the same in steps that also wait for data.
-    sync = (training - data) * max(0.0, 1 - synthetic / silent) if silent else 0.0
-    return {
-        "compute": (training - data - sync) / total,
-        "data": data / total,
-        "synchronisation": sync / total,
-        "validation": validation / total,
+    epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Shares of an epoch, which add up to 1, and the least and the most of each."""
+    training = [e["train_seconds"] / (e["train_seconds"] + e["valid_seconds"]) for e in epochs]
+    trained = median(training)
+    files, synthetic = (measured[kind]["rounds"] for kind in ("files", "synthetic"))
+    silent = measured["silent"]["rounds"] if "silent" in measured else synthetic
+    each = list(zip(files, synthetic, silent, strict=True))
+    # A step on files takes 1/f, on synthetic data 1/s, without all-reduce 1/q seconds an image.
+    computing = [trained * f / q for f, s, q in each]
+    waiting = [trained * (1 - f / s) for f, s, q in each]
+    reducing = [trained * (f / s - f / q) for f, s, q in each]
+    data, compute = median(waiting), median(computing)
+    shares = {
+        "compute": compute,
+        "data": data,
+        "synchronisation": trained - data - compute,
+        "validation": 1 - trained,
     }
+    ends = {"compute": computing, "data": waiting, "synchronisation": reducing}
+    ends["validation"] = [1 - share for share in training]
+    return shares, {share: list(interval(values)[1:]) for share, values in ends.items()}
 
 
-def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
     """Synchronisation is None where it cannot be told from compute, and then part of it."""
-    training, validation = _seconds(epochs)
+    training = sum(epoch["train_seconds"] for epoch in epochs)
+    validation = sum(epoch["valid_seconds"] for epoch in epochs)
     total = training + validation
+    found: Shares = dict.fromkeys(("compute", "data", "synchronisation"))
+    found["validation"] = validation / total
     waits = [epoch.get("data_seconds") for epoch in epochs]
     if any(wait is None for wait in waits):
-        return dict.fromkeys(("compute", "data", "synchronisation")) | {
-            "validation": validation / total
-        }
-    data = min(sum(waits), training)  # type: ignore[arg-type]
+        return found
+    data = sum(waits)  # type: ignore[arg-type]
     syncs = [epoch.get("sync_seconds") for epoch in epochs]
-    sync = None if any(s is None for s in syncs) else min(sum(syncs), training - data)  # type: ignore[arg-type]
-    return {
+    sync = None if any(s is None for s in syncs) else sum(syncs)  # type: ignore[arg-type]
+    return found | {
         "compute": (training - data - (sync or 0.0)) / total,
         "data": data / total,
         "synchronisation": None if sync is None else sync / total,
-        "validation": validation / total,
     }
-
-
-def _seconds(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Training and validation."""
-    return (
-        sum(epoch["train_seconds"] for epoch in epochs),
-        sum(epoch["valid_seconds"] for epoch in epochs),
-    )
 
 
 def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
@@ -141,24 +173,45 @@ def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
     return None
 
 
+def _invalid(
+    epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Mapping[str, Any]]
+) -> str | None:
+    """Why nothing can be taken off, where training on files was faster than on synthetic data."""
+    files, synthetic = measured["files"], measured["synthetic"]
+    trained = median(epoch["images_per_second"] for epoch in epochs)
+    if all(f > s for f, s in zip(files["rounds"], synthetic["rounds"], strict=True)):
+        return (
+            f"in every round training on files was faster, {_spread(files)}, than on synthetic "
+            f"data, {_spread(synthetic)}"
+        )
+    if trained > synthetic["high"]:
+        return (
+            f"the epochs on files were faster, {trained:,.0f} images/s, than synthetic data in "
+            f"section 11, {_spread(synthetic)}: the machine's pace changed"
+        )
+    return None
+
+
 def _agreement(
-    ways: Mapping[str, Mapping[str, float | None]], busy: Mapping[str, Any] | None
+    ablation: Mapping[str, float],
+    intervals: Mapping[str, Sequence[float]],
+    steps: Shares,
+    busy: Mapping[str, Any] | None,
 ) -> dict[str, dict[str, Any]]:
     """For each share that two ways give: by how much they differ, and whether that is near."""
-    pairs: dict[str, tuple[float | None, float | None]] = {
-        share: (ways["ablation"][share], ways["steps"][share])
-        for share in ("data", "synchronisation")
+    pairs: dict[str, tuple[float, float | None]] = {
+        share: (ablation[share], steps[share]) for share in WAITS
     }
+    near = {share: max(LITTLE, (ends[1] - ends[0]) / 2) for share, ends in intervals.items()}
     if busy is not None and busy["device"] == "gpus":
         # A GPU that waits for data has no work; one that reduces gradients has. The host's cores
         # work in either case.
-        waiting, validation = ways["ablation"]["data"], ways["ablation"]["validation"]
-        assert waiting is not None and validation is not None
-        pairs["GPUs idle"] = (1 - busy["busy"], waiting / (1 - validation))
+        pairs["GPUs idle"] = ablation["data"] / (1 - ablation["validation"]), 1 - busy["busy"]
+        near["GPUs idle"] = near["data"]
     return {
-        what: {"difference": abs(a - b), "agree": abs(a - b) <= NEAR}
+        what: {"difference": abs(a - b), "agree": abs(a - b) <= near[what]}
         for what, (a, b) in pairs.items()
-        if a is not None and b is not None
+        if b is not None
     }
 
 
@@ -170,38 +223,59 @@ _WAYS_OUT = {
 
 
 def _sentence(
+    found: Mapping[str, Any],
     epochs: Sequence[Mapping[str, Any]],
-    real: float,
-    synthetic: float,
-    loader: float,
+    measured: Mapping[str, Mapping[str, Any]],
     devices: str,
     format: str,
-    shares: Mapping[str, float],
-    waited: float | None,
 ) -> str:
-    """``shares`` are by ablation; ``waited`` is the share of data as the steps saw it."""
-    able = f"the {devices} could take {synthetic:,.0f} images/s and took {real:,.0f}"
-    alone = f"the loader alone delivers {loader:,.0f}"
-    if real >= 0.95 * synthetic:
-        said = f"Compute is the limit: {able}; {alone}, so faster loading would change little."
-    elif loader < synthetic:
+    if found["invalid"]:
+        return f"Invalid: {found['invalid']}. What the devices waited for is not known."
+    files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
+    able = (
+        f"the {devices} took {_spread(files)} from files and {_spread(synthetic)} "
+        "of synthetic data, which is not loaded"
+    )
+    alone = f"the loader alone delivers {_spread(loader)}"
+    told, data = telling(found), found["shares"]["data"]
+    least, most = found["intervals"]["data"]
+    share = f"{_percent(data)} of an epoch ({_percent(least)} to {_percent(most)})"
+    if "data" not in told:
+        doubt = "" if least <= 0 or data < LITTLE else ", less than the ways of measuring differ by"
+        said = f"Compute is the limit: {able}. Waiting for data is {share}{doubt}; {alone}."
+    elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
-        said = f"The loader is the limit: {alone}, {able}: {way_out}."
-    elif waited is not None and waited < NEAR / 2:
-        paces = [epoch["images_per_second"] for epoch in epochs]
-        said = (
-            f"Compute is the limit: {able}, though waiting for batches took only {waited:.0%} of "
-            f"an epoch ({alone}). Loading takes CPU cores from compute, or the machine's pace "
-            f"changed (epochs ran at {min(paces):,.0f} to {max(paces):,.0f} images/s)."
-        )
+        said = f"The loader is the limit, {share} is waiting: {alone}, {able}: {way_out}."
     else:
         said = (
-            f"Loading and compute hinder each other: {alone}, {able}. They share something, "
-            "most often the CPU cores."
+            f"Loading and compute hinder each other, {share} is waiting: {alone}, {able}. They "
+            "share something, most often the CPU cores."
         )
-    if shares["synchronisation"] > NEAR:
-        said += f" The all-reduce takes {shares['synchronisation']:.0%} of an epoch: "
+    if "synchronisation" in told:
+        said += f" The all-reduce takes {_percent(told['synchronisation'])} of an epoch: "
         said += "a larger batch per device would need fewer."
-    if shares["validation"] > 2 * NEAR:
-        said += f" Validation takes {shares['validation']:.0%} of an epoch."
-    return said
+    if found["shares"]["validation"] > 4 * LITTLE:
+        said += f" Validation takes {_percent(found['shares']['validation'])} of an epoch."
+    return said + _pace(epochs, files)
+
+
+def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:
+    """Whether section 11 met the machine as the epochs had met it."""
+    paces = [epoch["images_per_second"] for epoch in epochs]
+    if min(paces) <= files["high"] and max(paces) >= files["low"]:
+        return ""
+    return (
+        f" The epochs themselves ran at {min(paces):,.0f} to {max(paces):,.0f} images/s: the "
+        "machine's pace changed."
+    )
+
+
+def _spread(found: Mapping[str, Any]) -> str:
+    """``96 images/s (94 to 101)``: the median of the rounds, the least and the most."""
+    return (
+        f"{found['images_per_second']:,.0f} images/s ({found['low']:,.0f} to {found['high']:,.0f})"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from helpers import checkpoint, kernels, paths, plans, record
+from helpers import checkpoint, kernels, parameters, paths, plans, record
 from helpers.errors import UserError
 from helpers.plans import Plan, RunState
 
@@ -163,7 +163,8 @@ def load(name: str) -> Batch:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         runs = [RunState(**state) for state in content["runs"]]
-        plan = Plan(content["recipe"], content["data"], runs)
+        warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", 0))
+        plan = Plan(content["recipe"], content["data"], runs, warmup)
         for state, kept in zip(runs, content["runs"], strict=True):
             state.seed = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
         batch = Batch(folder, plan, content["started"], content["finished"], resumed=True)

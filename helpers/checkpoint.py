@@ -12,7 +12,7 @@ name that is renamed, while the next epoch trains.
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -21,8 +21,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from helpers import identity
 from helpers.errors import UserError
-from helpers.recipe import ScaledRecipe
+from helpers.record import Run
 from helpers.weights import Arrays, under
 
 FILE = "checkpoint.safetensors"
@@ -33,6 +34,13 @@ class Checkpoint:
     """Where training begins: after epoch 0 with the initial weights, or after a later one."""
 
     weights: Arrays
+    folder: Path
+    about: dict[str, Any]
+    """What must be the same for a run to go on: the recipe, and the digest of the images."""
+    code: str | None = None
+    """Digest of the code that trains now."""
+    changed_code: bool = False
+    """Whether the epochs that are done were trained by other code."""
     optimizer: Arrays = field(default_factory=dict)
     """What the framework module's ``load_optimizer`` takes; nothing at the beginning."""
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -43,13 +51,18 @@ class Checkpoint:
         """Epochs that are done."""
         return len(self.history)
 
+    def as_record(self, seconds: float) -> dict[str, Any]:
+        """The record's section ``checkpoint``; ``seconds`` are those of its :class:`Writer`."""
+        changed = {"changed_code": True} if self.changed_code else {}
+        return {"resumed_after": self.epoch, "seconds": seconds} | changed
+
 
 class Writer:
     """Writes a run's checkpoints, each in the place of the one before."""
 
-    def __init__(self, folder: Path, scaled: ScaledRecipe) -> None:
-        self._path = Path(folder) / FILE
-        self._about = _about(scaled)
+    def __init__(self, begin: Checkpoint) -> None:
+        self._path = begin.folder / FILE
+        self._about, self._code = begin.about, begin.code
         self._thread: Thread | None = None
         self._error: BaseException | None = None
         self.seconds = 0.0
@@ -69,7 +82,8 @@ class Writer:
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said = {"about": self._about, "history": list(history), "first_step": first_step}
+        said = {"about": self._about, "code": self._code}
+        said |= {"history": list(history), "first_step": first_step}
         self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
         self._thread.start()
         self.seconds += time.perf_counter() - start
@@ -98,19 +112,26 @@ class Writer:
             self._error = error
 
 
-def begin(folder: Path, scaled: ScaledRecipe, initial: Arrays, *, resume: bool) -> Checkpoint:
-    """Where a run in ``folder`` begins: its last checkpoint with ``resume``, else the start.
+def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
+    """Where ``run`` begins: with ``resume`` at the last checkpoint in its folder, else anew.
+
+    Its record says already which recipe, data and code it is of. With other code a run goes on,
+    for whoever changes a cell wants to; that is printed and recorded.
 
     Raises:
-        UserError: the checkpoint is damaged, or of another recipe.
+        UserError: the checkpoint is damaged, or of another recipe or other images.
     """
-    path = Path(folder) / FILE
+    path = run.folder / FILE
+    about, code = _about(run.content), identity.of(run.content).get("code")
+    start = Checkpoint(initial, run.folder, about, code)
     if not resume:
         path.unlink(missing_ok=True)  # else a later resume would take it for this run's
-        return Checkpoint(initial)
+        return start
     if not path.exists():
-        print(f"Nothing to resume: no checkpoint in {folder}; training starts from the beginning")
-        return Checkpoint(initial)
+        print(
+            f"Nothing to resume: no checkpoint in {run.folder}; training starts from the beginning"
+        )
+        return start
     try:
         with safe_open(path, "numpy") as file:
             said = json.loads(file.metadata()["said"])
@@ -119,20 +140,27 @@ def begin(folder: Path, scaled: ScaledRecipe, initial: Arrays, *, resume: bool) 
         raise UserError(
             f"{path}: not a checkpoint ({error}); remove it, or resume = False"
         ) from None
-    now = _about(scaled)
-    differing = sorted(key for key in now if said["about"].get(key) != now[key])
+    differing = sorted(key for key in about if said["about"].get(key) != about[key])
+    if differing == [_IMAGES]:
+        raise UserError(
+            f"{path}: of a run on other images or labels; give it the same data, or remove the file"
+        )
     if differing:
         was = ", ".join(f"{key} {said['about'].get(key)}" for key in differing)
         raise UserError(
             f"{path}: of a run with another recipe ({was}); set that again, or remove the file"
         )
-    found = Checkpoint(
-        under("weights/", arrays),
-        under("optimizer/", arrays),
-        said["history"],
-        said["first_step"],
+    found = replace(
+        start,
+        weights=under("weights/", arrays),
+        optimizer=under("optimizer/", arrays),
+        history=said["history"],
+        first_step=said["first_step"],
+        changed_code=said.get("code") != code,
     )
-    print(f"Resumed after epoch {found.epoch} of {scaled.recipe.epochs}, from {path}")
+    print(f"Resumed after epoch {found.epoch} of {about['epochs']}, from {path}")
+    if found.changed_code:
+        print("The code has changed since: the epochs before and after it are not of one program")
     return found
 
 
@@ -141,10 +169,12 @@ def remove(folder: Path) -> None:
     (Path(folder) / FILE).unlink(missing_ok=True)
 
 
-def _about(scaled: ScaledRecipe) -> dict[str, Any]:
-    """What must be the same for a run to go on, as JSON gives it back."""
-    about: dict[str, Any] = json.loads(json.dumps(scaled.as_record()))
-    return about
+_IMAGES = "images"
+
+
+def _about(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says that must be the same for a run to go on."""
+    return {**content["recipe"], _IMAGES: identity.of(content).get("data")}
 
 
 def _contiguous(array: np.ndarray) -> np.ndarray:

@@ -29,7 +29,8 @@ class StepClock:
 
     Afterwards, in seconds: ``data_seconds`` in which the devices waited for a batch,
     ``first_step_seconds`` from the loop's start until its first step was done, and
-    ``step_seconds``, the list of times from one step's end to the next one's.
+    ``step_seconds``, the list of times from one step's end to the next one's, and
+    ``seconds_a_step``, their mean.
     """
 
     def __init__(self, completion: Completion) -> None:
@@ -82,6 +83,12 @@ class StepClock:
     @property
     def step_seconds(self) -> list[float]:
         return [b - a for a, b in zip(self._done, self._done[1:], strict=False)]
+
+    @property
+    def seconds_a_step(self) -> float:
+        """Mean of ``step_seconds``: the first step, and what came before it, does not count."""
+        times = self.step_seconds
+        return sum(times) / len(times) if times else float("nan")
 
     @property
     def data_seconds(self) -> float:

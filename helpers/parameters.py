@@ -1,5 +1,8 @@
 """From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
 
+import hashlib
+import json
+import math
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -83,7 +86,19 @@ class Data:
             "images": {name: len(part) for name, part in parts.items()},
             "patients": {name: part["patient"].nunique() for name, part in parts.items()},
             "steps_per_epoch": recipe.steps(len(self.train)),
+            "sha256": self.sha256,
         }
+
+    @property
+    def sha256(self) -> str:
+        """Digest over names, patients, labels and sizes of all images, however they are split."""
+        images = pd.concat([self.train, self.valid, self.test]).sort_values("image")
+        rows = images[["image", "patient", *data_prep.FINDINGS]].astype(str)
+        if self.packed is None:
+            rows["size"] = [str(Path(path).stat().st_size) for path in images["path"]]
+        else:
+            rows["size"] = str(self.packed.shape)
+        return hashlib.sha256(json.dumps(rows.to_numpy().tolist()).encode()).hexdigest()
 
 
 def resolve(
@@ -97,6 +112,7 @@ def resolve(
     precision: str = "fp32",
     workers: int | str = "default",
     batch: int | str = "default",
+    warmup_epochs: float | str = 0,
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -109,11 +125,14 @@ def resolve(
     more than there are CPU cores; ``auto`` has the notebook measure.
     ``batch``: images per device, with the learning rate in proportion. ``default`` is the
     recipe's; ``auto`` has the notebook find the largest that fits.
+    ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
+    device's to that of all.
     """
     found = device_helpers.resolve(devices)
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
-    chosen = lookup(recipe, seed=seed, precision=precision)
+    warmup = epochs_of_warmup(warmup_epochs)
+    chosen = lookup(recipe, seed=seed, precision=precision, warmup_epochs=warmup)
     if batch not in ("auto", "default"):
         chosen = chosen.with_batch(_whole("batch", batch, least=1))
     folder = prepare_data(chosen, data)
@@ -221,6 +240,21 @@ def whole(value: int | str) -> int | None:
     if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
         return None
     return int(text)
+
+
+def epochs_of_warmup(value: float | str) -> float:
+    """How long the learning rate climbs, as a user gave it.
+
+    Raises:
+        UserError: it is no number from 0.
+    """
+    try:
+        epochs = float(value)
+    except (TypeError, ValueError):
+        epochs = math.nan
+    if isinstance(value, bool) or not 0 <= epochs < math.inf:
+        raise UserError(f"warmup_epochs is {value!r}: give a number of epochs from 0, such as 0.5")
+    return epochs
 
 
 def _given_folder(data: str | Path) -> Path:

@@ -62,10 +62,15 @@ class Plan:
     recipe: str
     data: str
     runs: list[RunState]
+    warmup_epochs: float = 0.0
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""
-        return {"recipe": self.recipe, "data": self.data}
+        return {
+            "recipe": self.recipe,
+            "data": self.data,
+            "warmup_epochs": self.warmup_epochs,
+        }
 
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
@@ -84,6 +89,7 @@ def make_plan(
     seeds: Sequence[int | str] = (0,),
     repeats: int | str = 1,
     precision: Sequence[str] = PRECISIONS[:1],
+    warmup_epochs: float | str = 0,
     inputs: Sequence[str] = INPUTS,
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
@@ -101,11 +107,13 @@ def make_plan(
         repeats: how often the whole is run.
         precision: one run for each, of ``PRECISIONS``; where a framework cannot compute in one,
             its run is skipped with the reason.
+        warmup_epochs: in which the learning rate climbs to that of all devices.
         inputs: ``real`` and ``synthetic``: each run measures both.
     """
     chosen = lookup("demo" if recipe == "auto" else recipe)
     for kind in precision:
         lookup(chosen.name, precision=kind)
+    warmup = parameters.epochs_of_warmup(warmup_epochs)
     _check_inputs(inputs)
     if data != "auto":
         data = str(parameters.prepare_data(chosen, data))
@@ -138,7 +146,7 @@ def make_plan(
         for kind in each_precision
         for count in counts
     ]
-    return Plan(recipe, data, runs)
+    return Plan(recipe, data, runs, warmup)
 
 
 def _chosen_notebooks(

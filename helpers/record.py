@@ -18,18 +18,21 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import psutil
 
-from helpers import paths
+from helpers import identity, paths
 from helpers.devices import Devices, hardware
 from helpers.errors import UserError
 from helpers.recipe import ScaledRecipe
 
 FILE = "record.json"
+
+_OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
 
 class Run:
@@ -93,8 +96,13 @@ def start(
     versions: Mapping[str, str],
     devices: Devices,
     recipe: ScaledRecipe,
+    skipped: Mapping[str, str] = MappingProxyType({}),
 ) -> Run:
-    """Begin the record of a run in ``folder``; an older record there is replaced."""
+    """Begin the record of a run in ``folder``; an older record there is replaced.
+
+    ``skipped`` is what the framework cannot do, and why (its module's ``SKIPPED``); what is said
+    of one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
+    """
     folder = Path(folder)
     content = {
         "schema": 1,
@@ -106,6 +114,7 @@ def start(
             "process": os.getpid(),
             "host": socket.gethostname(),
             "commit": _commit(),
+            "code": identity.code(notebook),
         },
         "state": "running",
         "framework": {
@@ -120,6 +129,11 @@ def start(
             "names": list(devices.names),
         },
         "recipe": recipe.as_record(),
+        "skipped": [
+            {"what": what, "reason": reason}
+            for what, reason in skipped.items()
+            if not what.endswith(_OTHER_KIND[devices.kind])
+        ],
     }
     content = plain(content)
     check(content)
@@ -191,9 +205,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def training(history: Sequence[Mapping[str, Any]], first_step_seconds: float) -> dict[str, Any]:
-    """The section ``training`` from the epochs' rows (the schema's ``epochs``)."""
-    steady = history[1:] or history
+def training(
+    history: Sequence[Mapping[str, Any]], first_step_seconds: float, resumed_after: int = 0
+) -> dict[str, Any]:
+    """The section ``training`` from the epochs' rows (the schema's ``epochs``).
+
+    The rate is that of one process: of a run that was resumed, of the last one, unless it trained
+    no epoch any more.
+    """
+    own = history[resumed_after:] or history
+    steady = own[1:] or own
     return {
         "seconds": sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in history),
         "images_per_second": median(epoch["images_per_second"] for epoch in steady),
@@ -213,13 +234,20 @@ def test(auc: pd.DataFrame, loss: float, seconds: float) -> dict[str, Any]:
     }
 
 
-def throughput(images: int, seconds: float, *, epochs: float) -> dict[str, Any]:
-    """The sections ``synthetic`` and ``loader``: images over all devices in wall-clock seconds."""
+def throughput(rates: Sequence[float], *, images: int) -> dict[str, Any]:
+    """The sections ``files``, ``synthetic``, ``silent`` and ``loader``, from their rounds.
+
+    Args:
+        rates: images/s over all devices, a round each (``helpers.rounds``).
+        images: that each round counted.
+    """
     return {
-        "images": images,
-        "seconds": seconds,
-        "images_per_second": images / seconds,
-        "epochs": epochs,
+        "images": images * len(rates),
+        "seconds": sum(images / rate for rate in rates),
+        "images_per_second": median(rates),
+        "low": min(rates),
+        "high": max(rates),
+        "rounds": list(rates),
     }
 
 

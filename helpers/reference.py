@@ -95,6 +95,26 @@ def load() -> Mapping[str, np.ndarray]:
         return _read_only(dict(file))
 
 
+def after_conv0(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
+    """The first convolution's output, float64 (N, 64, H/2, W/2), of grey images (N, H, W)."""
+    images = np.pad(network_input(grey), ((0, 0), (0, 0), (3, 3), (3, 3)))
+    windows = np.lib.stride_tricks.sliding_window_view(images, (7, 7), (2, 3))[:, :, ::2, ::2]
+    kernel = arrays["features.conv0.weight"].astype(np.float64)
+    return np.einsum("ncyxij,ocij->noyx", windows, kernel, optimize=True)
+
+
+def shallow_logits(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
+    """What the shallow net makes of grey images (N, H, W) in evaluation mode: float64 (N, 14)."""
+    names = ("weight", "bias", "running_mean", "running_var")
+    scale, offset, mean, variance = (
+        arrays[f"features.norm0.{name}"].astype(np.float64)[:, None, None] for name in names
+    )
+    deviation = np.sqrt(variance + RECIPES["chexnet"].bn_epsilon)
+    normal = (after_conv0(arrays, grey) - mean) / deviation * scale + offset
+    pooled = np.maximum(normal, 0).mean(axis=(2, 3))
+    return pooled @ arrays["classifier.weight"].T.astype(np.float64) + arrays["classifier.bias"]
+
+
 def gradient_errors(found: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Relative L2 distance of each of GRADIENTS in ``found`` from the reference's."""
     known = load()

@@ -45,7 +45,7 @@ FIGURES = (
 """What is compared. The tolerances hold where nothing was repeated."""
 
 # What may change between two batches because it is what one wants to try: all else must agree.
-_MAY_CHANGE = ("machine", "kind of device", "seed", "data folder")
+_MAY_CHANGE = ("machine", "kind of device", "seed", "images and labels")
 _COLUMNS = ["run", "figure", "old", "new", "change", "allowed", "limit from", "verdict"]
 
 

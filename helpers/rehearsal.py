@@ -11,7 +11,7 @@ a mean is a way twice as long, BatchNorm's momentum of 0.99 for 0.9 moves the st
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,8 +56,10 @@ class Trial:
     steps: int
 
 
-Rehearsal = Callable[[Trial], tuple[float, Mapping[str, np.ndarray]]]
-"""Takes a trial's steps; their mean loss, and the weights afterwards by canonical names."""
+Rehearsal = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
+"""Takes a trial's steps; their mean loss, the weights afterwards by canonical names, and the
+logits (images, 14) that the notebook then validates with: each device those of its own share,
+share after share."""
 
 
 def certify(
@@ -73,7 +75,7 @@ def certify(
     checks = (
         *_on_path(rehearse, "sgd", devices, LIMITS[precision]),
         *_on_path(rehearse, "adam", devices, LIMITS[precision]),
-        _survivor(rehearse, devices, LIMITS[precision]),
+        *_statistics(rehearse, devices, LIMITS[precision]),
     )
     seconds = certificate.seconds + time.perf_counter() - began
     return Certificate((*certificate.checks, *checks), seconds)
@@ -83,7 +85,7 @@ def _on_path(rehearse: Rehearsal, rule: str, devices: int, limits: Limits) -> li
     """The loop's first steps by ``rule`` against the reference's."""
     known, start = reference.load(), reference.shallow_arrays()
     shares = (reference.batch(),) * devices
-    loss, after = rehearse(Trial(start, shares, rule, reference.RATES[rule], reference.STEPS))
+    loss, after, _ = rehearse(Trial(start, shares, rule, reference.RATES[rule], reference.STEPS))
     taken = f"{reference.STEPS} {'SGD' if rule == 'sgd' else 'Adam'} steps"
     there = {name: known[f"{rule} {name}"] for name in start}
     trained = [name for name in start if "running" not in name]
@@ -109,35 +111,42 @@ def _on_path(rehearse: Rehearsal, rule: str, devices: int, limits: Limits) -> li
     )
 
 
-def _survivor(rehearse: Rehearsal, devices: int, limits: Limits) -> Check:
-    """Whose BatchNorm statistics are in the weights: found by giving each device other images."""
-    name = "whose BatchNorm statistics survive"
-    if devices == 1:
-        return Check(name, None, None, "there is one device")
+def _statistics(rehearse: Rehearsal, devices: int, limits: Limits) -> list[Check]:
+    """What becomes of BatchNorm's statistics: found by giving each device other images.
+
+    Whose are in the weights, and whether validation normalises with those on every device: what
+    is saved and tested later must be what was validated.
+    """
     grey, targets = reference.batch()
     shares = tuple((grey // (1 + number), targets) for number in range(devices))
     start = reference.shallow_arrays()
-    _, after = rehearse(Trial(start, shares, "sgd", 0.0, 1))
+    _, after, logits = rehearse(Trial(start, shares, "sgd", 0.0, 1))
+    expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
+    validated = Check(
+        "validated with the statistics that are saved",
+        float(np.abs(logits - expected).max()),
+        limits.values,
+    )
+    return [validated, _survivor(after, start, [share for share, _ in shares], limits)]
+
+
+def _survivor(
+    after: Mapping[str, np.ndarray],
+    start: Mapping[str, np.ndarray],
+    shares: Sequence[np.ndarray],
+    limits: Limits,
+) -> Check:
+    """Whose running mean is in the weights after one step, of ``shares`` of grey images."""
+    name = "whose BatchNorm statistics survive"
+    if len(shares) == 1:
+        return Check(name, None, None, "there is one device")
     momentum = RECIPES["chexnet"].bn_momentum
     old = start["features.norm0.running_mean"]
-    each = [
-        (1 - momentum) * old + momentum * _mean_after_conv0(start, share) for share, _ in shares
-    ]
+    means = [reference.after_conv0(start, share).mean(axis=(0, 2, 3)) for share in shares]
+    each = [(1 - momentum) * old + momentum * mean for mean in means]
     candidates = {f"replica {number}'s": mean for number, mean in enumerate(each)}
     candidates["the average of all replicas'"] = np.mean(each, axis=0)
     found = after["features.norm0.running_mean"]
     errors = {who: reference.relative(found, mean) for who, mean in candidates.items()}
     nearest = min(errors, key=lambda who: errors[who])
     return Check(name, errors[nearest], limits.values, f"{nearest}")
-
-
-def _mean_after_conv0(start: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
-    """Mean of the first convolution's output over images and pixels, float64 (64,)."""
-    images = np.pad(reference.network_input(grey), ((0, 0), (0, 0), (3, 3), (3, 3)))
-    kernel = start["features.conv0.weight"].astype(np.float64)
-    side = grey.shape[1]
-    means = [
-        [images[:, :, y : y + side : 2, x : x + side : 2].mean(axis=(0, 2, 3)) for x in range(7)]
-        for y in range(7)
-    ]
-    return np.einsum("ocyx,yxc->o", kernel, np.array(means))

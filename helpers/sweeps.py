@@ -11,7 +11,7 @@ from typing import Any
 from helpers.errors import UserError
 
 LISTS = ("frameworks", "notebooks", "devices", "precision", "inputs", "seeds")
-SINGLE = ("repeats", "recipe", "data", "batch")
+SINGLE = ("repeats", "recipe", "data", "warmup_epochs", "batch")
 KEYS = (*LISTS, *SINGLE)
 
 
@@ -88,11 +88,14 @@ def _list(where: str, key: str, value: Any) -> list[Any]:
 
 
 def _one(where: str, key: str, value: Any) -> Any:
-    if not _is_plain(value):
+    if not _is_plain(value) and not (key in _NUMBERS and isinstance(value, float)):
         raise UserError(f"{where}: '{key}' takes one value, such as {_EXAMPLE[key]}")
     if key == "data":
         return str(Path(str(value)).expanduser())
-    return value if key == "repeats" else str(value)
+    return value if key in _NUMBERS else str(value)
+
+
+_NUMBERS = ("repeats", "warmup_epochs")
 
 
 def _is_plain(value: Any) -> bool:
@@ -113,5 +116,6 @@ _EXAMPLE = {
     "repeats": "3",
     "recipe": "chexnet",
     "data": "data/nih-264",
+    "warmup_epochs": "0.5",
     "batch": "overnight",
 }

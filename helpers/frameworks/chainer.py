@@ -48,7 +48,7 @@ _NAMES = {
 _MOMENTS = {"m": "first", "v": "second"}
 
 # What Chainer cannot do, and why.
-_SKIPPED = {
+SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "bf16": "Chainer has no bfloat16",
     "fp16": (
@@ -91,7 +91,7 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: Chainer cannot compute in it there.
     """
-    precisions.check(precision, kind, _SKIPPED)
+    precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
     chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer
 
@@ -279,7 +279,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 def skip(capability: str) -> str | None:
     """Why Chainer cannot do ``capability``; None where it can."""
-    return _SKIPPED.get(capability)
+    return SKIPPED.get(capability)
 
 
 class _Shallow(chainer.Chain):

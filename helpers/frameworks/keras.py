@@ -25,7 +25,7 @@ Device: TypeAlias = str
 Model: TypeAlias = keras.Model
 
 # What Keras cannot do, and why.
-_SKIPPED = {"tf32 on CPUs": backend._SKIPPED["tf32 on CPUs"]}
+SKIPPED = {"tf32 on CPUs": backend.SKIPPED["tf32 on CPUs"]}
 
 
 def versions() -> dict[str, str]:
@@ -197,7 +197,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 def skip(capability: str) -> str | None:
     """Why Keras cannot do ``capability``; None where it can."""
-    return _SKIPPED.get(capability)
+    return SKIPPED.get(capability)
 
 
 PARTS = {

@@ -29,7 +29,7 @@ Device: TypeAlias = mx.Context
 Model: TypeAlias = gluon.HybridBlock
 
 # What Gluon cannot do, or does otherwise than the others, and why.
-_SKIPPED = {
+SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
@@ -77,7 +77,7 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: MXNet cannot compute in it there.
     """
-    precisions.check(precision, kind, _SKIPPED)
+    precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
 
 
@@ -272,7 +272,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 def skip(capability: str) -> str | None:
     """Why MXNet Gluon cannot do ``capability``; None where it can."""
-    return _SKIPPED.get(capability)
+    return SKIPPED.get(capability)
 
 
 class _Recorder(mx.optimizer.Optimizer):

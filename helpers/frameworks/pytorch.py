@@ -28,7 +28,7 @@ Device: TypeAlias = torch.device
 Model: TypeAlias = torch.nn.Module
 
 # What PyTorch cannot do, and why.
-_SKIPPED = {**precisions.ON_GPUS_ONLY}
+SKIPPED = {**precisions.ON_GPUS_ONLY}
 
 
 def versions() -> dict[str, str]:
@@ -55,7 +55,7 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: PyTorch cannot compute in it there.
     """
-    precisions.check(precision, kind, _SKIPPED)
+    precisions.check(precision, kind, SKIPPED)
     torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes
     # By default PyTorch rounds convolutions on a GPU to TF32, but not matrix products.
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
@@ -249,7 +249,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 def skip(capability: str) -> str | None:
     """Why PyTorch cannot do ``capability``; None where it can."""
-    return _SKIPPED.get(capability)
+    return SKIPPED.get(capability)
 
 
 def _local_gradients(

@@ -27,7 +27,7 @@ Device: TypeAlias = str
 Model: TypeAlias = tf.Module
 
 # What TensorFlow cannot do, and why.
-_SKIPPED = {
+SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
 }
@@ -73,7 +73,7 @@ def configure(precision: str, kind: str) -> None:
     Raises:
         UnsupportedError: TensorFlow cannot compute in it there.
     """
-    precisions.check(precision, kind, _SKIPPED)
+    precisions.check(precision, kind, SKIPPED)
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
     # The graph optimiser takes longer on this graph than it saves in a short run on the CPU. On
@@ -224,7 +224,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 def skip(capability: str) -> str | None:
     """Why TensorFlow cannot do ``capability``; None where it can."""
-    return _SKIPPED.get(capability)
+    return SKIPPED.get(capability)
 
 
 class _Shallow(tf.Module):

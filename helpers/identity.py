@@ -1,0 +1,40 @@
+"""What makes two runs the same run: recipe, data, and the code that trained them."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from helpers import paths
+
+PACKAGES = ("helpers", "data_prep")
+"""What the notebooks' training depends on; the monitor only looks on."""
+
+
+@cache
+def code(notebook: str) -> str:
+    """SHA-256 of a notebook's code, parameters apart, and of the packages it imports."""
+    found = hashlib.sha256()
+    path = paths.NOTEBOOKS / f"{notebook}.ipynb"
+    if path.exists():
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            is_code = cell["cell_type"] == "code"
+            if is_code and "parameters" not in cell["metadata"].get("tags", []):
+                found.update("".join(cell["source"]).encode())
+    for package in PACKAGES:
+        for module in sorted((paths.ROOT / package).rglob("*.py")):
+            found.update(module.relative_to(paths.ROOT).as_posix().encode())
+            found.update(module.read_bytes())
+    return found.hexdigest()
+
+
+def of(content: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of a record's recipe, data and code, as far as it has them."""
+    recipe = json.dumps(content["recipe"], sort_keys=True).encode()
+    found = {
+        "recipe": hashlib.sha256(recipe).hexdigest(),
+        "data": content.get("data", {}).get("sha256"),
+        "code": content["run"].get("code"),
+    }
+    return {what: digest for what, digest in found.items() if digest is not None}
