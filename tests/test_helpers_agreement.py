@@ -99,8 +99,7 @@ def test_records_from_before_a_field_was_there_agree_with_each_other() -> None:
     assert differences([old[0], entry("Keras", recipe__warmup_epochs=0.0)]) == []
     said = told(old[0], entry("Keras", data__sha256="0123456789abcdef" * 4))
     assert said["images and labels differs"] == (
-        "not comparable in this: not recorded (PyTorch, 2 devices); "
-        "0123456789ab (Keras, 2 devices)"
+        "not comparable in this: not recorded (PyTorch, 2 devices); 0123456789ab (Keras, 2 devices)"
     )
 
 
