@@ -2,6 +2,7 @@
 
     python3 tests/run.py                    everything
     python3 tests/run.py lint pytorch       some parts, by the names the closing lines show
+    python3 tests/run.py --soak             the long forms of checks, `make soak`
 
 Standard library only. Ends with one line a part, and with exit code 1 if any part failed.
 """
@@ -21,8 +22,8 @@ import kernels  # noqa: E402
 
 Part = Callable[[], str]  # runs one part; "" if it passed, else why not
 
-# Two frameworks live in one kernel; every other test file is named after its own.
-KERNEL_OF = {"keras": "tensorflow"}
+# Two frameworks live in one kernel, and the limits need any one; other files are named after theirs.
+KERNEL_OF = {"keras": "tensorflow", "limits": "pytorch"}
 
 
 def command(kernel: str, *words: str | Path) -> str:
@@ -68,12 +69,20 @@ def parts() -> dict[str, Part]:
         name = file.stem[len("test_") :]
         kernel = KERNEL_OF.get(name, name)
         found[name] = lambda file=file, kernel=kernel: command(kernel, "pytest", file)  # type: ignore[misc]
+    found["mutants"] = lambda: command("lab", "python", "tests/mutants.py", "--sample", "40")
     found["notebooks"] = notebooks
     return found
 
 
+def long_parts() -> dict[str, Part]:
+    """What takes too long for every day."""
+    return {"mutants": lambda: command("lab", "python", "tests/mutants.py", "--all")}
+
+
 def main(wanted: list[str]) -> int:
-    known = parts()
+    soak = "--soak" in wanted
+    wanted = [name for name in wanted if name != "--soak"]
+    known = long_parts() if soak else parts()
     if unknown := [name for name in wanted if name not in known]:
         print(f"run.py: no part named {', '.join(unknown)}: the parts are {', '.join(known)}",
               file=sys.stderr)  # fmt: skip
