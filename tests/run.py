@@ -22,7 +22,7 @@ import kernels  # noqa: E402
 
 Part = Callable[[], str]  # runs one part; "" if it passed, else why not
 
-# Two frameworks live in one kernel, and the limits need any one; other files are named after theirs.
+# Two frameworks live in one kernel, and the limits need any; other files are named after theirs.
 KERNEL_OF = {"keras": "tensorflow", "limits": "pytorch"}
 
 
