@@ -54,7 +54,7 @@ def survivors(tried: Sequence[Mutant], jobs: int) -> list[Mutant]:
             python = ROOT / ".venvs" / kernel / "bin" / "python"
             asked = json.dumps([asdict(mutant) for mutant in mine])
             command = [python, __file__, "--in", kernel, "--jobs", str(jobs)]
-            alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
             done = subprocess.run(
                 command, input=asked, stdout=subprocess.PIPE, text=True, env=alone, check=False
             )
