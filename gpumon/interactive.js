@@ -7,7 +7,7 @@ function gpumonChart(root, data) {
   const canvas = root.querySelector("canvas"), tip = root.querySelector(".gpumon-tip");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const full = [data.start, data.end], first = data.view || full, hidden = new Set();
-  let LEFT = 96, RIGHT = 104, view = first.slice(), pointer = null, drag = null, theme, width, height, lanes, top0;
+  let LEFT = 96, RIGHT = 104, view = first.slice(), pointer = null, drag = null, printing = false, theme, width, height, lanes, top0;
 
   // A line that stands for several GPUs: the mean, least and most of those that are not hidden.
   function settle(line) {
@@ -108,7 +108,7 @@ function gpumonChart(root, data) {
   }
 
   function draw() {
-    const name = data.theme === "auto" ? (dark.matches ? "dark" : "light") : data.theme;
+    const name = data.theme === "auto" ? (dark.matches && !printing ? "dark" : "light") : data.theme;
     theme = data.themes[name];
     root.style.background = theme.background;
     root.style.color = theme.text;
@@ -267,6 +267,9 @@ function gpumonChart(root, data) {
     again();
   });
   dark.addEventListener("change", again);
+  // Paper is white, whatever the screen was.
+  addEventListener("beforeprint", () => { printing = true; again(); });
+  addEventListener("afterprint", () => { printing = false; again(); });
   new ResizeObserver(again).observe(root);
   draw();
 }

@@ -30,10 +30,17 @@ class Theme:
 
 
 # The first three are kept for the phases every training run has, so that charts of several runs
-# agree; other names take the rest in the order in which they appear.
+# agree; other names take the rest in the order in which they appear. A run of the notebooks has
+# eight phases; no two of these colours are nearer to each other than 11 in CIELAB.
 USUAL = ("train", "validate", "test")
-PALE = ("#D5DBE3", "#EEE8AA", "#CCDDAA", "#FFCCCC", "#CCEEFF", "#DDCCEE", "#F3D9B1")
-DEEP = ("#3D4754", "#6B6424", "#2B6A33", "#713A3A", "#22606B", "#54407A", "#75512A")
+PALE = (
+    *("#D5DBE3", "#EEE8AA", "#CCDDAA", "#FFCCCC", "#CCEEFF", "#DDCCEE", "#F3D9B1"),
+    *("#A8DED0", "#E8B4D6", "#BFB8A0"),
+)
+DEEP = (
+    *("#3D4754", "#6B6424", "#2B6A33", "#713A3A", "#22606B", "#54407A", "#75512A"),
+    *("#0F5F50", "#7D2F63", "#5A5A5A"),
+)
 
 THEMES = {
     "light": Theme(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import paths, record
+from helpers import paths, record, standing
 from helpers.agreement import differences
 from helpers.errors import UserError
 
@@ -45,8 +45,9 @@ class Entry:
 
     @property
     def run(self) -> str:
-        """Label and number of devices, for people."""
-        return self.label if self.devices is None else f"{self.label}, {devices(self.devices)}"
+        """Label, number of devices, and whether it was resumed, for people."""
+        parts = [self.label, *([devices(self.devices)] if self.devices is not None else [])]
+        return ", ".join(parts + ([standing.RESUMED] if self.resumed_after else []))
 
     @property
     def finished(self) -> bool:
@@ -56,6 +57,11 @@ class Entry:
     def comparable(self) -> bool:
         """Whether its fairness certificate lets its times stand beside the others'."""
         return bool(self.content.get("fairness", {}).get("comparable", False))
+
+    @property
+    def resumed_after(self) -> int:
+        """The epochs that an earlier process had done; 0 of a run in one go."""
+        return standing.resumed_after(self.content)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,8 @@ def how_to_begin(compared: Comparison) -> str | None:
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
-    Columns: label, devices, kind (gpu or cpu), comparable (its certificate was passed), seconds
+    Columns: label, devices, kind (gpu or cpu), comparable (its certificate was passed), marks
+    (``standing.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
     measured images), synthetic_images_per_second, loader_images_per_second, mean_auc,
@@ -173,6 +180,7 @@ _COLUMNS = (
     "devices",
     "kind",
     "comparable",
+    "marks",
     "seconds",
     "images_per_second",
     "first_step_seconds",
@@ -221,6 +229,13 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if epoch := standing.resumed_after(content):
+        texts.append(
+            f"resumed after epoch {epoch}: its times are of its last process, or of two added up, "
+            "and stand in no comparison"
+        )
+    if content.get("checkpoint", {}).get("changed_code"):
+        texts.append("the code was changed before it was resumed: its epochs are of two programs")
     if not content["fairness"]["comparable"]:
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
@@ -236,6 +251,8 @@ def _limits(content: dict[str, Any]) -> list[str]:
         who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
         when = "before it began" if other["seen"] == "before" else "while it ran"
         texts.append(f"shared its GPU with {who}, seen {when}: its times are not clean")
+    if reason := content.get("neighbours", {}).get("reason"):
+        texts.append(f"whether somebody else used its GPUs is not known: {reason}")
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):
         texts.append(f"no energy: {energy['reason']}")
@@ -247,16 +264,16 @@ def _numbers(entry: Entry) -> dict[str, Any]:
     training, synthetic = content["training"], content["synthetic"]
     trained = training.get("train_images_seen") or sum(e["images"] for e in content["epochs"])
     scaled = synthetic["images"] < trained
-    seconds = synthetic["seconds"] * trained / synthetic["images"] if synthetic["images"] else None
     return {
         "label": entry.label,
         "devices": entry.devices,
         "kind": content["devices"]["kind"],
         "comparable": entry.comparable,
+        "marks": standing.marks(content),
         "seconds": training["seconds"],
         "images_per_second": training["images_per_second"],
         "first_step_seconds": training["first_step_seconds"],
-        "synthetic_seconds": seconds,
+        "synthetic_seconds": trained / synthetic["images_per_second"],
         "synthetic_scaled": scaled,
         "synthetic_images_per_second": synthetic["images_per_second"],
         "loader_images_per_second": content["loader"]["images_per_second"],

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.comparison import Comparison, Entry, latest_of_each
+from helpers.standing import unranked
 
 
 def history(entry: Entry) -> pd.DataFrame:
@@ -58,8 +59,10 @@ def time_to_auc(compared: Comparison, wanted: float | None = None) -> list[dict[
 
 
 def table(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
-    """:func:`time_to_auc` as text for a reader, the quickest first."""
-    rows = sorted(time_to_auc(compared, wanted), key=lambda row: row["seconds"] or math.inf)
+    """:func:`time_to_auc` as text for a reader, the quickest first where devices rank anything."""
+    rows = time_to_auc(compared, wanted)
+    if unranked(compared) is None:
+        rows.sort(key=lambda row: row["seconds"] or math.inf)
     texts = [
         {
             "run": row["run"],

@@ -51,8 +51,8 @@ class RunState:
 
     def about(self) -> dict[str, Any]:
         """What the notebook cannot know of its own run, for the record's section ``run``."""
-        variant = {"variant": self.variant} if self.variant else {}
-        return variant | ({"earlier": self.earlier} if self.earlier else {})
+        known = {"variant": self.variant, "earlier": self.earlier, "seconds": self.seconds}
+        return {name: value for name, value in known.items() if value}
 
 
 @dataclass

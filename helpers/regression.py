@@ -16,7 +16,8 @@ from helpers import comparison, progress
 from helpers.agreement import MUST_AGREE
 from helpers.comparison import Comparison, latest_of_each
 from helpers.errors import UserError
-from helpers.repeats import summarise
+from helpers.repeats import ONE_RUN, summarise
+from helpers.standing import NOT_COMPARABLE, together
 from helpers.tables import short_number
 
 LEAST = 0.01
@@ -35,7 +36,7 @@ class Figure:
 
 
 FIGURES = (
-    Figure("seconds", "training time (s)", 0.10, -1),
+    Figure("seconds", "training time (s)", ONE_RUN, -1),
     Figure("images_per_second", "images/s, files", 0.05, +1),
     Figure("synthetic_images_per_second", "images/s, synthetic", 0.05, +1),
     Figure("loader_images_per_second", "images/s, loader", 0.15, +1),
@@ -53,8 +54,9 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
     """Every figure of every run that both batches have, or that only ``old`` has.
 
     Columns: run, figure, old, new, change (relative; absolute for AUC), allowed, limit from
-    (repeats or tolerance), verdict: same, better, worse, lost (``new`` has it no more) or fair no
-    more (its certificate fails now).
+    (repeats or tolerance), verdict: same, better, worse, lost (``new`` has it no more), fair no
+    more (its certificate fails now), or the mark of a run whose times cannot be compared (resumed,
+    shared GPU), of which nothing but the AUC is.
 
     Raises:
         UserError: nothing is comparable: no run in common, or other settings.
@@ -81,8 +83,15 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
         if was["comparable"] and not now["comparable"]:
             verdict = "fair no more"
             rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": verdict})
+        unclean = [
+            mark for mark in together([was["marks"], now["marks"]]) if mark != NOT_COMPARABLE
+        ]
+        if unclean:
+            verdict = ", ".join(unclean)
+            rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": verdict})
+        figures = [figure for figure in FIGURES if figure.absolute or not unclean]
         rows += [
-            {"run": run, **row} for figure in FIGURES if (row := _row(figure, was, now)) is not None
+            {"run": run, **row} for figure in figures if (row := _row(figure, was, now)) is not None
         ]
     return pd.DataFrame(rows, columns=_COLUMNS)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from helpers.comparison import Comparison, order, results
+from helpers.standing import together
 
 FIGURES = (
     "seconds",
@@ -22,6 +23,8 @@ FIGURES = (
     "images_per_joule",
 )
 
+ONE_RUN = 0.10
+"""Training times of single runs that differ by no more than this share are not told apart."""
 
 _KEYS = ["label", "devices"]
 _ENDS = {"": "median", "_low": "min", "_high": "max"}
@@ -31,11 +34,11 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
     Columns: label, devices, kind, runs (how many repeats), comparable (every one passed its
-    certificate), synthetic_scaled, and for each of ``FIGURES`` its median under its own name
-    and its extremes under ``<figure>_low`` and ``<figure>_high``.
+    certificate), marks (those that any has), synthetic_scaled, and for each of ``FIGURES`` its
+    median under its own name and its extremes under ``<figure>_low`` and ``<figure>_high``.
     """
     numbers = results(compared)
-    fixed = {"kind": "first", "comparable": "all", "synthetic_scaled": "any"}
+    fixed = {"kind": "first", "comparable": "all", "marks": together, "synthetic_scaled": "any"}
     if numbers.empty:
         names = [*_KEYS, "runs", *fixed, *(f + end for f in FIGURES for end in _ENDS)]
         return pd.DataFrame(columns=names)

@@ -4,7 +4,8 @@ import pandas as pd
 
 from helpers.comparison import Comparison
 from helpers.repeats import summarise
-from helpers.tables import NOT_COMPARABLE, short_number
+from helpers.standing import RESUMED, marked, together
+from helpers.tables import short_number
 
 
 def scaling(compared: Comparison) -> pd.DataFrame:
@@ -13,10 +14,13 @@ def scaling(compared: Comparison) -> pd.DataFrame:
     Columns: label, devices, base (the label's fewest devices), images_per_second, ideal (the
     base's images/s times the ratio of devices), speed_up (the base's time over this one's, as
     the article counts) and efficiency (images/s over the ideal, 1 is perfect), synthetic_speed_up,
-    synthetic_efficiency, comparable, kind. The base's own row is there, with 1 in each.
+    synthetic_efficiency, comparable, marks (its own and the base's), kind. The base's own row is
+    there, with 1 in each. Resumed runs are left out: their times are of their last process.
     """
     rows = []
-    for label, group in summarise(compared).groupby("label", sort=False):
+    numbers = summarise(compared)
+    clean = numbers[numbers["marks"].map(lambda marks: RESUMED not in marks).astype(bool)]
+    for label, group in clean.groupby("label", sort=False):
         base = group.iloc[0]
         for _, row in group.iterrows():
             ratio = row["devices"] / base["devices"]
@@ -34,6 +38,7 @@ def scaling(compared: Comparison) -> pd.DataFrame:
                     "synthetic_speed_up": fast,
                     "synthetic_efficiency": fast / ratio,
                     "comparable": row["comparable"] and base["comparable"],
+                    "marks": together([row["marks"], base["marks"]]),
                     "kind": row["kind"],
                 }
             )
@@ -57,10 +62,9 @@ def table(compared: Comparison) -> pd.DataFrame:
     for _, row in scaling(compared).iterrows():
         if row["devices"] == row["base"]:
             continue
-        fair = "" if row["comparable"] else f" ({NOT_COMPARABLE})"
         rows.append(
             {
-                "framework": f"{row['label']}{fair}",
+                "framework": marked(row["label"], row["marks"]),
                 "devices": f"{row['base']} to {row['devices']}",
                 "images/s": short_number(row["images_per_second"]),
                 "ideal": short_number(row["ideal"]),

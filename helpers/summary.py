@@ -1,18 +1,21 @@
 """The comparison in three sentences: who was fastest, whether that is fair, what was waited for."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers import attribution
+from helpers import waits
 from helpers.agreement import differences
 from helpers.comparison import Comparison, devices, latest_of_each, widest
-from helpers.repeats import summarise
+from helpers.repeats import ONE_RUN, summarise
+from helpers.standing import marked, unranked
 from helpers.tables import short_number
 
+UNRANKED = "not ranked here"
+"""The verdict on speed where the devices rank nothing."""
 _NAMES = {"data": "data", "synchronisation": "each other"}
-_LITTLE = 0.05
 
 
 @dataclass(frozen=True)
@@ -31,54 +34,67 @@ def answers(compared: Comparison) -> tuple[Answer, Answer, Answer]:
 
 def headline(compared: Comparison) -> str:
     """The same in one sentence, for the top of a page."""
-    first, fair, waited = answers(compared)
     if not compared.finished:
         return "No run has finished yet, so there is nothing to compare."
+    first, fair, waited = answers(compared)
     machine = _machine(compared)
-    named = (
-        f"{first.verdict} trained fastest on {machine}"
-        if first.verdict != "nobody"
-        else f"No framework can be called fastest on {machine}"
-    )
     is_fair = {
         "yes": "the comparison is fair",
         "no": "the comparison is not fair",
         "only in part": "the comparison is fair only in part",
         "one framework": "there is nothing yet to compare it with",
     }[fair.verdict]
+    if first.verdict == UNRANKED:
+        same = " the same network" if fair.verdict == "yes" else ""
+        return (
+            f"{_frameworks(compared)} trained{same} on {machine}; {is_fair}; "
+            "speed is not ranked here."
+        )
+    named = (
+        f"No framework can be called fastest on {machine}"
+        if first.verdict == "nobody"
+        else f"{first.verdict} trained fastest on {machine}"
+    )
     wait = (
-        "the devices waited for little"
-        if waited.verdict == "little"
-        else f"what the devices waited for most was {waited.verdict}"
+        "what the devices waited for is not known"
+        if waited.verdict == "unknown"
+        else f"the devices waited for {waited.verdict}"
     )
     return f"{named}; {is_fair}; {wait}."
 
 
 def fastest(compared: Comparison) -> Answer:
-    """The quickest training among the runs that may be compared, on the most devices."""
+    """The quickest training among the runs that may be compared, on the most GPUs.
+
+    Nobody is named where the devices rank nothing; several where they are not told apart.
+    """
     question = "Fastest"
-    numbers = summarise(compared)
-    if numbers.empty:
+    if not compared.finished:
         return Answer(question, "nobody", "No run has finished.")
-    most = int(numbers["devices"].max())
-    field = numbers[numbers["devices"] == most].sort_values("seconds", ignore_index=True)
-    fair = field[field["comparable"]].reset_index(drop=True)
-    where = devices(most)
-    virtual = (field["kind"] == "cpu").any()
-    caution = " Virtual devices share the CPU's cores: no word about GPUs." if virtual else ""
-    if fair.empty:
-        told = ", ".join(f"{row['label']} {_time(row)}" for _, row in field.iterrows())
-        return Answer(
-            question, "nobody", f"No run on {where} passed its certificate ({told}).{caution}"
-        )
-    best = fair.iloc[0]
-    text = f"{_time(best)} on {where}, {short_number(best['images_per_second'])} images/s"
-    if len(fair) > 1:
-        text += f"; {_lead(best, fair.iloc[1])}"
-    quicker = [str(row["label"]) for _, row in field.iterrows() if row["seconds"] < best["seconds"]]
+    why = unranked(compared)
+    if why is not None:
+        return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
+    numbers = summarise(compared)
+    on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
+    most = int(on_gpus["devices"].max())
+    field = [row for _, row in on_gpus.iterrows() if row["devices"] == most]
+    clean = [row for row in field if not row["marks"]]
+    if not clean:
+        told = "; ".join(f"{_marked(row)} {_time(row)}" for row in field)
+        text = f"No run on {devices(most)} has times that may stand beside others': {told}."
+        return Answer(question, "nobody", text)
+    best, *others = clean
+    level = [row for row in others if not _apart(best, row)]
+    text = f"{_time(best)} on {devices(most)}, {short_number(best['images_per_second'])} images/s"
+    if level:
+        close = ", ".join(f"{row['label']} {_time(row)}" for row in level)
+        text += f"; not told apart from it: {close}"
+    elif others:
+        text += f"; {_lead(best, others[0])}"
+    quicker = [_marked(row) for row in field if row["marks"] and row["seconds"] < best["seconds"]]
     if quicker:
-        text += f". {' and '.join(quicker)} took less time but did not pass the certificate"
-    return Answer(question, str(best["label"]), f"{text}.{caution}")
+        text += f". Less time, but not counted: {_listed(quicker)}"
+    return Answer(question, _listed(row["label"] for row in [best, *level]), f"{text}.")
 
 
 def fairness(compared: Comparison) -> Answer:
@@ -111,62 +127,78 @@ def fairness(compared: Comparison) -> Answer:
 
 
 def waiting(compared: Comparison) -> Answer:
-    """The largest share of the training time in which devices did not compute.
+    """What the devices waited for, where it is told from zero and by more than its doubts.
 
-    A share on which the run's ways of measuring differ is not to be trusted, and counts nowhere.
+    In more than half of the frameworks it is an answer for all; else the runs are named.
     """
     question = "Waited for"
-    rows, doubted = [], set[str]()
-    for entry in widest(compared.finished):
-        found = entry.content["attribution"]
-        unsure = attribution.doubted(found)
-        for share, value in found["shares"].items():
-            if share in unsure:
-                doubted.add(share)
-            else:
-                rows.append({"run": entry.run, "share": share, "value": value})
-    if not rows:
+    runs = widest(compared.finished)
+    if not runs:
         return Answer(question, "unknown", "No run has finished.")
-    if unknown := doubted - {row["share"] for row in rows}:
-        why = f"In every run the ways of measuring {' and '.join(sorted(unknown))} differ."
-        return Answer(question, "unknown", why)
-    table = pd.DataFrame(rows)
-    computed = table[table["share"] == "compute"]["value"]
-    span = ""
-    if not computed.empty:
-        low, high = _percent(computed.min()), _percent(computed.max())
-        span = f"Compute took {low if low == high else f'{low} to {high}'} of the training time"
-    waits = table[~table["share"].isin(["compute", "validation"])]
-    if waits.empty or waits["value"].max() < _LITTLE:
-        return Answer(question, "little", f"{span or 'Nothing else was measured'}.")
-    means = waits.groupby("share")["value"].mean()
-    share = str(means.idxmax())
-    worst = waits[waits["share"] == share].sort_values("value").iloc[-1]
-    most = f"{share} up to {_percent(worst['value'])} ({worst['run']})"
-    text = "; ".join(part for part in (span, most) if part)
-    return Answer(question, _NAMES.get(share, share), f"{text}.")
+    broken, told = waits.invalid(compared), waits.telling(compared)
+    doubt = ""
+    if broken:
+        names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
+        doubt = f" The measurement is invalid in {names}: files were faster than synthetic data."
+    if not told:
+        verdict = "little" if 2 * len(broken) < len(runs) else "unknown"
+        said = "" if len(broken) == len(runs) else "No wait is told from zero and from its doubts."
+        return Answer(question, verdict, f"{said}{doubt}".strip())
+    parts = [
+        f"{wait} took {', '.join(f'{waits.percent(e, wait)} in {e.run}' for e, _ in those)}"
+        for wait, those in told.items()
+    ]
+    wait, those = next(iter(told.items()))
+    verdict = _NAMES[wait]
+    if 2 * len(those) <= len(runs):
+        verdict += f", in {_listed(entry.label for entry, _ in those)} only"
+    return Answer(question, verdict, f"Of an epoch, {'; '.join(parts)}.{doubt}")
+
+
+def _apart(best: pd.Series, other: pd.Series) -> bool:
+    """Whether ``other`` is slower by more than chance: beyond the repeats, or a tolerance."""
+    if min(best["runs"], other["runs"]) > 1:
+        return bool(best["seconds_high"] < other["seconds_low"])
+    return bool(other["seconds"] > best["seconds"] * (1 + ONE_RUN))
 
 
 def _lead(best: pd.Series, second: pd.Series) -> str:
-    ratio = second["seconds"] / best["seconds"]
-    name = second["label"]
-    overlap = (
-        best["seconds_high"] >= second["seconds_low"] and min(best["runs"], second["runs"]) > 1
-    )
-    if overlap:
-        return f"{name} is within the spread of the repeats"
-    if ratio < 1.02:
-        return f"{name} is less than 2 % behind"
-    return f"{ratio:.2f} times as fast as {name}"
+    ratio = f"{second['seconds'] / best['seconds']:.2f}"
+    if min(best["runs"], second["runs"]) > 1:
+        low = second["seconds_low"] / best["seconds_high"]
+        high = second["seconds_high"] / best["seconds_low"]
+        return f"{ratio} ({low:.2f} to {high:.2f}) times as fast as {second['label']}"
+    return f"{ratio} times as fast as {second['label']}, one run each"
 
 
 def _time(row: pd.Series) -> str:
-    seconds = row["seconds"]
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    """``37.8 s (one run)``, ``2.1 min (2.0 to 2.2 in 3 runs)``."""
+    unit, divisor = ("s", 1.0) if row["seconds"] < 120 else ("min", 60.0)
+    if row["runs"] == 1:
+        return f"{row['seconds'] / divisor:.1f} {unit} (one run)"
+    low, high = row["seconds_low"] / divisor, row["seconds_high"] / divisor
+    runs = f"{low:.1f} to {high:.1f} in {row['runs']} runs"
+    return f"{row['seconds'] / divisor:.1f} {unit} ({runs})"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _marked(row: pd.Series) -> str:
+    return marked(row["label"], row["marks"])
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """``A``, ``A and B``, ``A, B and C``."""
+    *most, last = texts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _frameworks(compared: Comparison) -> str:
+    names = list(dict.fromkeys(e.content["framework"]["name"] for e in compared.finished))
+    return names[0] if len(names) == 1 else f"{len(names)} frameworks"
+
+
+def _shown(compared: Comparison) -> str:
+    """What runs whose times rank nothing show all the same."""
+    return ""
 
 
 def _machine(compared: Comparison) -> str:

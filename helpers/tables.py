@@ -7,11 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from helpers import progress
 from helpers.comparison import Comparison, devices, latest_of_each, order, widest
 from helpers.repeats import summarise, told
-
-NOT_COMPARABLE = "not comparable"
-"""Stands beside a run that did not pass its fairness certificate, wherever it is timed."""
+from helpers.standing import RESUMED, marked, together
 
 
 def training(compared: Comparison) -> pd.DataFrame:
@@ -44,17 +43,25 @@ def auc(compared: Comparison) -> pd.DataFrame:
 
 
 def state(compared: Comparison) -> pd.DataFrame:
-    """Every run, how it ended, and why if not well."""
-    rows = [
-        {
-            "framework": entry.label,
-            "devices": "-" if entry.devices is None else str(entry.devices),
-            "state": entry.content["state"],
-            "run time": _duration(entry.content["run"].get("seconds")),
-            "reason": entry.content.get("reason") or "",
-        }
-        for entry in compared.entries
-    ]
+    """Every run, how it ended, and why if not well.
+
+    The run time is that of the whole run, with the kernel's start, the certificate and the test:
+    minutes and seconds, as the terminal shows it.
+    """
+    rows = []
+    for entry in compared.entries:
+        state, seconds = entry.content["state"], entry.content["run"].get("seconds")
+        if entry.resumed_after:
+            state += f", resumed after epoch {entry.resumed_after}"
+        rows.append(
+            {
+                "framework": entry.label,
+                "devices": "-" if entry.devices is None else str(entry.devices),
+                "state": state,
+                "run time": "-" if seconds is None else progress.clock(seconds),
+                "reason": entry.content.get("reason") or "",
+            }
+        )
     rows += [
         {"framework": "?", "devices": "-", "state": "unreadable", "run time": "-", "reason": why}
         for why in compared.unreadable
@@ -72,29 +79,35 @@ def fairness(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis("check").fillna("-") if columns else pd.DataFrame()
 
 
-def attribution(compared: Comparison) -> pd.DataFrame:
-    """Where the time went: rows runs, columns shares of the training time (0 to 1)."""
-    rows = {e.run: e.content["attribution"]["shares"] for e in latest_of_each(compared.finished)}
-    return pd.DataFrame(rows).T.astype(float)
-
-
 def energy(compared: Comparison) -> pd.DataFrame:
-    """What training took from the GPUs: rows runs; a reason where nothing was measured."""
+    """What training took from the GPUs: rows runs, of those whose GPUs told it."""
     rows = []
     for entry in latest_of_each(compared.finished):
         found = entry.content.get("energy", {})
-        joules = found.get("joules")
-        rows.append(
-            {
-                "run": entry.run,
-                "energy": ("n/a" if joules is None else f"{short_number(joules / 1000)} kJ"),
-                "images per joule": (
-                    "n/a" if joules is None else f"{found['images_per_joule']:.3g}"
-                ),
-                "note": found.get("reason") or "",
-            }
-        )
-    return _table(rows, ["run", "energy", "images per joule", "note"])
+        if found.get("joules") is not None:
+            rows.append(
+                {
+                    "run": entry.run,
+                    "energy": f"{short_number(found['joules'] / 1000)} kJ",
+                    "images per joule": f"{found['images_per_joule']:.3g}",
+                }
+            )
+    return _table(rows, ["run", "energy", "images per joule"])
+
+
+def no_energy(compared: Comparison) -> list[str]:
+    """Why there is no energy, a sentence a reason, with the runs where it is not all of them."""
+    finished = latest_of_each(compared.finished)
+    said: dict[str, list[str]] = {}
+    for entry in finished:
+        found = entry.content.get("energy", {})
+        if found.get("joules") is None:
+            reason = found.get("reason") or "no reason was recorded"
+            said.setdefault(reason, []).append(entry.run)
+    return [
+        f"No energy{'' if len(runs) == len(finished) else ' of ' + '; '.join(runs)}: {reason}."
+        for reason, runs in said.items()
+    ]
 
 
 def sentences(compared: Comparison) -> list[str]:
@@ -158,8 +171,8 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
     """Rows frameworks; for each number of devices time, images/s, speed-up, AUC, as text.
 
     Speed-up is over the fewest devices anybody ran on. Repeats of a run are shown by their
-    median and, in brackets, the least and the most; all times have the same unit. A row whose
-    fairness certificate was not passed says that it is not comparable.
+    median and, in brackets, the least and the most; all times have the same unit. A row says
+    so where a certificate was not passed, a run was resumed or a GPU shared.
     """
     numbers = summarise(compared)
     if numbers.empty:
@@ -167,7 +180,7 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
     numbers = numbers.set_index(["label", "devices"])
     unit, divisor = ("min", 60.0) if numbers[seconds].max() >= 120 else ("s", 1.0)
     counts = sorted(numbers.index.unique("devices"))
-    fair = numbers.groupby("label")["comparable"].all()
+    names = {label: marked(str(label), _marks(of)) for label, of in numbers.groupby("label")}
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for (label, count), row in numbers.iterrows():  # type: ignore[misc]
         mark = "~" if scaled is not None and row[scaled] else ""
@@ -180,16 +193,28 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
             texts["speed-up"] = (
                 f"{numbers.loc[fewest, seconds] / row[seconds]:.2f}"
                 if fewest in numbers.index
+                and RESUMED not in together([row["marks"], numbers.loc[fewest, "marks"]])
                 else "-"
             )
         if scaled is None:
             texts["test AUC"] = told(row, "mean_auc", "{:.3f}".format)
         for name, text in texts.items():
-            name_of = label if fair[label] else f"{label} ({NOT_COMPARABLE})"
-            cells.setdefault((devices(count), name), {})[name_of] = text
+            cells.setdefault((devices(count), name), {})[names[label]] = text
     columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
     frame = pd.DataFrame(cells).fillna("-")[columns]
     return frame.loc[sorted(frame.index, key=order)].rename_axis("framework")
+
+
+def _marks(numbers: pd.DataFrame) -> list[str]:
+    """The marks of a framework's row, with the devices where it is not all of them."""
+    counts = numbers.index.get_level_values("devices")
+    said = []
+    for mark in together(numbers["marks"]):
+        on = [
+            devices(count) for count, of in zip(counts, numbers["marks"], strict=True) if mark in of
+        ]
+        said.append(mark if len(on) == len(counts) else f"{mark} on {' and '.join(on)}")
+    return said
 
 
 def _auc_cell(row: dict[str, Any]) -> str:
@@ -229,12 +254,6 @@ def _data_cell(data: dict[str, Any] | None) -> str:
 
 def _weights_cell(found: dict[str, Any] | None) -> str:
     return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
 
 
 def short_number(value: float) -> str:

@@ -18,6 +18,7 @@ def make(
     notebook: str | None = None,
     speed: float = 100.0,
     auc: float = 0.75,
+    gpu: bool = False,
     **sections: Any,
 ) -> dict[str, Any]:
     """A finished run's record that fits the schema; ``sections`` replace whole sections."""
@@ -63,13 +64,13 @@ def make(
             "cores": 2,
             "memory_bytes": 8 * 2**30,
             "platform": "Linux",
-            "gpus": [],
-            "driver": None,
+            "gpus": ["NVIDIA H100"] * devices if gpu else [],
+            "driver": "570.1" if gpu else None,
         },
         "devices": {
-            "kind": "cpu",
+            "kind": "gpu" if gpu else "cpu",
             "count": devices,
-            "names": [f"virtual CPU device {i}" for i in range(devices)],
+            "names": ["NVIDIA H100" if gpu else f"virtual CPU device {i}" for i in range(devices)],
         },
         "recipe": recipe.as_record(),
         "data": {
@@ -103,6 +104,12 @@ def make(
         },
         "test": {
             "mean_auc": auc,
+            "mean_low": auc - 0.03,
+            "mean_high": auc + 0.03,
+            "in_mean": list(FINDINGS),
+            "patients": 80,
+            "resamples": resamples(auc),
+            "sample": "a" * 32,
             "seconds": 2.0,
             "findings": [
                 {
@@ -117,15 +124,13 @@ def make(
                 for i, finding in enumerate(FINDINGS)
             ],
         },
-        "synthetic": {
-            "images": images,
-            "seconds": images / (1.25 * speed),
-            "images_per_second": 1.25 * speed,
-            "epochs": 1,
-        },
-        "loader": {"images": images, "seconds": images / 900, "images_per_second": 900.0},
+        "files": rounds(speed),
+        "synthetic": rounds(1.25 * speed),
+        "loader": rounds(900.0),
         "attribution": {
             "shares": {"compute": 0.72, "data": 0.18, "validation": 0.1},
+            "intervals": {"compute": [0.7, 0.74], "data": [0.16, 0.2], "validation": [0.09, 0.11]},
+            "invalid": None,
             "sentence": "Compute is the limit.",
         },
         "energy": {"joules": None, "images_per_joule": None, "reason": "no GPU"},
@@ -133,6 +138,17 @@ def make(
     }
     whole: dict[str, Any] = json.loads(json.dumps(content | sections))  # tuples to lists
     return whole
+
+
+def rounds(rate: float) -> dict[str, Any]:
+    """What section 11 measured, around ``rate`` images/s."""
+    return record.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
+
+
+def resamples(auc: float, half: float = 0.03) -> list[float]:
+    """A thousand resampled means around ``auc``, evenly spread, the middle 95 % within ``half``."""
+    width = half / 0.95
+    return [round(auc + width * (2 * i / 999 - 1), 6) for i in range(1000)]
 
 
 def short(framework: str, state: str, reason: str) -> dict[str, Any]:

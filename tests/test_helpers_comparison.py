@@ -7,7 +7,7 @@ import pytest
 import records
 
 import gpumon
-from helpers import charts, comparison, paths, tables
+from helpers import charts, comparison, paths, tables, waits
 from helpers.comparison import Comparison
 
 CHARTS = (charts.throughput, charts.curves, charts.auc, charts.utilisation, charts.attribution)
@@ -17,7 +17,7 @@ TABLES = (
     tables.auc,
     tables.state,
     tables.fairness,
-    tables.attribution,
+    waits.table,
     tables.versions,
     tables.hardware,
 )

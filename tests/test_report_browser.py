@@ -83,8 +83,6 @@ CONTRAST = """
     const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
     if (!own || !e.getClientRects().length) continue;
     const style = getComputedStyle(e), back = behind(e);
-    // Figures inside a bar stand on the bar's own colour; style.ink_on() chooses for them.
-    if (/#(fefefe|010101)/i.test(e.getAttribute('style') || '')) continue;
     const ink = over(rgba(e.closest('svg') ? style.fill : style.color), back);
     const [a, b] = [light(ink), light(back)].sort((x, y) => y - x);
     const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.7 && style.fontWeight >= 700);

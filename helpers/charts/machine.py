@@ -1,12 +1,12 @@
 """Charts of what the machine did: utilisation, where the time went, energy."""
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import gpumon
 from gpumon.errors import MonitorError
+from helpers import waits
 from helpers.charts.style import (
     FAINT,
     SHARES,
@@ -16,7 +16,6 @@ from helpers.charts.style import (
     cycle,
     faded,
     figure_of,
-    ink_on,
     legend_below,
     name_rows,
     plain_axes,
@@ -25,7 +24,6 @@ from helpers.charts.style import (
 )
 from helpers.comparison import Comparison, widest
 from helpers.repeats import summarise
-from helpers.tables import attribution as attribution_table
 from helpers.tables import short_number
 
 
@@ -77,34 +75,45 @@ def utilisation(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
 
 @styled
 def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Where the training time went: stacked shares, one bar a run."""
-    table = attribution_table(compared)
-    if table.empty:
+    """Where the time went: the shares of an epoch that were no compute, one row a run.
+
+    Points with the least and the most of the rounds. A share can lie below zero, by as much as
+    the rounds scatter; a run whose measurement is invalid says so.
+    """
+    numbers = waits.numbers(compared)
+    if numbers.empty:
         return None
-    figure, axes = figure_of(1.2 + 0.5 * len(table), width)
-    left = np.zeros(len(table))
-    for share, colour in zip(table.columns, cycle(SHARES, len(table.columns)), strict=True):
-        shares = table[share].fillna(0).to_numpy(float)
-        axes.barh(
-            range(len(table)), shares * 100, 0.55, left=left, color=colour, label=safe(str(share))
-        )
-        for row, value in enumerate(shares):
-            if value * width >= 0.6:
-                text = ink_on(colour)
-                axes.text(
-                    left[row] + value * 50,
-                    row,
-                    f"{100 * value:.0f} %",
-                    ha="center",
-                    va="center",
-                    color=text,
-                )
-        left += shares * 100
-    name_rows(axes, [safe(str(name)) for name in table.index])
-    axes.set_xlim(0, max(100.0, float(left.max())))
-    axes.set_xlabel("% of the training time")
+    names = [name for name in waits.shares_of(numbers) if name != "compute"]
+    figure, axes = figure_of(1.3 + 0.55 * len(numbers), width)
+    axes.axvline(0, color=FAINT, lw=1)
+    looks = list(zip(names, cycle(_SHAPES, len(names)), cycle(SHARES, len(names)), strict=True))
+    for place, (_, row) in enumerate(numbers.iterrows()):
+        for number, (name, shape, colour) in enumerate(looks):
+            if pd.isna(row[name]):
+                continue
+            y = place + (number - (len(names) - 1) / 2) * 0.22
+            ends = [100 * row.get(f"{name}{end}", row[name]) for end in ("_low", "_high")]
+            axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
+            axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
+        if row[waits.INVALID]:
+            axes.annotate(
+                f"{waits.INVALID}: faster on files than without",
+                (0, place),
+                xytext=(8, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                color=FAINT,
+            )
+    for name, shape, colour in looks:
+        axes.plot([], [], marker=shape, ms=6, color=colour, ls="none", label=safe(name))
+    name_rows(axes, [safe(str(name)) for name in numbers.index], above=0.6, below=0.6)
+    axes.set_xlabel("% of an epoch; what is left is compute")
     legend_below(figure, axes)
     return figure
+
+
+_SHAPES = ("o", "s", "D", "^")
 
 
 @styled

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from helpers import published
 from helpers.charts.style import (
     FAINT,
     GRID,
-    INK,
     NARROW,
     PAGE,
     WIDTH,
@@ -23,7 +23,6 @@ from helpers.charts.style import (
     marker_of,
     name_rows,
     panels,
-    place_of,
     safe,
     styled,
 )
@@ -31,12 +30,13 @@ from helpers.comparison import Comparison, devices
 from helpers.repeats import summarise
 from helpers.scaling import scaling as scaling_numbers
 from helpers.scaling import several
+from helpers.standing import together
 from helpers.tables import short_number
 
 _KINDS = (
-    ("training on files", "images_per_second", 1.0),
-    ("synthetic data", "synthetic_images_per_second", 0.6),
-    ("loader alone", "loader_images_per_second", 0.3),
+    ("files", "images_per_second", {"mfc": None}),
+    ("synthetic", "synthetic_images_per_second", {"mfc": PAGE}),
+    ("loader alone", "loader_images_per_second", {"marker": "|", "ms": 11, "mew": 2.5}),
 )
 
 
@@ -44,42 +44,52 @@ _KINDS = (
 def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Images per second of every run: from files, synthetic, and the loader alone.
 
+    Points on a logarithmic axis, because a loader is often a hundred times ahead of the devices.
     Repeats are told by their median, with a line from the least to the most.
     """
     numbers = summarise(compared)
     if numbers.empty:
         return None
-    labels = list(numbers["label"])
-    figure, axes = figure_of(1.1 + 0.75 * len(numbers), width)
-    # A loader far ahead of the devices must not squeeze what matters: its bar is cut.
-    longest = 1.6 * float(numbers[[figure for _, figure, _ in _KINDS[:2]]].max().max())
-    for place, row in numbers.iterrows():
-        hatch = "///" if place_of(row["label"], labels) > 0 else None
-        for number, (name, figure_name, strength) in enumerate(_KINDS):
-            value = row[figure_name]
-            y, drawn = int(str(place)) + (number - 1) * 0.26, min(value, longest)
-            colour = faded(colour_of(row["label"]), strength)
-            axes.barh(y, drawn, 0.24, color=colour, hatch=hatch, edgecolor=PAGE, lw=0)
-            end = drawn
-            if row["runs"] > 1 and value <= longest:
-                ends = [row[f"{figure_name}_low"], min(row[f"{figure_name}_high"], longest)]
-                axes.plot(ends, [y, y], color=INK, lw=1.2, marker="|", ms=5)
-                end = max(ends)
+    figure, axes = figure_of(1.0 + 0.72 * len(numbers), width)
+    names = [name for _, name, _ in _KINDS]
+    least = float(numbers[[f"{name}_low" for name in names]].min().min())
+    most = float(numbers[[f"{name}_high" for name in names]].max().max())
+    axes.set_xscale("log")
+    axes.set_xlim(least / 1.5, most * 1.5)
+    for place, row in enumerate(numbers.to_dict("records")):
+        for number, (kind, name, style) in enumerate(_KINDS):
+            colour, y = colour_of(row["label"]), place + (number - 1) * 0.27
+            low, value, high = (row[name + end] for end in ("_low", "", "_high"))
+            axes.plot([low, high], [y, y], color=colour, lw=2, solid_capstyle="butt")
+            mark = {"marker": marker_of(row["label"]), "ms": 7} | style
+            axes.plot(value, y, ls="none", color=colour, **mark)
+            # Text stands on the side that has more room.
+            right = value < (least * most) ** 0.5
             axes.annotate(
-                f"{'» ' if value > longest else ''}{short_number(value)}  {name}",
-                (end, y),
-                xytext=(5, 0),
+                f"{short_number(value)}  {kind}",
+                (high if right else low, y),
+                xytext=(8 if right else -8, 0),
                 textcoords="offset points",
+                ha="left" if right else "right",
                 va="center",
                 fontsize=8,
             )
-    names = [f"{safe(row['label'])}, {devices(row['devices'])}" for _, row in numbers.iterrows()]
-    if width < NARROW:
-        names = [name.replace(", ", "\n") for name in names]
-    name_rows(axes, names, above=0.55, below=0.55)
-    axes.set_xlabel("images per second (» the bar goes on)")
-    axes.set_xlim(0, axes.get_xlim()[1] * (1.2 if width >= NARROW else 1.75))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if most < 300 * least else (1,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    name_rows(axes, _names(numbers, width), above=0.55, below=0.55)
+    axes.set_xlabel("images per second, on a logarithmic axis")
     return figure
+
+
+def _names(numbers: pd.DataFrame, width: float) -> list[str]:
+    """Label, devices and marks of every row, in lines where it is narrow."""
+    names = []
+    for row in numbers.to_dict("records"):
+        parts = [safe(row["label"]), devices(row["devices"])]
+        name = ("\n" if width < NARROW else ", ").join(parts)
+        names.append("\n".join([name, *row["marks"]]))
+    return names
 
 
 @styled
@@ -115,11 +125,12 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
 
 
 def _published_efficiency(axes: Axes) -> None:
-    numbers = published.results().set_index(["label", "devices"])["seconds"]
-    for label in numbers.index.unique("label"):
-        efficiency = 100 * numbers[label, 1] / numbers[label, 4] / 4
-        axes.plot([1, 4], [100, efficiency], color=colour_of(label), lw=0.9, ls="--", alpha=0.6)
-        axes.plot([4], [efficiency], color=colour_of(label), marker="x", ms=5, ls="none")
+    seconds = published.results().pivot(index="label", columns="devices", values="seconds")
+    efficiencies = (100 * seconds[1] / seconds[4] / 4).dropna()  # some ran on four GPUs only
+    for label, efficiency in efficiencies.items():
+        colour = colour_of(str(label))
+        axes.plot([1, 4], [100, efficiency], color=colour, lw=0.9, ls="--", alpha=0.6)
+        axes.plot([4], [efficiency], color=colour, marker="x", ms=5, ls="none")
 
 
 def _device_ticks(axes: Axes, counts: Sequence[int]) -> None:
@@ -136,15 +147,15 @@ def placed(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     numbers = summarise(compared)
     if numbers.empty:
         return None
-    theirs = published.results()
+    theirs = published.results().dropna(subset=["seconds"])
     figure, (left, right) = panels(
-        2, width, 1.3 + 0.42 * max(len(theirs) // 2, numbers["label"].nunique())
+        2, width, 1.3 + 0.42 * max(theirs["label"].nunique(), numbers["label"].nunique())
     )
     unit, divisor = ("minutes", 60.0) if numbers["seconds"].max() >= 120 else ("seconds", 1.0)
     _dots(left, numbers, divisor, hollow=False)
     heading(left, "Measured here")
     left.set_xlabel(f"{unit} of training, by number of devices")
-    _dots(right, theirs, 60.0, hollow=True)
+    _dots(right, theirs.assign(marks=[()] * len(theirs)), 60.0, hollow=True)
     heading(right, "Published: V100, 2018")
     right.set_xlabel("minutes of training, by number of GPUs")
     return figure
@@ -176,5 +187,6 @@ def _dots(axes: Axes, numbers: pd.DataFrame, divisor: float, *, hollow: bool) ->
                 ha="center",
                 fontsize=8,
             )
-    name_rows(axes, [safe(label) for label in labels], above=0.7)
+    marks = {label: together(of) for label, of in numbers.groupby("label")["marks"]}
+    name_rows(axes, ["\n".join([safe(label), *marks[label]]) for label in labels], above=0.7)
     axes.set_xlim(0, 1.08 * float(numbers["seconds"].max()) / divisor)

@@ -30,8 +30,8 @@ OTHERS = "#56B4E9"
 MARKERS = {"PyTorch": "o", "Keras": "s", "TensorFlow": "^", "MXNet": "D", "Chainer": "v"}
 INK, FAINT, GRID = THEMES["light"].text, THEMES["light"].faint, THEMES["light"].grid
 PAGE = THEMES["light"].background
-SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
-"""Shares of the time: none of them is a framework's colour."""
+SHARES = ("#3C6E91", "#B4544F", "#7C6BA6", "#6F9A4E")
+"""Shares of the time: none of them is a framework's colour, all are seen on light and on dark."""
 WIDTH = 9.0
 """Inches: a notebook's column."""
 LONGEST = 40
@@ -156,16 +156,6 @@ def labels_of(entries: Sequence[Entry]) -> list[str]:
 def faded(colour: str, strength: float) -> tuple[float, float, float, float]:
     """``colour`` let through: 1 is the colour itself, 0 nothing. Right on light and on dark."""
     return to_rgba(colour, strength)
-
-
-def ink_on(colour: str) -> str:
-    """Black or white, whichever is read better on ``colour`` (WCAG's relative luminance).
-
-    A hair off both, because the report takes pure ones for ink and page, which change on dark.
-    """
-    linear = ((int(colour[i : i + 2], 16) / 255) ** 2.2 for i in (1, 3, 5))
-    luminance = sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return "#FEFEFE" if luminance < 0.18 else "#010101"
 
 
 def cycle(colours: Sequence[str], count: int) -> list[str]:

@@ -10,17 +10,18 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import charts, comparison, learning, published, scaling, tables
+from helpers import charts, comparison, learning, published, scaling, tables, waits
 from helpers.comparison import Comparison, Entry, latest_of_each
 from helpers.report import words
+from helpers.standing import unranked
 
 Draw = Callable[..., Figure | None]
 
 
 @dataclass(frozen=True)
 class Table:
-    """``frame`` holds text only. ``kind`` is a hint to the page: plain, verdicts, or measured and
-    published, which stand beside each other."""
+    """``frame`` holds text only. ``kind`` is a hint to the page: plain; verdicts and runs, whose
+    columns are runs or frameworks; measured and published, which stand beside each other."""
 
     name: str
     title: str
@@ -135,7 +136,13 @@ def _speed(compared: Comparison) -> Section:
         "Two tables, as in the article this repeats: images read from files, and synthetic data "
         "that lies on the device. The gap between the two is the price of loading."
     )
+    lead = _unless_ranked(compared, lead)
     return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
+
+
+def _unless_ranked(compared: Comparison, lead: str) -> str:
+    """``lead``, and why these times rank nothing where they do not."""
+    return " ".join(filter(None, [lead, unranked(compared)]))
 
 
 _SPEED = ("runs", "repeats", "published")
@@ -154,8 +161,12 @@ def _scaling(compared: Comparison) -> Section:
             Table("scaling", "Speed-up and efficiency", scaling.table(compared)),
         ]
     elif compared.finished:
-        one = "Everything was run on one number of devices: 'compare --devices 1,2' adds scaling."
+        one = (
+            "No framework has whole runs (not resumed) on several numbers of devices: "
+            "'compare --devices 1,2' adds scaling."
+        )
         blocks = [Texts("Scaling", [one])]
+    lead = _unless_ranked(compared, lead)
     return Section("scaling", "What more devices bring", lead, blocks, ("scaling",))
 
 
@@ -180,6 +191,7 @@ def _learning(compared: Comparison) -> Section:
             "AUC per finding, 95 % interval",
             tables.auc(compared),
             "Where two intervals overlap widely, do not call one framework better.",
+            kind="runs",
         ),
     ]
     lead = (
@@ -199,6 +211,7 @@ def _machine(compared: Comparison) -> Section:
         "slower run, a valley is a device that waits. 100 % only means that the GPU was never "
         "without a kernel, not that it was full."
     )
+    energy = tables.energy(compared)
     blocks: list[Block] = [
         Live(
             "utilisation",
@@ -206,9 +219,18 @@ def _machine(compared: Comparison) -> Section:
             "Drag to zoom, double-click to go back, point to read; or arrow keys, + and −.",
         ),
         Chart("attribution", "Where the time went", charts.attribution, words.shares(compared)),
+        Table(
+            "attribution",
+            "Shares of an epoch",
+            waits.table(compared),
+            "By leaving out loading and then the all-reduce, in rounds that take turns; in "
+            "brackets the least and the most. Below zero nothing was waited for, as far as the "
+            "rounds can tell; invalid: files were faster than synthetic data by more than that.",
+        ),
         Texts("In words", tables.sentences(compared)),
         Chart("energy", "Energy", charts.energy, words.energy(compared)),
-        Table("energy", "Energy of the GPUs while training", tables.energy(compared)),
+        Table("energy", "Energy of the GPUs while training", energy),
+        Texts("Energy" if energy.empty else "Runs without energy", tables.no_energy(compared)),
     ]
     return Section("devices", "What the devices did", lead, blocks, ("runs", "attribution"))
 
@@ -228,13 +250,19 @@ def _fairness(compared: Comparison) -> Section:
 def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
     """The certificate's own words, the runs that share them together."""
     said: dict[tuple[str, str, str], list[str]] = {}
-    for entry in latest_of_each(entries):
-        for check in entry.content.get("fairness", {}).get("checks", []):
+    checked = [entry for entry in latest_of_each(entries) if "fairness" in entry.content]
+    for entry in checked:
+        for check in entry.content["fairness"]["checks"]:
             if check.get("reason"):
                 key = (check["check"], check["verdict"], check["reason"])
                 said.setdefault(key, []).append(entry.run)
     rows = [
-        {"check": check, "verdict": verdict, "reason": reason, "runs": "; ".join(runs)}
+        {
+            "check": check,
+            "verdict": verdict,
+            "reason": reason,
+            "runs": "every run" if 1 < len(runs) == len(checked) else "; ".join(runs),
+        }
         for (check, verdict, reason), runs in said.items()
     ]
     return pd.DataFrame(rows, columns=["check", "verdict", "reason", "runs"]).set_index("check")
@@ -244,8 +272,15 @@ def _limits(compared: Comparison) -> Section:
     lead = "What is missing, what cannot be compared, and why."
     blocks: list[Block] = [
         Table("remarks", "Not comparable, or missing", comparison.remarks(compared)),
-        Table("state", "How every run ended", tables.state(compared)),
-        Texts("About the published figures", published.content()["notes"]),
+        Table(
+            "state",
+            "How every run ended",
+            tables.state(compared),
+            "Run time, in minutes and seconds, is of the whole run as the terminal shows it: the "
+            "start of its kernel, the certificate, training, the test and the measurements after "
+            "it. A notebook run by hand counts from the start of its record.",
+        ),
+        Texts("About the published figures", published.notes()),
     ]
     return Section("limits", "What this does not show", lead, blocks)
 
@@ -254,7 +289,7 @@ def _made_with(compared: Comparison) -> Section:
     lead = "What the numbers were measured on, and with which versions."
     blocks: list[Block] = [
         Table("hardware", "Machine, recipe, data", tables.hardware(compared)),
-        Table("versions", "Versions", tables.versions(compared)),
+        Table("versions", "Versions", tables.versions(compared), kind="runs"),
     ]
     return Section("made-with", "Machine and versions", lead, blocks, ("versions",))
 

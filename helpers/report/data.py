@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from helpers import learning, published, scaling, tables
+from helpers import learning, published, scaling, tables, waits
 from helpers.comparison import Comparison, results
 from helpers.repeats import summarise
 
@@ -22,7 +22,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "scaling": scaling.scaling(compared) if scaling.several(compared) else pd.DataFrame(),
         "epochs": _epochs(compared),
         "auc": _auc(compared),
-        "attribution": tables.attribution(compared).rename_axis("run").reset_index(),
+        "attribution": waits.numbers(compared).reset_index(),
         "fairness": _fairness(compared),
         "versions": tables.versions(compared).reset_index(),
         "published": published.results(),
@@ -37,6 +37,8 @@ def csv(frame: pd.DataFrame) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        value = ", ".join(map(str, value))
     if isinstance(value, str) and len(value) > 1 and value.startswith(_FORMULA):
         return f"'{value}"
     return value

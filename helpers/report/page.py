@@ -24,13 +24,17 @@ from helpers import learning, published, summary
 from helpers.comparison import Comparison, widest
 from helpers.report import svg
 from helpers.report.contents import Chart, Live, Section, Table, Texts, targets
-from helpers.tables import NOT_COMPARABLE
+from helpers.standing import NOT_COMPARABLE, RESUMED, SHARED, unranked
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
+FIT = {"verdicts": 6, "runs": 6, "measured": 8, "published": 8}
+"""Columns that fit beside each other on a screen and on paper, by the table's kind; more of them
+go into another table below."""
 
 _VERDICTS = {"pass": "good", "fail": "bad"}
+_MARKED = re.compile(rf"(.*) \(((?:{NOT_COMPARABLE}|{RESUMED}|{SHARED})[^()]*)\)")
 _NUMBER = re.compile(r"[-~+]?[\d.,]+(?:e[-+]?\d+)?( %|%)?( \(.*\))?|n/a|-")
 
 
@@ -99,8 +103,9 @@ def _blocks(compared: Comparison, section: Section) -> list[dict[str, Any]]:
             if drawn is not None:
                 found.append(common | {"is": "chart", "alt": block.alt, **drawn})
         elif isinstance(block, Table):
-            grid = _grid(block.frame, verdicts=block.kind == "verdicts")
-            found.append(common | {"is": "table", "kind": block.kind, "grid": grid})
+            verdicts = block.kind == "verdicts"
+            grids = [_grid(part, verdicts=verdicts) for part in _parts(block)]
+            found.append(common | {"is": "table", "kind": block.kind, "grids": grids})
         elif isinstance(block, Texts):
             found.append(common | {"is": "texts", "lines": block.lines})
         elif isinstance(block, Live):
@@ -138,8 +143,19 @@ def _target(compared: Comparison) -> dict[str, Any]:
         "wanted": f"{wanted:.2f}",
         "most": f"{max([value for value in best if value == value], default=1.0):.2f}",
         "grid": _grid(learning.table(compared, wanted)),
-        "data": targets(compared),
+        "data": {"runs": targets(compared), "ranked": unranked(compared) is None},
     }
+
+
+def _parts(block: Table) -> list[pd.DataFrame]:
+    """The table in parts no wider than the page, where its columns are runs or devices."""
+    frame = block.frame
+    heads = list(dict.fromkeys(frame.columns.get_level_values(0)))
+    if block.kind not in FIT or frame.columns.empty:
+        return [frame]
+    count = -(-len(heads) // max(1, FIT[block.kind] * len(heads) // len(frame.columns)))
+    chunks = [heads[len(heads) * i // count : len(heads) * (i + 1) // count] for i in range(count)]
+    return [frame.loc[:, frame.columns.get_level_values(0).isin(chunk)] for chunk in chunks]
 
 
 def _grid(frame: pd.DataFrame, *, verdicts: bool = False) -> Grid:
@@ -157,16 +173,14 @@ def _grid(frame: pd.DataFrame, *, verdicts: bool = False) -> Grid:
     rows = []
     for label, values in zip(frame.index, frame.values, strict=True):
         texts = [str(value) for value in values]
-        cells = [Cell(text, _verdict(text)) if verdicts else _value(text) for text in texts]
+        cells = [_verdict(text) if verdicts else _value(text) for text in texts]
         rows.append([_heading(str(label)), *cells])
     return Grid(head, rows)
 
 
 def _heading(label: str) -> Cell:
-    end = f" ({NOT_COMPARABLE})"
-    if label.endswith(end):
-        return Cell(label.removesuffix(end), "unfair", badge=NOT_COMPARABLE)
-    return Cell(label)
+    found = _MARKED.fullmatch(label)
+    return Cell(found[1], "unfair", badge=found[2]) if found else Cell(label)
 
 
 def _value(text: str) -> Cell:
@@ -176,10 +190,11 @@ def _value(text: str) -> Cell:
     return Cell(text, "long" if len(text) > 30 else "")
 
 
-def _verdict(text: str) -> str:
-    """The class of a certificate's cell, by the verdict that it begins with."""
-    word = text.partition(":")[0]
-    return _VERDICTS.get(word, "none" if text == "-" else "other")
+def _verdict(text: str) -> Cell:
+    """A certificate's cell: its class by the verdict it begins with, the limit in small letters."""
+    found, bracket, limit = text.partition(" (")
+    css = _VERDICTS.get(found.partition(":")[0], "none" if text == "-" else "other")
+    return Cell(found, css, small=limit.rstrip(")") if bracket else "")
 
 
 def _css_of(answer: summary.Answer) -> str:
@@ -202,7 +217,8 @@ def _colours() -> str:
         " ".join(f"{name}: {colour};" for name, colour in themes[theme].items())
         for theme in ("light", "dark")
     )
-    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    in_dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+    return f":root {{ {light} }}\n{in_dark}\n"
 
 
 def _address(text: str) -> str:

@@ -1,9 +1,16 @@
-// The page's own script: time to a chosen AUC. Without it the page shows the default one.
+// The page's own script: which tables are wider than the page, and time to a chosen AUC. Without
+// it the page shows the default one.
+(function () {
+  "use strict";
+  const mark = boxes => boxes.forEach(box => box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1));
+  const watch = new ResizeObserver(entries => mark(entries.map(entry => entry.target)));
+  document.querySelectorAll(".scroll").forEach(box => watch.observe(box));
+})();
 (function () {
   "use strict";
   const slider = document.getElementById("target");
   if (!slider) return;
-  const runs = JSON.parse(document.getElementById("target-data").textContent);
+  const { runs, ranked } = JSON.parse(document.getElementById("target-data").textContent);
   const shown = document.getElementById("target-value");
   const body = document.querySelector("#target-table tbody");
   function show() {
@@ -14,7 +21,7 @@
       const best = Math.max(...run.epochs.map(epoch => epoch[2]));
       return { run: run.run, first, best };
     });
-    rows.sort((a, b) => (a.first ? a.first[1] : Infinity) - (b.first ? b.first[1] : Infinity) || 0);
+    if (ranked) rows.sort((a, b) => (a.first ? a.first[1] : Infinity) - (b.first ? b.first[1] : Infinity) || 0);
     body.replaceChildren(...rows.map(row => {
       const line = document.createElement("tr");
       const head = document.createElement("th");

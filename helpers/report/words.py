@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from helpers import learning
+from helpers import learning, waits
 from helpers.comparison import Comparison, devices, widest
 from helpers.repeats import summarise
 from helpers.scaling import scaling as scaling_numbers
@@ -21,7 +21,7 @@ def repeats(compared: Comparison) -> str:
 
 def throughput(compared: Comparison) -> str:
     return _told(
-        "Bars of images per second",
+        "Images per second",
         (
             f"{row['label']} on {devices(row['devices'])} "
             f"{short_number(row['images_per_second'])} from files, "
@@ -76,15 +76,12 @@ def auc(compared: Comparison) -> str:
 
 
 def shares(compared: Comparison) -> str:
+    found = waits.table(compared)
     return _told(
-        "Shares of the training time",
+        "Shares of an epoch with the least and the most of the rounds; the table has them too",
         (
-            f"{entry.run} "
-            + ", ".join(
-                f"{name} {100 * share:.0f} %"
-                for name, share in entry.content["attribution"]["shares"].items()
-            )
-            for entry in widest(compared.finished)
+            f"{run} " + ", ".join(f"{name} {text}" for name, text in row.items())
+            for run, row in found.iterrows()
         ),
     )
 

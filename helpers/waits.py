@@ -1,0 +1,83 @@
+"""What the devices of several runs waited for, told only as far as it was measured."""
+
+from typing import Any
+
+import pandas as pd
+
+from helpers import attribution
+from helpers.comparison import Comparison, Entry, latest_of_each, widest
+
+INVALID = "invalid"
+
+
+def numbers(compared: Comparison) -> pd.DataFrame:
+    """Rows runs; of each share of an epoch (0 to 1) its value, and its ends where it has some.
+
+    Columns: the shares, ``<share>_low``, ``<share>_high`` (the least and the most of the rounds),
+    invalid (why no share can be believed, or None). A share may be below zero, or NaN.
+    """
+    rows = {}
+    for entry in latest_of_each(compared.finished):
+        found = entry.content["attribution"]
+        row: dict[str, Any] = dict(found["shares"])
+        for share, (low, high) in found.get("intervals", {}).items():
+            row |= {f"{share}_low": low, f"{share}_high": high}
+        rows[entry.run] = row | {INVALID: found.get("invalid")}
+    frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
+    shares = [name for name in frame.columns if name != INVALID]
+    return frame.astype(dict.fromkeys(shares, float))
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """The same as text: percent of an epoch and, in brackets, the least and the most."""
+    found = numbers(compared)
+    if found.empty:
+        return pd.DataFrame()
+    return pd.DataFrame(
+        {share: [_told(row, share) for _, row in found.iterrows()] for share in shares_of(found)},
+        index=found.index,
+    )
+
+
+def shares_of(found: pd.DataFrame) -> list[str]:
+    """The names of the shares in :func:`numbers`."""
+    return [
+        name for name in found.columns if name != INVALID and not name.endswith(("_low", "_high"))
+    ]
+
+
+def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
+    """By wait, the runs (each label's widest) in which it is told, with its share of an epoch.
+
+    The wait that is told in most runs comes first.
+    """
+    told: dict[str, list[tuple[Entry, float]]] = {}
+    for entry in widest(compared.finished):
+        for wait, share in attribution.telling(entry.content["attribution"]).items():
+            told.setdefault(wait, []).append((entry, share))
+    return dict(sorted(told.items(), key=lambda item: -len(item[1])))
+
+
+def invalid(compared: Comparison) -> list[Entry]:
+    """The runs whose measurement contradicts itself, of each label's widest."""
+    return [e for e in widest(compared.finished) if e.content["attribution"].get("invalid")]
+
+
+def percent(entry: Entry, share: str) -> str:
+    """``13 % (10 to 15)`` of an epoch."""
+    found = entry.content["attribution"]
+    ends = found.get("intervals", {}).get(share)
+    return _text(found["shares"][share], *(ends or (None, None)))
+
+
+def _told(row: pd.Series, share: str) -> str:
+    if pd.isna(row[share]):
+        return INVALID if row[INVALID] else "-"
+    return _text(row[share], row.get(f"{share}_low"), row.get(f"{share}_high"))
+
+
+def _text(share: float, low: float | None, high: float | None) -> str:
+    text = f"{round(100 * share)} %"  # round() knows no minus zero
+    if low is None or high is None or pd.isna(low):
+        return text
+    return f"{text} ({round(100 * low)} to {round(100 * high)})"
