@@ -145,6 +145,21 @@ def test_a_damaged_one_is_refused(tmp_path: Path, damage: bytes) -> None:
         begin(tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("metadata", [None, {"other": "{}"}, {"said": "{"}])
+def test_a_file_of_arrays_that_is_no_checkpoint_is_refused(
+    tmp_path: Path, metadata: dict[str, str] | None
+) -> None:
+    checkpoint.save_file(INITIAL, tmp_path / checkpoint.FILE, metadata=metadata)
+    with pytest.raises(UserError, match="not a checkpoint .*; remove it, or resume = False"):
+        begin(tmp_path, resume=True)
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / checkpoint.FILE).mkdir()
+    with pytest.raises(UserError, match="not a checkpoint .*os error"):
+        begin(tmp_path, resume=True)
+
+
 def test_the_one_before_stays_until_the_next_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
