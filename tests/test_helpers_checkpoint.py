@@ -150,13 +150,13 @@ def test_a_file_of_arrays_that_is_no_checkpoint_is_refused(
     tmp_path: Path, metadata: dict[str, str] | None
 ) -> None:
     checkpoint.save_file(INITIAL, tmp_path / checkpoint.FILE, metadata=metadata)
-    with pytest.raises(UserError, match="not a checkpoint .*; remove it, or resume = False"):
+    with pytest.raises(UserError, match=r"not a checkpoint .*; remove it, or resume = False"):
         begin(tmp_path, resume=True)
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / checkpoint.FILE).mkdir()
-    with pytest.raises(UserError, match="not a checkpoint .*os error"):
+    with pytest.raises(UserError, match=r"not a checkpoint .*os error"):
         begin(tmp_path, resume=True)
 
 
