@@ -1,6 +1,6 @@
 """Small changes to a module, one at a time: the mutants that ``mutants.py`` tries the tests on.
 
-Texts are left as they are, and so is what stands in annotations and f-strings.
+Texts are left as they are, and so is what stands in types and f-strings.
 """
 
 import ast
@@ -77,7 +77,11 @@ def places(parent: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]
         if name in ("annotation", "returns", "decorator_list"):
             continue
         for index, node in enumerate(value if isinstance(value, list) else [value]):
-            if isinstance(node, ast.AST):
+            if isinstance(node, ast.AST) and not (
+                isinstance(parent, ast.Module)
+                and isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Subscript)  # a type's name
+            ):
                 put = partial(value.__setitem__, index) if isinstance(value, list) else None
                 yield node, put or partial(setattr, parent, name)
                 yield from places(node)
