@@ -7,7 +7,7 @@ LAB := .venvs/lab/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help envs compare test lab lock docs clean
+.PHONY: help envs compare test soak lab lock docs clean
 
 help:     ## what can be made
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -24,6 +24,9 @@ compare:  ## runs the notebooks on this machine and compares them (ARGS="--help"
 
 test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)
 	@$(PYTHON) tests/run.py $(ARGS)
+
+soak:     ## the long forms of some checks, about an hour (ARGS="mutants" for a part)
+	@$(PYTHON) tests/run.py --soak $(ARGS)
 
 lab:      ## JupyterLab with all kernels (ARGS go to jupyter)
 	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]

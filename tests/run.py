@@ -2,6 +2,7 @@
 
     python3 tests/run.py                    everything
     python3 tests/run.py lint pytorch       some parts, by the names the closing lines show
+    python3 tests/run.py --soak             the long forms of checks, `make soak`
 
 Standard library only. Environments come first and notebooks, which use every core, last; between
 them two parts run at a time, and what one prints is shown when it has ended. Ends with one line a
@@ -31,8 +32,8 @@ Part = Callable[..., str]
 
 SIDE_BY_SIDE = 2
 
-# Two frameworks live in one kernel; every other test file is named after its own.
-KERNEL_OF = {"keras": "tensorflow"}
+# Two frameworks live in one kernel, and the limits need any; other files are named after theirs.
+KERNEL_OF = {"keras": "tensorflow", "limits": "pytorch"}
 
 
 def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
@@ -80,12 +81,21 @@ def parts() -> dict[str, Part]:
         name = file.stem[len("test_") :]
         kernel = KERNEL_OF.get(name, name)
         found[name] = partial(command, kernel, "pytest", file)
+    sample = ["--sample", "40", "--jobs", "1"]
+    found["mutants"] = partial(command, "lab", "python", "tests/mutants.py", *sample)
     found["notebooks"] = notebooks
     return found
 
 
+def long_parts() -> dict[str, Part]:
+    """What takes too long for every day."""
+    return {"mutants": partial(command, "lab", "python", "tests/mutants.py", "--all")}
+
+
 def main(wanted: list[str]) -> int:
-    known = parts()
+    soak = "--soak" in wanted
+    wanted = [name for name in wanted if name != "--soak"]
+    known = long_parts() if soak else parts()
     if unknown := [name for name in wanted if name not in known]:
         print(f"run.py: no part named {', '.join(unknown)}: the parts are {', '.join(known)}",
               file=sys.stderr)  # fmt: skip
