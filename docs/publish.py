@@ -2,9 +2,10 @@
 
     .venvs/lab/bin/python docs/publish.py BATCH cpu-2-cores/demo
 
-Of each finished run the record, the trace and the executed notebook are kept, without this
-machine's paths; the report is made of these, and so are the README's own figures, if the batch is
-the one they come from. What lay in the folder before is replaced.
+Of each finished run the record is kept, and of each notebook's first one (its first seed) the trace
+and the executed notebook too, without this machine's paths; the report is made of these, and so are
+the README's own figures, if the batch is the one they come from: the median of its seeds, the least
+and the most. What lay in the folder before is replaced.
 """
 
 import json
@@ -25,14 +26,21 @@ IN_README = RESULTS / "cpu-2-cores" / "demo"
 def publish(batch: str, target: Path) -> list[str]:
     """Copies the runs and makes the report; the names of the runs' folders."""
     shutil.rmtree(target, ignore_errors=True)
-    found = []
+    found, shown = [], set()
     for record in sorted((paths.RUNS / batch).glob("*/record.json")):
-        if json.loads(record.read_text(encoding="utf-8"))["state"] != "finished":
+        content = json.loads(record.read_text(encoding="utf-8"))
+        if content["state"] != "finished":
             continue
         folder = target / record.parent.name
         folder.mkdir(parents=True)
-        for file in [record, *record.parent.glob("trace*.jsonl")]:
+        found.append(folder.name)
+        what = content["run"]["notebook"], content["devices"]["count"]
+        traces = record.parent.glob("trace*.jsonl") if what not in shown else ()
+        for file in [record, *traces]:
             (folder / file.name).write_text(_anywhere(file.read_text("utf-8")), "utf-8")
+        if what in shown:
+            continue
+        shown.add(what)
         notebook = json.loads(_anywhere((record.parent / "notebook.ipynb").read_text("utf-8")))
         notebook["metadata"].pop("papermill", None)
         for cell in notebook["cells"]:  # times of every cell: another diff each time
@@ -40,7 +48,6 @@ def publish(batch: str, target: Path) -> list[str]:
             cell["metadata"].pop("execution", None)
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
         (folder / "notebook.ipynb").write_text(text, "utf-8")
-        found.append(folder.name)
     report.write([target])
     ruff = Path(sys.executable).with_name(
         "ruff"
@@ -53,11 +60,23 @@ def _anywhere(text: str) -> str:
     return text.replace(f"{paths.ROOT}/", "")
 
 
-def readme(text: str, runs: pd.DataFrame) -> str:
+def cells(run: pd.Series) -> tuple[str, str]:
+    """AUC and time of a row of ``repeats.csv``: ``0.753 (0.728 to 0.774)``, ``38 s (36 to 44)``."""
+    auc, seconds = (
+        [run[figure + end] for end in ("", "_low", "_high")] for figure in ("mean_auc", "seconds")
+    )
+    return (
+        "{:.3f} ({:.3f} to {:.3f})".format(*auc),
+        "{:.0f} s ({:.0f} to {:.0f})".format(*seconds),
+    )
+
+
+def readme(text: str, repeats: pd.DataFrame) -> str:
     """The README with the AUC and the time of each row of its table from these runs."""
-    for label, run in runs.set_index("label").iterrows():
-        cells = f"| {label} | {run['mean_auc']:.3f} | {run['seconds']:.0f} s |"
-        text, rows = re.subn(rf"^\| {label} \|[^|]*\|[^|]*\|", cells, text, flags=re.M)
+    for label, run in repeats.set_index("label").iterrows():
+        auc, seconds = cells(run)
+        row = f"| {label} | {auc} | {seconds} |"
+        text, rows = re.subn(rf"^\| {label} \|[^|]*\|[^|]*\|", row, text, flags=re.M)
         if rows != 1:
             raise SystemExit(f"README.md: {rows} rows of {label}")
     return text
@@ -70,8 +89,8 @@ def main() -> None:
     print(target, *publish(sys.argv[1], target), sep="\n  ")
     if target == IN_README:
         page = paths.ROOT / "README.md"
-        runs = pd.read_csv(target / "csv" / "runs.csv")
-        paths.write_atomically(page, readme(page.read_text(encoding="utf-8"), runs))
+        repeats = pd.read_csv(target / "csv" / "repeats.csv")
+        paths.write_atomically(page, readme(page.read_text(encoding="utf-8"), repeats))
 
 
 if __name__ == "__main__":

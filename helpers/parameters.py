@@ -279,8 +279,8 @@ def _read(folder: Path, changed: int) -> tuple[pd.DataFrame, np.ndarray | None]:
 
 
 def _changed(folder: Path) -> int:
-    """When the folder's files last came or went, so that nothing old is taken for new."""
-    places = [folder, *(place for place in folder.glob("images*") if place.is_dir())]
+    """When images last came or went, or labels changed, so that nothing old is taken for new."""
+    places = [folder, *folder.glob("*")]
     return max((place.stat().st_mtime_ns for place in places if place.exists()), default=0)
 
 

@@ -1,10 +1,12 @@
 """The figures of the article that this project repeats, to place one's own results by.
 
 They live in ``published.json``, shaped like records but never mixed with them: whatever shows
-them says *published*.
+them says *published*. Each names the notebook it was read from, and whether that printed it
+(``output``) or says it in a comment; a figure that nobody gave is null.
 """
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,58 +26,80 @@ def content() -> dict[str, Any]:
 
 
 def results() -> pd.DataFrame:
-    """One row a published run, numbers only.
+    """One row a published run, and where it was read; NaN where there is no figure.
 
     Columns: label, devices, seconds, synthetic_seconds, images_per_second and
     synthetic_images_per_second (worked out from the time and 5 epochs of 87,306 images; for files
-    the time contains validation, so it is a little too low), mean_auc.
+    the time contains validation, so it is a little too low), mean_auc, notebook (its address).
     """
     found = content()
+    code = found["source"]
+    rows = [
+        {
+            "label": run["framework"],
+            "devices": run["devices"],
+            "seconds": run["training"]["seconds"],
+            "synthetic_seconds": run["synthetic"]["seconds"],
+            "mean_auc": run["test"]["mean_auc"],
+            "notebook": f"{code['code']}/blob/{code['commit']}/{run['notebook']}",
+        }
+        for run in found["runs"]
+    ]
+    numbers = ["seconds", "synthetic_seconds", "mean_auc"]
+    table = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
     seen = found["recipe"]["epochs"] * found["data"]["images"]["train"]
-    rows = []
-    for run in found["runs"]:
-        seconds = 60.0 * run["training"]["minutes"]
-        synthetic = 60.0 * run["synthetic"]["minutes"]
-        rows.append(
-            {
-                "label": run["framework"],
-                "devices": run["devices"],
-                "seconds": seconds,
-                "synthetic_seconds": synthetic,
-                "images_per_second": seen / seconds,
-                "synthetic_images_per_second": seen / synthetic,
-                "mean_auc": run["test"]["mean_auc"],
-            }
-        )
-    return pd.DataFrame(rows).astype({"mean_auc": float})
+    for seconds in numbers[:2]:
+        table[seconds.replace("seconds", "images_per_second")] = seen / table[seconds]
+    return table
 
 
 def training() -> pd.DataFrame:
-    """The article's table for images from files, in minutes; shaped as ``tables.training``."""
+    """The times for images from files and the AUCs; shaped as ``tables.training``."""
     return _table("seconds", auc=True)
 
 
 def synthetic() -> pd.DataFrame:
-    """The article's table for synthetic data, in minutes; shaped as ``tables.synthetic``."""
+    """The times for synthetic data; shaped as ``tables.synthetic``."""
     return _table("synthetic_seconds", auc=False)
 
 
 def source() -> str:
     """Where the figures come from, in one line."""
     found = content()["source"]
-    return f"{found['author']}, {found['title']}, {found['date']}, {found['address']}"
+    return (
+        f"{found['author']}, {found['title']}, {found['date']}, {found['address']}; read from its "
+        f"notebooks, {found['code']}/tree/{found['commit'][:7]}"
+    )
+
+
+def notes() -> list[str]:
+    """What to know about the figures, the notebooks they were read from last."""
+    found = content()
+    read = {run["notebook"]: run["framework"] for run in found["runs"]}
+    each = ", ".join(f"{notebook} ({framework})" for notebook, framework in read.items())
+    commit = f"{found['source']['code']} at commit {found['source']['commit'][:7]}"
+    return [*found["notes"], f"Read from {each}, in {commit}."]
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, ``9:43``; ``-`` where there is no figure."""
+    return "-" if pd.isna(seconds) else f"{seconds // 60:.0f}:{seconds % 60:02.0f}"
+
+
+def _or_dash(form: str) -> Callable[[float], str]:
+    return lambda value: "-" if pd.isna(value) else f"{value:{form}}"
 
 
 def _table(seconds: str, *, auc: bool) -> pd.DataFrame:
-    numbers = results().set_index(["label", "devices"])
-    cells: dict[tuple[str, str], dict[str, str]] = {}
-    for (label, count), row in numbers.iterrows():  # type: ignore[misc]
-        head = f"{count} GPU{'s' if count > 1 else ''}"
-        texts = {"time (min)": f"{row[seconds] / 60:.0f}"}
+    """Frameworks by number of GPUs, as texts."""
+    numbers = results()
+    wide = numbers.pivot(index="label", columns="devices").reindex(numbers["label"].unique())
+    cells = {}
+    for count in sorted(numbers["devices"].unique()):
+        head, times = f"{count} GPU{'s' if count > 1 else ''}", wide[seconds, count]
+        cells[head, "time (min:s)"] = times.map(clock)
         if count > 1:
-            texts["speed-up"] = f"{numbers.loc[(label, 1), seconds] / row[seconds]:.1f}"
+            cells[head, "speed-up"] = (wide[seconds, 1] / times).map(_or_dash(".2f"))
         if auc:
-            texts["test AUC"] = "-" if pd.isna(row["mean_auc"]) else f"{row['mean_auc']:.3f}"
-        for name, text in texts.items():
-            cells.setdefault((head, name), {})[label] = text
+            cells[head, "test AUC"] = wide["mean_auc", count].map(_or_dash(".4f"))
     return pd.DataFrame(cells).rename_axis("framework")

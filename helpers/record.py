@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ from helpers import identity, paths
 from helpers.devices import Devices, hardware
 from helpers.errors import UserError
 from helpers.recipe import ScaledRecipe
+
+if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
+    from helpers.metrics import Evaluation
 
 FILE = "record.json"
 
@@ -223,14 +226,20 @@ def training(
     }
 
 
-def test(auc: pd.DataFrame, loss: float, seconds: float) -> dict[str, Any]:
-    """The section ``test`` from ``helpers.metrics.auc_table``."""
-    rows = auc.astype(object).where(auc.notna(), None)
+def test(result: "Evaluation", loss: float, seconds: float) -> dict[str, Any]:
+    """The section ``test`` from ``helpers.metrics.evaluate``."""
+    rows = result.table.astype(object).where(result.table.notna(), None)
     return {
-        "mean_auc": float(auc["auc"].mean()),
+        "mean_auc": result.mean,
+        "mean_low": result.low,
+        "mean_high": result.high,
+        "in_mean": result.in_mean,
         "findings": rows.to_dict("records"),
         "loss": loss,
         "seconds": seconds,
+        "patients": result.patients,
+        "resamples": result.resamples.round(6),
+        "sample": result.sample,
     }
 
 

@@ -104,6 +104,12 @@ def make(
         },
         "test": {
             "mean_auc": auc,
+            "mean_low": auc - 0.03,
+            "mean_high": auc + 0.03,
+            "in_mean": list(FINDINGS),
+            "patients": 80,
+            "resamples": resamples(auc),
+            "sample": "a" * 32,
             "seconds": 2.0,
             "findings": [
                 {
@@ -137,6 +143,12 @@ def make(
 def rounds(rate: float) -> dict[str, Any]:
     """What section 11 measured, around ``rate`` images/s."""
     return record.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
+
+
+def resamples(auc: float, half: float = 0.03) -> list[float]:
+    """A thousand resampled means around ``auc``, evenly spread, the middle 95 % within ``half``."""
+    width = half / 0.95
+    return [round(auc + width * (2 * i / 999 - 1), 6) for i in range(1000)]
 
 
 def short(framework: str, state: str, reason: str) -> dict[str, Any]:

@@ -1,9 +1,12 @@
+"""Where the time went: shares with their spread, and sentences that the shares can bear."""
+
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from helpers import attribution
+from helpers import attribution, record
 
 FIRST = {
     "images_per_second": 80.0,
@@ -20,57 +23,138 @@ STEADY = FIRST | {
     "data_seconds": 4.4,
     "sync_seconds": 0.4,
 }
+EVEN = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005)
+"""Six rounds of a steady machine, around 1."""
 
 
-def attribute(real: float, synthetic: float, loader: float, **given: Any) -> dict[str, Any]:
-    given = {"epochs": [FIRST, STEADY, STEADY], "devices": "4 GPUs"} | given
-    found = attribution.attribute(
-        given.pop("epochs"), real=real, synthetic=synthetic, loader=loader, **given
-    )
-    assert sum(found["shares"].values()) == pytest.approx(1)
+def around(rate: float, rounds: Sequence[float] = EVEN) -> dict[str, Any]:
+    return record.throughput([rate * each for each in rounds], images=128)
+
+
+def attribute(
+    files: Any, synthetic: Any, loader: Any, silent: Any = None, **given: Any
+) -> dict[str, Any]:
+    """A rate stands for rounds in step with each other."""
+    kinds = {"files": files, "synthetic": synthetic, "loader": loader, "silent": silent}
+    measured = {
+        kind: rate if isinstance(rate, dict) else around(rate)
+        for kind, rate in kinds.items()
+        if rate is not None
+    }
+    given = {"history": [FIRST, STEADY, STEADY], "devices": "4 GPUs"} | given
+    found = attribution.attribute(given.pop("history"), measured, **given)
+    assert sum(found["ways"]["ablation"].values()) == pytest.approx(1)
     return found
 
 
 def test_loader_bound() -> None:
     found = attribute(1000, 2300, 1100, format="png")
+    assert found["invalid"] is None
     assert found["shares"]["validation"] == pytest.approx(0.2)
     assert found["shares"]["data"] == pytest.approx(0.8 * (1 - 1000 / 2300))
-    assert found["shares"]["synchronisation"] == 0
-    assert found["sentence"].startswith("The loader is the limit")
-    assert "1,100" in found["sentence"] and "4 GPUs could take 2,300" in found["sentence"]
+    assert found["shares"]["synchronisation"] == pytest.approx(0)
+    assert found["sentence"].startswith("The loader is the limit, 45 % of an epoch")
+    assert "1,100" in found["sentence"] and "4 GPUs took 1,000 images/s" in found["sentence"]
     assert found["sentence"].endswith(
         "add workers or use JPEG files (data-prep resize --format jpeg)."
     )
     assert "JPEG" not in attribute(1000, 2300, 1100, format="packed")["sentence"]
 
 
-def test_compute_bound() -> None:
-    found = attribute(990, 1000, 5000)
+def test_compute_bound_and_the_sentence_says_how_sure() -> None:
+    quick = STEADY | {"data_seconds": 0.1}
+    found = attribute(
+        around(990), around(1000, (0.97, 1.0, 1.02, 1.0, 1.0, 1.01)), 5000, history=[quick]
+    )
     assert found["shares"]["compute"] > 0.78
+    least, most = found["intervals"]["data"]
+    assert least < 0 < most
     assert found["sentence"].startswith("Compute is the limit")
+    assert f"({100 * least:.0f} % to {100 * most:.0f} %)" in found["sentence"]
+    assert attribution.telling(found) == {}
 
 
-def test_faster_than_synthetic_is_noise_not_negative_time() -> None:
-    assert attribute(1010, 1000, 5000)["shares"]["data"] == 0
+def test_a_share_below_zero_stays_what_it_is() -> None:
+    found = attribute(
+        around(1010), around(1000, (0.99, 1.0, 1.03, 1.0, 1.0, 1.005)), 5000, history=[STEADY]
+    )
+    assert found["invalid"] is None
+    assert found["shares"]["data"] < 0
+
+
+def test_files_faster_in_every_round_are_invalid() -> None:
+    found = attribute(1011, 1000, 5000)
+    assert found["invalid"].startswith("in every round training on files was faster, 1,011")
+    assert found["shares"] == {
+        "compute": None,
+        "data": None,
+        "synchronisation": None,
+        "validation": pytest.approx(0.2),
+    }
+    assert found["sentence"].startswith("Invalid: in every round")
+    assert attribution.telling(found) == {}
+
+
+def test_one_round_in_which_files_were_not_faster_is_within_the_interval() -> None:
+    once = around(1000, (*EVEN[:5], 1.2))
+    assert attribute(1011, once, 5000)["invalid"] is None
+
+
+@pytest.mark.parametrize(("pace", "invalid"), [(1009.9, False), (1010.1, True)])
+def test_epochs_faster_than_the_fastest_round_of_noise_are_invalid(
+    pace: float, invalid: bool
+) -> None:
+    epochs = [FIRST, *[STEADY | {"images_per_second": pace}] * 2]
+    found = attribute(900, 1000, 5000, history=epochs)
+    assert (found["invalid"] is not None) == invalid
+    if invalid:
+        assert "the epochs on files were faster, 1,010 images/s" in found["sentence"]
 
 
 def test_neither_alone_is_the_limit() -> None:
-    assert "hinder each other" in attribute(500, 1000, 1200)["sentence"]
+    epochs = [STEADY | {"images_per_second": 500.0}]
+    assert "hinder each other" in attribute(500, 1000, 1200, history=epochs)["sentence"]
 
 
-def test_slower_on_files_without_waiting_for_them_is_not_the_loader() -> None:
-    slow = STEADY | {"data_seconds": 0.1, "train_seconds": 16.0, "images_per_second": 500.0}
-    epochs = [FIRST, STEADY | {"data_seconds": 0.1}, slow]
-    said = attribute(500, 1000, 1200, epochs=epochs)["sentence"]
-    assert said.startswith("Compute is the limit") and "hinder" not in said
-    assert "waiting for batches took only 1% of an epoch" in said
-    assert "epochs ran at 500 to 1,000 images/s" in said
+def test_a_share_smaller_than_what_the_ways_differ_by_makes_no_sentence() -> None:
+    slow = STEADY | {"data_seconds": 0.0, "images_per_second": 900.0}
+    found = attribute(900, 1000, 5000, history=[slow])
+    assert found["shares"]["data"] == pytest.approx(0.08)
+    assert found["agreement"]["data"]["difference"] == pytest.approx(0.08)
+    assert attribution.telling(found) == {}  # no larger than the difference
+    assert "less than the ways of measuring differ by" in found["sentence"]
+    seen = STEADY | {"data_seconds": 0.7, "images_per_second": 900.0}
+    assert attribution.telling(attribute(900, 1000, 5000, history=[seen])) == {
+        "data": pytest.approx(0.08)
+    }
+
+
+def test_a_share_that_the_rounds_do_not_tell_from_zero_makes_no_sentence() -> None:
+    seen = STEADY | {"data_seconds": 0.8, "images_per_second": 900.0}
+    found = attribute(900, around(1000, (0.89, 1, 1, 1, 1, 1)), 5000, history=[seen])
+    assert found["shares"]["data"] > attribution.LITTLE and found["intervals"]["data"][0] < 0
+    assert attribution.telling(found) == {}
+
+
+def test_little_is_no_sentence() -> None:
+    seen = STEADY | {"data_seconds": 0.4, "images_per_second": 950.0}
+    found = attribute(950, 1000, 5000, history=[seen])
+    assert 0 < found["intervals"]["data"][0] <= found["shares"]["data"] < attribution.LITTLE
+    assert attribution.telling(found) == {}
+
+
+def test_a_machine_that_changed_its_pace_is_told() -> None:
+    slow, slower = (STEADY | {"images_per_second": pace} for pace in (500.0, 400.0))
+    said = attribute(1000, 1010, 5000, history=[FIRST, slow, slower])["sentence"]
+    assert said.endswith("ran at 400 to 500 images/s: the machine's pace changed.")
+    assert "pace" not in attribute(1000, 1010, 5000, history=[STEADY])["sentence"]
 
 
 def test_synchronisation_is_what_silence_saves() -> None:
-    found = attribute(1000, 1000, 5000, silent=1600)
+    found = attribute(1000, 1000, 5000, silent=1600, history=[STEADY | {"sync_seconds": None}])
     assert found["shares"]["synchronisation"] == pytest.approx(0.8 * (1 - 1000 / 1600))
-    assert "The all-reduce takes 30% of an epoch" in found["sentence"]
+    assert attribution.telling(found) == {"synchronisation": pytest.approx(0.3)}
+    assert "The all-reduce takes 30 % of an epoch" in found["sentence"]
 
 
 def test_the_ways_agree_where_they_measure_the_same() -> None:
@@ -82,7 +166,17 @@ def test_the_ways_agree_where_they_measure_the_same() -> None:
     assert steps["synchronisation"] == pytest.approx(0.04)
     assert sum(steps.values()) == pytest.approx(1)
     assert found["agreement"]["data"]["agree"] and found["agreement"]["synchronisation"]["agree"]
-    assert attribution.agreement(found) == "The ways agree on data and synchronisation."
+    assert attribution.agreement(found).startswith("The ways agree on data and synchronisation")
+
+
+def test_ways_agree_within_five_points_or_the_rounds_spread() -> None:
+    def doubted(seconds: float, rounds: Sequence[float] = EVEN) -> list[str]:
+        epochs = [STEADY | {"data_seconds": seconds, "sync_seconds": None}]
+        return attribution.doubted(attribute(800, around(1000, rounds), 5000, history=epochs))
+
+    assert doubted(1.11) == [] and doubted(1.09) == ["data"]  # by 4.9 and 5.1 points
+    wide = (0.85, 1.0, 1.2, 1.0, 1.0, 1.0)
+    assert doubted(1.09, wide) == []
 
 
 def test_ways_that_differ_are_told() -> None:
@@ -94,10 +188,18 @@ def test_ways_that_differ_are_told() -> None:
 
 def test_what_a_framework_hides_is_empty_and_not_zero() -> None:
     hidden = STEADY | {"data_seconds": None, "sync_seconds": None}
-    found = attribute(1000, 2300, 1100, epochs=[hidden])
+    found = attribute(1000, 2300, 1100, history=[hidden])
     assert found["ways"]["steps"]["data"] is None and found["agreement"] == {}
     assert attribution.agreement(found) == "Only one way could be measured."
     assert attribution.table(found).loc["data"].isna().sum() == 1
+
+
+def test_of_a_resumed_run_only_the_last_process_counts() -> None:
+    early = STEADY | {"images_per_second": 5000.0, "train_seconds": 1.0, "data_seconds": 0.0}
+    found = attribute(1000, 2300, 1100, history=[early, early, STEADY, STEADY], resumed_after=2)
+    assert found["invalid"] is None and found["ways"]["steps"]["data"] == pytest.approx(0.44)
+    found = attribute(1000, 2300, 1100, history=[early, early], resumed_after=2)
+    assert found["invalid"] == "an earlier process trained every epoch"
 
 
 def summary(**busy: float) -> pd.DataFrame:

@@ -161,6 +161,37 @@ def test_slips_in_the_parameters_cell_are_one_line(
         parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
 
 
+def test_the_digest_knows_images_and_labels_and_nothing_else(
+    generated: Path, tmp_path: Path
+) -> None:
+    """Not where they lie, nor how a seed splits them."""
+
+    def digest(folder: Path, seed: int = 0) -> str:
+        setup = parameters.resolve("N", recipe="demo", data=folder, run=tmp_path, seed=seed)
+        return parameters.load_data(setup).sha256
+
+    before, moved = digest(generated), tmp_path / "moved"
+    shutil.copytree(generated, moved)
+    assert digest(moved, seed=1) == before
+    labels = moved / "Data_Entry_2017.csv"
+    lines = labels.read_text().splitlines(keepends=True)
+    labels.write_text("".join(lines[:-1]))
+    fewer = digest(moved)
+    name, _, rest = lines[-1].split(",", 2)
+    labels.write_text("".join([*lines[:-1], f"{name},Hernia|Mass|Edema,{rest}"]))
+    other = digest(moved)
+    labels.write_text("".join(lines))
+    Image.new("L", (38, 38)).save(moved / "images" / name)
+    assert len({before, fewer, other, digest(moved)}) == 4
+
+
+@pytest.mark.parametrize("given", ["often", "-1", "nan", "inf", True, None])
+def test_a_warmup_is_a_number_of_epochs(given: Any) -> None:
+    with pytest.raises(UserError, match="give a number of epochs from 0"):
+        parameters.epochs_of_warmup(given)
+    assert parameters.epochs_of_warmup("0.5") == 0.5
+
+
 def test_workers_serve_all_devices_together(generated: Path) -> None:
     def resolved(workers: int | str) -> parameters.Setup:
         return parameters.resolve("N", recipe="demo", data=generated, devices=1, workers=workers)

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import records
 from records import make
 
-from helpers import record
+from data_prep import FINDINGS
+from helpers import metrics, record
 from helpers.devices import Devices
 from helpers.errors import UserError
 from helpers.recipe import lookup
@@ -19,7 +21,8 @@ from helpers.recipe import lookup
 START = """
 import sys, time
 from pathlib import Path
-from helpers import record
+from data_prep import FINDINGS
+from helpers import metrics, record
 from helpers.devices import Devices
 from helpers.recipe import lookup
 devices = Devices("cpu", ("virtual CPU device 0",))
@@ -57,6 +60,26 @@ def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
     assert found["recipe"]["global_batch"] == 128
     assert found["recipe"]["scaled_learning_rate"] == pytest.approx(2e-4)
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("cpu", ["here", "x on CPUs"]), ("gpu", ["here", "y on GPUs"])]
+)
+def test_what_a_framework_cannot_do_on_these_devices_is_in_the_record(
+    tmp_path: Path, kind: str, kept: list[str]
+) -> None:
+    run = record.start(
+        tmp_path,
+        notebook="N",
+        framework="F",
+        kernel="k",
+        versions={},
+        devices=Devices(kind, ("one",)),
+        recipe=lookup("demo").on(1),
+        skipped={"here": "why", "x on CPUs": "a", "y on GPUs": "b"},
+    )
+    assert [row["what"] for row in run.content["skipped"]] == kept
+    assert run.content["skipped"][0]["reason"] == "why"
 
 
 def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:
@@ -143,21 +166,40 @@ def test_training_leaves_out_the_first_epoch() -> None:
     assert record.training(history[:1], 7.0)["images_per_second"] == 10.0
 
 
-def test_section_test_keeps_findings_that_cannot_be_computed() -> None:
-    auc = pd.DataFrame(
-        {
-            "finding": ["Mass", "Hernia"],
-            "auc": [0.7, np.nan],
-            "low": [0.6, np.nan],
-            "high": [0.8, np.nan],
-            "positives": [5, 0],
-            "negatives": [5, 10],
-            "reason": [None, "not computable"],
-        }
-    )
-    section = record.test(auc, 0.2, 1.0)
-    assert section["mean_auc"] == pytest.approx(0.7)
-    assert section["findings"][1]["auc"] is None
+def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> None:
+    random = np.random.default_rng(0)
+    part = pd.DataFrame(random.random((60, 14)) < 0.4, columns=list(FINDINGS), dtype=np.uint8)
+    part.insert(0, "patient", np.arange(60) // 2)
+    part.insert(0, "image", [f"{number}.png" for number in range(60)])
+    part["Hernia"], part["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
+    result = metrics.evaluate(part, random.normal(size=(60, 14)))
+    section = record.plain(record.test(result, 0.2, 1.0))
+    record.check(records.make(test=section))
+    assert section["mean_auc"] == pytest.approx(result.mean)
+    assert section["mean_low"] < section["mean_auc"] < section["mean_high"]
+    assert (section["patients"], section["sample"]) == (30, result.sample)
+    assert section["in_mean"] == [name for name in FINDINGS if name not in ("Hernia", "Mass")]
+    assert len(section["resamples"]) == metrics.RESAMPLES
+    assert max(len(str(value)) for value in section["resamples"]) <= 8
+    rows = {row["finding"]: row for row in section["findings"]}
+    assert rows["Hernia"]["auc"] is None and "no positive" in rows["Hernia"]["reason"]
+    assert rows["Mass"]["auc"] is not None and "not in the mean" in rows["Mass"]["reason"]
+
+
+def test_section_test_without_any_mean() -> None:
+    part = pd.DataFrame(0, index=range(4), columns=["patient", *FINDINGS])
+    part.insert(0, "image", ["a", "b", "c", "d"])
+    section = record.plain(record.test(metrics.evaluate(part, np.zeros((4, 14))), 0.2, 1.0))
+    record.check(records.make(test=section))
+    assert section["mean_auc"] is section["mean_low"] is section["resamples"][0] is None
+    assert section["in_mean"] == []
+
+
+def test_records_of_older_versions_still_fit() -> None:
+    content = records.make()
+    for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
+        del content["test"][name]
+    record.check(content)
 
 
 def test_energy_is_never_a_made_up_zero() -> None:

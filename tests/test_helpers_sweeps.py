@@ -214,11 +214,20 @@ def test_the_file_says_what_the_options_say(
     assert not paths.RUNS.exists()
 
 
+def test_a_warmup_reaches_the_notebooks(suite: Suite, tmp_path: Path) -> None:
+    suite.notebook("A", BEGIN, "Path(run, 'given').write_text(repr(warmup_epochs))", FINISH)
+    assert suite.compare("--batch", "option", "--warmup-epochs", "1.5") == 0
+    file = sweep_file(tmp_path, f"warmup_epochs: 0.5\nrecipe: demo\ndata: {suite.data}\n")
+    assert main(["--sweep", file, "--batch", "file", "--devices", "1"]) == 0
+    assert (suite.run("option", "A") / "given").read_text() == "1.5"
+    assert (suite.run("file", "A") / "given").read_text() == "0.5"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("device: [1]", "line 1: unknown key 'device': did you mean 'devices'?"),
-        ("\nepochs: 3", "line 2: unknown key 'epochs': the keys are frameworks,"),
+        ("\ncolour: 3", "line 2: unknown key 'colour': the keys are frameworks,"),
         ("seeds: [1]\nseeds: [2]", "line 2: 'seeds' stands there twice"),
         ("seeds: [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
         ("seeds: []", "'seeds' takes a list"),
@@ -226,6 +235,9 @@ def test_the_file_says_what_the_options_say(
         ("seeds: [one]", "seed 'one': give a whole number, 0 or more"),
         ("seeds: [-1]", "seed -1"),
         ("repeats: yes", "'repeats' takes one value, such as 3"),
+        ("warmup_epochs: soon", "warmup_epochs is 'soon': give a number of epochs from 0"),
+        ("warmup_epochs: -1", "warmup_epochs is -1: give a number"),
+        ("warmup_epochs: [1]", "'warmup_epochs' takes one value, such as 0.5"),
         ("repeats: 0", "repeats 0: give a whole number from 1"),
         ("repeats: 99999", "runs; plan 10000 or fewer"),
         ("devices: [0]", "at least one"),

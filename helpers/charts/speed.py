@@ -125,11 +125,12 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
 
 
 def _published_efficiency(axes: Axes) -> None:
-    numbers = published.results().set_index(["label", "devices"])["seconds"]
-    for label in numbers.index.unique("label"):
-        efficiency = 100 * numbers[label, 1] / numbers[label, 4] / 4
-        axes.plot([1, 4], [100, efficiency], color=colour_of(label), lw=0.9, ls="--", alpha=0.6)
-        axes.plot([4], [efficiency], color=colour_of(label), marker="x", ms=5, ls="none")
+    seconds = published.results().pivot(index="label", columns="devices", values="seconds")
+    efficiencies = (100 * seconds[1] / seconds[4] / 4).dropna()  # some ran on four GPUs only
+    for label, efficiency in efficiencies.items():
+        colour = colour_of(str(label))
+        axes.plot([1, 4], [100, efficiency], color=colour, lw=0.9, ls="--", alpha=0.6)
+        axes.plot([4], [efficiency], color=colour, marker="x", ms=5, ls="none")
 
 
 def _device_ticks(axes: Axes, counts: Sequence[int]) -> None:
@@ -146,9 +147,9 @@ def placed(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     numbers = summarise(compared)
     if numbers.empty:
         return None
-    theirs = published.results()
+    theirs = published.results().dropna(subset=["seconds"])
     figure, (left, right) = panels(
-        2, width, 1.3 + 0.42 * max(len(theirs) // 2, numbers["label"].nunique())
+        2, width, 1.3 + 0.42 * max(theirs["label"].nunique(), numbers["label"].nunique())
     )
     unit, divisor = ("minutes", 60.0) if numbers["seconds"].max() >= 120 else ("seconds", 1.0)
     _dots(left, numbers, divisor, hollow=False)

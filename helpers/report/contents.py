@@ -280,7 +280,7 @@ def _limits(compared: Comparison) -> Section:
             "start of its kernel, the certificate, training, the test and the measurements after "
             "it. A notebook run by hand counts from the start of its record.",
         ),
-        Texts("About the published figures", published.content()["notes"]),
+        Texts("About the published figures", published.notes()),
     ]
     return Section("limits", "What this does not show", lead, blocks)
 
