@@ -64,10 +64,11 @@ def invalid(compared: Comparison) -> list[Entry]:
 
 
 def percent(entry: Entry, share: str) -> str:
-    """``13 % (10 to 15)`` of an epoch."""
+    """``13 % (10 to 15)`` of an epoch; an old record's was measured once and has no interval."""
     found = entry.content["attribution"]
     ends = found.get("intervals", {}).get(share)
-    return _text(found["shares"][share], *(ends or (None, None)))
+    once = "" if ends else " (measured once)"
+    return _text(found["shares"][share], *(ends or (None, None))) + once
 
 
 def _told(row: pd.Series, share: str) -> str:
