@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import records
+from matplotlib.text import Text
 
 from helpers import (
     charts,
@@ -309,7 +310,12 @@ def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> Non
     records.save(tmp_path, records.make("Keras", attribution=_waited(0.2) | INVALID))
     old = {"shares": {"compute": 0.9, "data": 0.1}, "sentence": "x"}
     records.save(tmp_path, records.make("Chainer", attribution=old))
-    table = waits.table(comparison.load(tmp_path))
+    compared = comparison.load(tmp_path)
+    figure = charts.attribution(compared)
+    assert figure is not None
+    drawn = [text.get_text() for text in figure.findobj(Text)]
+    assert len([text for text in drawn if text.startswith("invalid")]) == 1
+    table = waits.table(compared)
     assert list(table["data"]) == ["0 % (-2 to 2)", "invalid", "10 %"]
     text = (report.write(tmp_path).parent / report.MARKDOWN).read_text()
     assert "| Keras, 2 devices | invalid |" in text
