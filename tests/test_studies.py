@@ -1,8 +1,10 @@
 """The studies' last words, from figures made up for them; and that README repeats what they say."""
 
+import importlib.util
 import json
 import math
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -267,3 +269,29 @@ def test_readme_repeats_the_studies_figures() -> None:
     below = re.search(r"tests (\S+ \(\S+ to \S+\)) below decay 0.9", chainer)
     assert left and below
     assert left[1] in readme and below[1] in readme
+
+
+def test_a_published_notebook_names_no_machine_and_its_links_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to the study beside a notebook leads to the study that is published."""
+    publish = load_publish()
+    monkeypatch.setattr(publish, "STUDIES", tmp_path)
+    said = [f"{paths.ROOT}/data\n", "see [a study](Study_Loader.ipynb)\n"]
+    cell = {"cell_type": "markdown", "metadata": {"papermill": {}}, "source": said}
+    (tmp_path / "executed.ipynb").write_text(json.dumps({"metadata": {}, "cells": [cell]}))
+    (tmp_path / "demo" / "run").mkdir(parents=True)
+    for place, link in (("demo/run/notebook", "../../Study_Loader"), ("Study_A", "Study_Loader")):
+        target = tmp_path / f"{place}.ipynb"
+        publish._copy_notebook(tmp_path / "executed.ipynb", target)
+        (copied,) = json.loads(target.read_text())["cells"]
+        assert "".join(copied["source"]) == f"data\nsee [a study]({link}.ipynb)\n"
+        assert copied["metadata"] == {}
+
+
+def load_publish() -> Any:
+    spec = importlib.util.spec_from_file_location("publish", paths.ROOT / "docs" / "publish.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
