@@ -158,7 +158,7 @@ def test_single_runs_that_are_close_are_not_told_apart(tmp_path: Path) -> None:
     assert first.verdict == "PyTorch and Keras" and "not told apart from it: Keras" in first.text
 
 
-RESUMED = {"checkpoint": {"resumed_after": 3, "seconds": 0.1}}
+RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1}}
 
 
 def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
 
 def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     other = {"gpu": "GPU-1", "process": 7, "name": "x", "memory_mib": 1.0, "seen": "during"}
-    shared = {"neighbours": {"processes": [other], "reason": None}}
+    shared: dict[str, Any] = {"neighbours": {"processes": [other], "reason": None}}
     records.save(tmp_path, records.make("PyTorch", speed=400, gpu=True, **shared))
     records.save(tmp_path, records.make("Keras", speed=70, gpu=True))
     compared = comparison.load(tmp_path)
