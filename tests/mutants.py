@@ -20,6 +20,7 @@ import importlib.util
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -43,7 +44,9 @@ KERNELS = {
 }
 """Where tests run, in order, and what takes long to import there and is no mutant."""
 SECONDS = 300
-"""A mutant that keeps the tests busy for longer is killed by that."""
+"""A mutant that keeps the tests waiting for longer is killed by that."""
+TIMES = 5
+"""And one that makes them compute for so many times as long as they do without it."""
 
 
 def survivors(tried: Sequence[Mutant], jobs: int) -> list[Mutant]:
@@ -71,20 +74,20 @@ def work(kernel: str, jobs: int) -> list[bool]:
     tried = [Mutant(**said) for said in json.load(sys.stdin)]
     for name in KERNELS[kernel]:
         importlib.import_module(name)
+    limits = {}
     for module in {mutant.module for mutant in tried}:
         source = (ROOT / "helpers" / f"{module}.py").read_text(encoding="utf-8")
-        if not all(_each([Mutant(module, 0, "", "", source)], kernel, 1)):
-            sys.exit(f"mutants.py: the tests of {module} fail as it is: {TESTS[module][kernel]}")
-    return _each(tried, kernel, jobs)
-
-
-def _each(tried: Sequence[Mutant], kernel: str, jobs: int) -> list[bool]:
+        files = _files(module, kernel)
+        _, status, used = os.wait4(_start(Mutant(module, 0, "", "", source), files, SECONDS), 0)
+        if status:
+            sys.exit(f"mutants.py: the tests of {module} fail as it is: {', '.join(files)}")
+        limits[module] = TIMES * (1 + int(used.ru_utime + used.ru_stime))
     waiting, running, alive = list(enumerate(tried)), {}, [False] * len(tried)
     while waiting or running:
         while waiting and len(running) < jobs:
             index, mutant = waiting.pop(0)
-            files = [str(ROOT / "tests" / file) for file in TESTS[mutant.module][kernel]]
-            running[_start(mutant, files)] = index
+            files = _files(mutant.module, kernel)
+            running[_start(mutant, files, limits[mutant.module])] = index
         process, status = os.wait()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL)  # what it started
@@ -94,14 +97,22 @@ def _each(tried: Sequence[Mutant], kernel: str, jobs: int) -> list[bool]:
     return alive
 
 
-def _start(mutant: Mutant, files: list[str]) -> int:
-    """The process that runs the tests on ``mutant``; it ends with 0 if they pass."""
+def _files(module: str, kernel: str) -> list[str]:
+    return [str(ROOT / "tests" / file) for file in TESTS[module][kernel]]
+
+
+def _start(mutant: Mutant, files: list[str], limit: int) -> int:
+    """The process that runs the tests on ``mutant``, for ``limit`` seconds of computing at most.
+
+    It ends with 0 if they pass.
+    """
     process = os.fork()
     if process:
         return process
     try:
         os.setsid()
         signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)

@@ -25,7 +25,7 @@ def test_the_faults_that_survived_once_are_among_the_mutants(module: str, change
     assert change in {mutant.change for mutant in mutants.mutants(module)}
 
 
-@pytest.mark.parametrize("module", mutants.TESTS)
+@pytest.mark.parametrize("module", ["agreement", "certificate"])
 def test_every_mutant_is_a_program_and_another_one(module: str) -> None:
     path = mutants.ROOT / "helpers" / f"{module}.py"
     original = ast.unparse(ast.parse(path.read_text(encoding="utf-8")))
