@@ -278,4 +278,4 @@ def _spread(found: Mapping[str, Any]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{round(100 * share)} %"  # a whole number has no -0

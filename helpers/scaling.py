@@ -15,11 +15,13 @@ def scaling(compared: Comparison) -> pd.DataFrame:
     base's images/s times the ratio of devices), speed_up (the base's time over this one's, as
     the article counts) and efficiency (images/s over the ideal, 1 is perfect), synthetic_speed_up,
     synthetic_efficiency, comparable, marks (its own and the base's), kind. The base's own row is
-    there, with 1 in each. Resumed runs are left out: their times are of their last process.
+    there, with 1 in each. Resumed runs are left out: their times are of their last process; and
+    so are those on CPUs, whose devices share the same cores, however many they are.
     """
     rows = []
     numbers = summarise(compared)
-    clean = numbers[numbers["marks"].map(lambda marks: RESUMED not in marks).astype(bool)]
+    whole = numbers["marks"].map(lambda marks: RESUMED not in marks).astype(bool)
+    clean = numbers[whole & (numbers["kind"] == "gpu")]
     for label, group in clean.groupby("label", sort=False):
         base = group.iloc[0]
         for _, row in group.iterrows():
@@ -46,7 +48,7 @@ def scaling(compared: Comparison) -> pd.DataFrame:
 
 
 def several(compared: Comparison) -> bool:
-    """Whether anything was run on more than one number of devices."""
+    """Whether anything was run on more than one number of GPUs."""
     numbers = scaling(compared)
     return not numbers.empty and bool((numbers["devices"] > numbers["base"]).any())
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers import waits
+from helpers import paired, waits
 from helpers.agreement import differences
 from helpers.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.repeats import ONE_RUN, summarise
@@ -46,10 +46,9 @@ def headline(compared: Comparison) -> str:
     }[fair.verdict]
     if first.verdict == UNRANKED:
         same = " the same network" if fair.verdict == "yes" else ""
-        return (
-            f"{_frameworks(compared)} trained{same} on {machine}; {is_fair}; "
-            "speed is not ranked here."
-        )
+        parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
+        parts += filter(None, [_aucs(compared)])
+        return f"{'; '.join(parts)}; speed is not ranked here."
     named = (
         f"No framework can be called fastest on {machine}"
         if first.verdict == "nobody"
@@ -208,8 +207,22 @@ def _shown(compared: Comparison) -> str:
     passed = sum(entry.comparable for entry in runs)
     return (
         f"What is shown instead: {passed} of {len(runs)} runs, of {_frameworks(compared)}, passed "
-        "the certificate that they train the same network, and went from files to a test AUC."
+        "the certificate that they train the same network, and went from files to a test AUC"
+        f"{f'; {found}' if (found := _aucs(compared)) else ''}."
     )
+
+
+def _aucs(compared: Comparison) -> str:
+    """Whether the mean AUCs on the same test images are told apart; nothing where none pair."""
+    found = paired.differences(compared)
+    if found.empty:
+        return ""
+    apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
+    if not apart:
+        return "their mean AUCs on the same test images are not told apart"
+    base = found["reference"].iloc[0]
+    said = [f"{run} is {found['verdict'][run]}" for run in apart]
+    return f"of their mean AUCs on the same test images, against that of {base}, {_listed(said)}"
 
 
 def _machine(compared: Comparison) -> str:

@@ -170,9 +170,9 @@ def hardware(compared: Comparison) -> pd.DataFrame:
 def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | None) -> pd.DataFrame:
     """Rows frameworks; for each number of devices time, images/s, speed-up, AUC, as text.
 
-    Speed-up is over the fewest devices anybody ran on. Repeats of a run are shown by their
-    median and, in brackets, the least and the most; a single run's AUC has its interval over
-    patients there. All times have the same unit. A row says so where a certificate was not
+    Speed-up, of GPUs only, is over the fewest devices anybody ran on. Repeats of a run are shown
+    by their median and, in brackets, the least and the most; a single run's AUC has its interval
+    over patients there. All times have the same unit. A row says so where a certificate was not
     passed, a run was resumed or a GPU shared.
     """
     numbers = summarise(compared)
@@ -189,7 +189,7 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
             f"time ({unit})": told(row, seconds, short_number, divisor, mark),
             "images/s": told(row, rate, short_number),
         }
-        if count != counts[0]:
+        if count != counts[0] and row["kind"] == "gpu":
             fewest = (label, counts[0])
             texts["speed-up"] = (
                 f"{numbers.loc[fewest, seconds] / row[seconds]:.2f}"

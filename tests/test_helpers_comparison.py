@@ -27,12 +27,12 @@ TABLES = (
 @pytest.fixture
 def several(tmp_path: Path) -> Comparison:
     """Four frameworks; one on two numbers of devices, one with gaps, one skipped."""
-    records.save(tmp_path, records.make("MXNet Gluon", 1, speed=110))
-    records.save(tmp_path, records.make("PyTorch", 1, speed=100))
-    records.save(tmp_path, records.make("PyTorch", 2, speed=180, auc=0.77))
+    records.save(tmp_path, records.make("MXNet Gluon", 1, speed=110, gpu=True))
+    records.save(tmp_path, records.make("PyTorch", 1, speed=100, gpu=True))
+    records.save(tmp_path, records.make("PyTorch", 2, speed=180, auc=0.77, gpu=True))
     exp_loss = "PyTorch_MultiGPU_Exp_Loss"
-    records.save(tmp_path, records.make("PyTorch", 2, notebook=exp_loss, speed=190))
-    keras = records.make("Keras", 1, speed=80)
+    records.save(tmp_path, records.make("PyTorch", 2, notebook=exp_loss, speed=190, gpu=True))
+    keras = records.make("Keras", 1, speed=80, gpu=True)
     reason = "not computable: no positive image in this part"
     keras["test"]["findings"][-1] |= {"auc": None, "low": None, "high": None, "reason": reason}
     records.save(tmp_path, keras)

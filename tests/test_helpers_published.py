@@ -114,7 +114,7 @@ def test_missing_figures_stay_missing(gaps: None) -> None:
 
 def test_charts_draw_what_there_is(gaps: None, tmp_path: Path) -> None:
     for devices in (1, 2):
-        records.save(tmp_path, records.make(devices=devices))
+        records.save(tmp_path, records.make(devices=devices, gpu=True))
     compared = comparison.load(tmp_path)
     placed = charts.placed(compared)
     assert placed is not None

@@ -240,10 +240,21 @@ def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
     assert list(repeats.summarise(compared)["runs"]) == [1, 1]
 
 
+def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:
+    for devices, speed in ((1, 100), (2, 99)):
+        records.save(tmp_path, records.make(devices=devices, speed=speed))
+    compared = comparison.load(tmp_path)
+    assert scaling.table(compared).empty and charts.scaling(compared) is None
+    assert ("2 devices", "speed-up") not in tables.training(compared).columns
+    page = " ".join(report.write(tmp_path).read_text().split())
+    assert "so these times rank no framework and tell nothing of scaling" in page
+    assert "Speed-up and efficiency" not in page
+
+
 def test_scaling_is_over_the_fewest_devices(tmp_path: Path) -> None:
     for devices, speed in ((1, 100), (2, 180), (4, 300)):
-        records.save(tmp_path, records.make(devices=devices, speed=speed))
-    records.save(tmp_path, records.make("Keras", 2))
+        records.save(tmp_path, records.make(devices=devices, speed=speed, gpu=True))
+    records.save(tmp_path, records.make("Keras", 2, gpu=True))
     compared = comparison.load(tmp_path)
     numbers = scaling.scaling(compared).set_index(["label", "devices"])
     assert numbers.loc[("PyTorch", 4), "efficiency"] == pytest.approx(0.75)

@@ -162,8 +162,8 @@ def _scaling(compared: Comparison) -> Section:
         ]
     elif compared.finished:
         one = (
-            "No framework has whole runs (not resumed) on several numbers of devices: "
-            "'compare --devices 1,2' adds scaling."
+            "No framework has whole runs (not resumed) on several numbers of GPUs: "
+            "'compare --devices 1,2' adds scaling where there are as many."
         )
         blocks = [Texts("Scaling", [one])]
     lead = _unless_ranked(compared, lead)
