@@ -32,6 +32,7 @@ def for_each_framework(
     parser: argparse.ArgumentParser,
     images: int,
     measure: Callable[[str, Path, argparse.Namespace], None],
+    frameworks: str = ",".join(NOTEBOOKS),
 ) -> None:
     """A benchmark's main: call ``measure(framework, folder, arguments)`` for each.
 
@@ -41,6 +42,7 @@ def for_each_framework(
     parser.add_argument("--batch", type=int, default=16)
     inside.add_rounds(parser)
     inside.add_arguments(parser)
+    parser.set_defaults(frameworks=frameworks)
     given = parser.parse_args()
     names = inside.chosen(parser, given)
     if given.inside:

@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         "demo",
         help="generate an X-ray-like set in the NIH's layout, to try everything out",
         description="Generate X-ray-like 1024 px images with planted findings, in exactly the"
-        " NIH's layout and at its frequencies. The same seed gives the same files.",
+        " NIH's layout and combinations, rare ones oftener. The same seed gives the same files.",
     )
     demo.add_argument("folder", help="the data folder to make")
     demo.add_argument("--images", type=int, default=1600, help="how many (default 1600)")

@@ -1,14 +1,16 @@
-"""Puts a batch's runs into docs/results, where everybody can read them.
+"""Puts a batch's runs, or an executed study, into docs/results, where everybody can read them.
 
     .venvs/lab/bin/python docs/publish.py BATCH cpu-2-cores/demo
+    .venvs/lab/bin/python docs/publish.py Study_Loader.ipynb cpu-2-cores
 
-Of each finished run the record is kept, and of each notebook's first one (its first seed) the trace
-and the executed notebook too, without this machine's paths; the report is made of these, and so are
-the README's own figures, if the batch is the one they come from: the median of its seeds, the least
-and the most. What lay in the folder before is replaced.
+        if what in shown:
+            continue
+        shown.add(what)
+        _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb")
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +22,8 @@ import pandas as pd
 from helpers import paths, report
 
 RESULTS = paths.ROOT / "docs" / "results"
-IN_README = RESULTS / "cpu-2-cores" / "demo"
+STUDIES = RESULTS / "cpu-2-cores"
+IN_README = STUDIES / "demo"
 
 
 def publish(batch: str, target: Path) -> list[str]:
@@ -41,19 +44,40 @@ def publish(batch: str, target: Path) -> list[str]:
         if what in shown:
             continue
         shown.add(what)
-        notebook = json.loads(_anywhere((record.parent / "notebook.ipynb").read_text("utf-8")))
-        notebook["metadata"].pop("papermill", None)
-        for cell in notebook["cells"]:  # times of every cell: another diff each time
-            cell["metadata"].pop("papermill", None)
-            cell["metadata"].pop("execution", None)
-        text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-        (folder / "notebook.ipynb").write_text(text, "utf-8")
+        _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb")
     report.write([target])
-    ruff = Path(sys.executable).with_name(
-        "ruff"
-    )  # papermill's own cell is not as ruff would have it
-    subprocess.run([ruff, "format", "--quiet", target], check=True)
+    _format(target)
     return found
+
+
+def publish_study(executed: Path, target: Path) -> list[str]:
+    """Copies one executed study; its name."""
+    name = executed.name
+    if not (paths.NOTEBOOKS / name).exists() or not name.startswith("Study_"):
+        raise SystemExit(f"{executed}: not a study; a study is notebooks/Study_*.ipynb, executed")
+    _copy_notebook(executed, target / name)
+    _format(target / name)
+    return [name]
+
+
+def _copy_notebook(source: Path, target: Path) -> None:
+    notebook = json.loads(_anywhere(source.read_text("utf-8")))
+    notebook["metadata"].pop("papermill", None)
+    studies = Path(os.path.relpath(STUDIES, target.parent)).as_posix()
+    for cell in notebook["cells"]:
+        cell["metadata"].pop("papermill", None)  # times of every cell: another diff each time
+        cell["metadata"].pop("execution", None)
+        if cell["cell_type"] == "markdown":  # a link to the notebook beside it
+            lines = "".join(cell["source"]).replace("](Study_", f"]({studies}/Study_")
+            cell["source"] = lines.replace("](./", "](").splitlines(keepends=True)
+    text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    target.write_text(text, "utf-8")
+
+
+def _format(target: Path) -> None:
+    """Papermill's own cell is not as ruff would have it."""
+    ruff = Path(sys.executable).with_name("ruff")
+    subprocess.run([ruff, "format", "--quiet", target], check=True)
 
 
 def _anywhere(text: str) -> str:
@@ -86,6 +110,9 @@ def main() -> None:
     if len(sys.argv) != 3:
         raise SystemExit((__doc__ or "").strip())
     target = RESULTS / sys.argv[2]
+    if sys.argv[1].endswith(".ipynb"):
+        print(target, *publish_study(Path(sys.argv[1]), target), sep="\n  ")
+        return
     print(target, *publish(sys.argv[1], target), sep="\n  ")
     if target == IN_README:
         page = paths.ROOT / "README.md"

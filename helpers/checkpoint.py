@@ -82,7 +82,7 @@ class Writer:
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said = {"about": self._about, "code": self._code}
+        said: dict[str, Any] = {"about": self._about, "code": self._code}
         said |= {"history": list(history), "first_step": first_step}
         self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
         self._thread.start()

@@ -116,7 +116,7 @@ def results(compared: Comparison) -> pd.DataFrame:
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
     measured images), synthetic_images_per_second, loader_images_per_second, mean_auc,
-    joules, images_per_joule.
+    auc_low and auc_high (the ends of its 95 % interval over patients), joules, images_per_joule.
     """
     return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=list(_COLUMNS))
 
@@ -189,6 +189,8 @@ _COLUMNS = (
     "synthetic_images_per_second",
     "loader_images_per_second",
     "mean_auc",
+    "auc_low",
+    "auc_high",
     "joules",
     "images_per_joule",
 )
@@ -241,11 +243,13 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
     unchecked = [c for c in content["fairness"]["checks"] if c["verdict"] == "not checked"]
     texts += [f"{c['check']} not checked: {c.get('reason') or 'no reason'}" for c in unchecked]
-    missing: dict[str, list[str]] = {}
+    said: dict[str, list[str]] = {}
     for row in content["test"]["findings"]:
-        if row["auc"] is None:
-            missing.setdefault(row["reason"] or "AUC missing", []).append(row["finding"])
-    texts += [f"{', '.join(findings)}: {reason}" for reason, findings in missing.items()]
+        if row["reason"] or row["auc"] is None:
+            said.setdefault(row["reason"] or "AUC missing", []).append(row["finding"])
+    texts += [f"{', '.join(findings)}: {reason}" for reason, findings in said.items()]
+    if "in_mean" not in content["test"]:
+        texts.append("mean AUC without an interval, and rare findings count in it: an old record")
     texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
     for other in content.get("neighbours", {}).get("processes", []):
         who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
@@ -278,6 +282,8 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "synthetic_images_per_second": synthetic["images_per_second"],
         "loader_images_per_second": content["loader"]["images_per_second"],
         "mean_auc": content["test"]["mean_auc"],
+        "auc_low": content["test"].get("mean_low"),
+        "auc_high": content["test"].get("mean_high"),
         "joules": content.get("energy", {}).get("joules"),
         "images_per_joule": content.get("energy", {}).get("images_per_joule"),
     }

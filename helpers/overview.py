@@ -45,15 +45,18 @@ def outcome(state: RunState) -> str:
 
 
 def figures(batch: Batch, state: RunState) -> tuple[str, str]:
-    """Mean test AUC and images/s of a finished run; dashes for others."""
+    """Mean test AUC with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
     if state.state != "finished":
         return "-", "-"
     try:
         content = record.read(batch.folder / state.folder)
     except UserError:
         return "-", "-"
-    mean = content["test"]["mean_auc"]
+    test = content["test"]
+    mean, low, high = (test.get(name) for name in ("mean_auc", "mean_low", "mean_high"))
     auc = "-" if mean is None else f"{mean:.3f}"
+    if low is not None and high is not None:
+        auc += f" ± {(high - low) / 2:.3f}"
     return auc, f"{content['training']['images_per_second']:.1f}"
 
 
@@ -68,6 +71,8 @@ def final_table(batch: Batch) -> str:
         rows.append([*name, state.state, seconds, *figures(batch, state)])
     header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", "Test AUC", "Images/s"]
     lines = [progress.table(header, rows)]
+    if any("±" in row[-2] for row in rows):
+        lines.append("Test AUC: the mean, ± half its 95 % interval over the test part's patients")
     for state in batch.runs:
         if state.reason:
             lines.append(f"{state.title}, {state.state}: {state.reason}")

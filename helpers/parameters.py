@@ -16,6 +16,7 @@ import pandas as pd
 from PIL import Image
 
 import data_prep
+from data_prep import demo
 from helpers import devices as device_helpers
 from helpers import paths
 from helpers.devices import Devices
@@ -24,6 +25,9 @@ from helpers.recipe import Recipe, ScaledRecipe, lookup
 
 LARGEST = 264
 """Above this many pixels images are to be resized first; the recipe's own size is the limit."""
+
+GENERATED = f"demo-{demo.VERSION}"
+"""Folder of the generated images; each version's its own, for an older one's are others."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
     """The folder with the images to train on; the generated set is made where it is missing."""
     target = data_folder(recipe, data)
     if data == "auto" and not data_prep.is_complete(target):
-        source = paths.DATA / "demo"
+        source = paths.DATA / GENERATED
         started = time.perf_counter()
         print(f"Generating X-ray-like images in {source}, once", flush=True)
         data_prep.make_demo(source)
@@ -177,7 +181,7 @@ def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path:
     nih = paths.DATA / f"nih-{recipe.resized}"
     if recipe.name == "chexnet" and data_prep.is_complete(nih):
         return nih
-    return paths.DATA / f"demo-{recipe.resized}"
+    return paths.DATA / f"{GENERATED}-{recipe.resized}"
 
 
 def fit_to_images(recipe: Recipe, folder: Path) -> Recipe:

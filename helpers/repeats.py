@@ -34,15 +34,25 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
     Columns: label, devices, kind, runs (how many repeats), comparable (every one passed its
-    certificate), marks (those that any has), synthetic_scaled, and for each of ``FIGURES`` its
-    median under its own name and its extremes under ``<figure>_low`` and ``<figure>_high``.
+    certificate), marks (those that any has), synthetic_scaled, auc_low and auc_high (the ends of
+    the mean AUC's interval over patients; NaN where there were repeats), and for each of
+    ``FIGURES`` its median under its own name and its extremes under ``<figure>_low`` and
+    ``<figure>_high``.
     """
     numbers = results(compared)
-    fixed = {"kind": "first", "comparable": "all", "marks": together, "synthetic_scaled": "any"}
+    fixed = {
+        "kind": "first",
+        "comparable": "all",
+        "marks": together,
+        "synthetic_scaled": "any",
+        "auc_low": _only,
+        "auc_high": _only,
+    }
     if numbers.empty:
         names = [*_KEYS, "runs", *fixed, *(f + end for f in FIGURES for end in _ENDS)]
         return pd.DataFrame(columns=names)
-    groups = numbers.astype(dict.fromkeys(FIGURES, float)).groupby(_KEYS, sort=False)
+    floats = dict.fromkeys((*FIGURES, "auc_low", "auc_high"), float)
+    groups = numbers.astype(floats).groupby(_KEYS, sort=False)
     parts = [groups.size().rename("runs"), groups.agg(fixed)]
     for end, method in _ENDS.items():
         parts.append(groups[list(FIGURES)].agg(method).add_suffix(end))
@@ -72,3 +82,33 @@ def told(
         return shown
     low, high = row[f"{figure}_low"] / divisor, row[f"{figure}_high"] / divisor
     return f"{shown} ({text(low)} to {text(high)})"
+
+
+def told_auc(row: pd.Series) -> str:
+    """The mean test AUC of a row of :func:`summarise`, with what is known of its uncertainty.
+
+    Of one run, ``0.757 (0.731 to 0.781)``: the 95 % interval over patients. Of several, their
+    median and ``(0.728 to 0.779 over 3 runs)``.
+    """
+    if row["runs"] == 1:
+        return interval(row["mean_auc"], row["auc_low"], row["auc_high"])
+    over = f" over {row['runs']} runs)"
+    return told(row, "mean_auc", "{:.3f}".format).replace(")", over)
+
+
+def interval(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    text: Callable[[float], str] = "{:.3f}".format,
+) -> str:
+    """``0.757 (0.731 to 0.781)``; without its interval where it has none; ``n/a`` without value."""
+    if value is None or pd.isna(value):
+        return "n/a"
+    if low is None or high is None or pd.isna(low) or pd.isna(high):
+        return text(value)
+    return f"{text(value)} ({text(low)} to {text(high)})"
+
+
+def _only(values: pd.Series) -> float:
+    return float(values.iloc[0]) if len(values) == 1 else float("nan")

@@ -8,7 +8,7 @@ import pandas as pd
 
 from helpers import waits
 from helpers.agreement import differences
-from helpers.comparison import Comparison, devices, latest_of_each, widest
+from helpers.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.repeats import ONE_RUN, summarise
 from helpers.standing import marked, unranked
 from helpers.tables import short_number
@@ -144,15 +144,21 @@ def waiting(compared: Comparison) -> Answer:
         verdict = "little" if 2 * len(broken) < len(runs) else "unknown"
         said = "" if len(broken) == len(runs) else "No wait is told from zero and from its doubts."
         return Answer(question, verdict, f"{said}{doubt}".strip())
-    parts = [
-        f"{wait} took {', '.join(f'{waits.percent(e, wait)} in {e.run}' for e, _ in those)}"
-        for wait, those in told.items()
-    ]
+    parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
     wait, those = next(iter(told.items()))
     verdict = _NAMES[wait]
     if 2 * len(those) <= len(runs):
         verdict += f", in {_listed(entry.label for entry, _ in those)} only"
     return Answer(question, verdict, f"Of an epoch, {'; '.join(parts)}.{doubt}")
+
+
+def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:
+    """The least and the most of many, or every one of two."""
+    ranked = [entry for entry, _ in sorted(those, key=lambda pair: pair[1])]
+    said = [f"{waits.percent(entry, wait)} in {entry.run}" for entry in ranked]
+    if len(said) <= 2:
+        return " and ".join(said)
+    return f"{said[0]} to {said[-1]}, in {len(said)} of {runs} runs"
 
 
 def _apart(best: pd.Series, other: pd.Series) -> bool:
@@ -198,7 +204,12 @@ def _frameworks(compared: Comparison) -> str:
 
 def _shown(compared: Comparison) -> str:
     """What runs whose times rank nothing show all the same."""
-    return ""
+    runs = compared.finished
+    passed = sum(entry.comparable for entry in runs)
+    return (
+        f"What is shown instead: {passed} of {len(runs)} runs, of {_frameworks(compared)}, passed "
+        "the certificate that they train the same network, and went from files to a test AUC."
+    )
 
 
 def _machine(compared: Comparison) -> str:

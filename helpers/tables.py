@@ -9,7 +9,7 @@ import pandas as pd
 
 from helpers import progress
 from helpers.comparison import Comparison, devices, latest_of_each, order, widest
-from helpers.repeats import summarise, told
+from helpers.repeats import interval, summarise, told, told_auc
 from helpers.standing import RESUMED, marked, together
 
 
@@ -29,15 +29,15 @@ def synthetic(compared: Comparison) -> pd.DataFrame:
 
 
 def auc(compared: Comparison) -> pd.DataFrame:
-    """AUC per finding with its 95 % interval: rows findings, then their mean.
+    """AUC per finding with its 95 % interval: rows findings, then the mean of those in it.
 
     One column a framework, on its most devices; the mean on fewer is in ``training``.
     """
     columns = {}
     for entry in widest(compared.finished):
         test = entry.content["test"]
-        cells = {row["finding"]: _auc_cell(row) for row in test["findings"]}
-        cells["Mean"] = "n/a" if test["mean_auc"] is None else f"{test['mean_auc']:.3f}"
+        cells = {r["finding"]: interval(r["auc"], r["low"], r["high"]) for r in test["findings"]}
+        cells["Mean"] = interval(test["mean_auc"], test.get("mean_low"), test.get("mean_high"))
         columns[entry.run] = pd.Series(cells)
     return pd.DataFrame(columns).rename_axis("finding").fillna("-") if columns else pd.DataFrame()
 
@@ -171,8 +171,9 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
     """Rows frameworks; for each number of devices time, images/s, speed-up, AUC, as text.
 
     Speed-up is over the fewest devices anybody ran on. Repeats of a run are shown by their
-    median and, in brackets, the least and the most; all times have the same unit. A row says
-    so where a certificate was not passed, a run was resumed or a GPU shared.
+    median and, in brackets, the least and the most; a single run's AUC has its interval over
+    patients there. All times have the same unit. A row says so where a certificate was not
+    passed, a run was resumed or a GPU shared.
     """
     numbers = summarise(compared)
     if numbers.empty:
@@ -197,7 +198,7 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
                 else "-"
             )
         if scaled is None:
-            texts["test AUC"] = told(row, "mean_auc", "{:.3f}".format)
+            texts["test AUC"] = told_auc(row)
         for name, text in texts.items():
             cells.setdefault((devices(count), name), {})[names[label]] = text
     columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
@@ -215,14 +216,6 @@ def _marks(numbers: pd.DataFrame) -> list[str]:
         ]
         said.append(mark if len(on) == len(counts) else f"{mark} on {' and '.join(on)}")
     return said
-
-
-def _auc_cell(row: dict[str, Any]) -> str:
-    if row["auc"] is None:
-        return "n/a"
-    if row["low"] is None or row["high"] is None:
-        return f"{row['auc']:.3f}"
-    return f"{row['auc']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 
 def _check_cell(check: dict[str, Any]) -> str:

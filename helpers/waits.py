@@ -1,5 +1,6 @@
 """What the devices of several runs waited for, told only as far as it was measured."""
 
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     """Rows runs; of each share of an epoch (0 to 1) its value, and its ends where it has some.
 
     Columns: the shares, ``<share>_low``, ``<share>_high`` (the least and the most of the rounds),
-    invalid (why no share can be believed, or None). A share may be below zero, or NaN.
+    invalid (why no share can be believed, else missing). A share may be below zero, or NaN.
     """
     rows = {}
     for entry in latest_of_each(compared.finished):
@@ -49,13 +50,18 @@ def shares_of(found: pd.DataFrame) -> list[str]:
 def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
     """By wait, the runs (each label's widest) in which it is told, with its share of an epoch.
 
-    The wait that is told in most runs comes first.
+    What is told in more than half of the runs comes first, and of such the largest.
     """
     told: dict[str, list[tuple[Entry, float]]] = {}
-    for entry in widest(compared.finished):
+    runs = widest(compared.finished)
+    for entry in runs:
         for wait, share in attribution.telling(entry.content["attribution"]).items():
             told.setdefault(wait, []).append((entry, share))
-    return dict(sorted(told.items(), key=lambda item: -len(item[1])))
+
+    def weight(wait: str) -> tuple[bool, float]:
+        return 2 * len(told[wait]) > len(runs), median(share for _, share in told[wait])
+
+    return {wait: told[wait] for wait in sorted(told, key=weight, reverse=True)}
 
 
 def invalid(compared: Comparison) -> list[Entry]:
@@ -64,15 +70,16 @@ def invalid(compared: Comparison) -> list[Entry]:
 
 
 def percent(entry: Entry, share: str) -> str:
-    """``13 % (10 to 15)`` of an epoch."""
+    """``13 % (10 to 15)`` of an epoch; an old record's was measured once and has no interval."""
     found = entry.content["attribution"]
     ends = found.get("intervals", {}).get(share)
-    return _text(found["shares"][share], *(ends or (None, None)))
+    once = "" if ends else " (measured once)"
+    return _text(found["shares"][share], *(ends or (None, None))) + once
 
 
 def _told(row: pd.Series, share: str) -> str:
     if pd.isna(row[share]):
-        return INVALID if row[INVALID] else "-"
+        return INVALID if pd.notna(row[INVALID]) else "-"
     return _text(row[share], row.get(f"{share}_low"), row.get(f"{share}_high"))
 
 

@@ -74,7 +74,7 @@ def make(
         },
         "recipe": recipe.as_record(),
         "data": {
-            "folder": "data/demo-38",
+            "folder": "data/demo-2-38",
             "kind": "generated",
             "pixels": 38,
             "format": "png",

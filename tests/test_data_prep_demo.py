@@ -1,4 +1,4 @@
-"""The demo set: the NIH's layout and frequencies, the same bytes each time, and learnable."""
+"""The demo set: the NIH's layout and combinations, the same bytes each time, and learnable."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from data_prep_tools import HEADER, ROOT, command, digest, the_line
 from PIL import Image
 
 from data_prep import FINDINGS, DataError, make_demo, nih, read_catalog, read_grey, resize_folder
-from data_prep.demo import compose, demo_image
+from data_prep.demo import compose, demo_image, finding_sets
+from data_prep.split import split_by_patient
+from helpers.metrics import FEWEST
 
 
 def test_the_layout_is_the_nihs(tmp_path: Path) -> None:
@@ -39,12 +42,41 @@ def test_frequencies_and_follow_ups() -> None:
     rows = [line.split(",") for line in table.splitlines()[1:]]
     assert len(rows) == 1600 and len({name for name, *_ in rows}) == 1600
     of = nih.published()["images"]
+    known = {findings for findings, _ in nih.finding_sets()}
+    assert {job[3] for job in jobs} <= known  # only what comes together at the NIH's
     for finding, count in nih.finding_counts().items():
-        assert abs(sum(finding in job[3] for job in jobs) - 1600 * count / of) < 9, finding
-    assert abs(sum(not job[3] for job in jobs) - 1600 * nih.published()["no_finding"] / of) < 3
+        have = sum(finding in job[3] for job in jobs)
+        assert have >= 1600 / 20 - 9, finding
+        if count > of / 10:  # the frequent ones are about as frequent
+            assert abs(have / 1600 - count / of) < 0.05, finding
+    assert 0.35 < sum(not job[3] for job in jobs) / 1600 < 0.54
     patients = [job[1] for job in jobs]
     assert 300 < len(set(patients)) < 900 and patients == sorted(patients)
     assert all(int(row[0][:8]) == int(row[3]) and int(row[0][9:12]) == int(row[2]) for row in rows)
+
+
+def test_sets_that_hold_no_rare_finding_keep_their_proportions() -> None:
+    counts, here = dict(nih.finding_sets()), dict(finding_sets())
+    assert counts.keys() == here.keys() and all(count > 0 for count in here.values())
+    total = sum(here.values())
+    for finding in FINDINGS:
+        share = sum(count for findings, count in here.items() if finding in findings) / total
+        assert share > 0.0499, finding
+    for findings in [(), ("Infiltration",), ("Effusion", "Infiltration"), ("Nodule",)]:
+        key = next(each for each in counts if set(each) == set(findings))
+        assert here[key] / here[()] == pytest.approx(counts[key] / counts[()], rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("set_seed", ["default", "same"])
+def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed: str) -> None:
+    """Of the default set, split by patient with a run's seed; and of sets with other seeds."""
+    jobs, _ = compose(1600, 0 if set_seed == "default" else seed)
+    catalog = pd.DataFrame(jobs, columns=["image", "patient", "followup", "findings"])
+    part = split_by_patient(catalog, seed=seed)["test"]
+    for finding in FINDINGS:
+        have = sum(finding in findings for findings in part["findings"])
+        assert FEWEST <= have <= len(part) - FEWEST, finding
 
 
 def test_published_counts_agree_with_the_combinations() -> None:

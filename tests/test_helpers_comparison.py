@@ -9,6 +9,7 @@ import records
 import gpumon
 from helpers import charts, comparison, paths, tables, waits
 from helpers.comparison import Comparison
+from helpers.report import words
 
 CHARTS = (charts.throughput, charts.curves, charts.auc, charts.utilisation, charts.attribution)
 TABLES = (
@@ -75,11 +76,11 @@ def test_training_table_has_the_articles_shape(several: Comparison) -> None:
     assert table.loc["PyTorch"].to_list() == [
         "59.4",
         "100",
-        "0.750",
+        "0.750 (0.720 to 0.780)",
         "33.4",
         "180",
         "1.78",
-        "0.770",
+        "0.770 (0.740 to 0.800)",
     ]
     assert table.loc["PyTorch Exp Loss", ("2 devices", "speed-up")] == "-"
     assert table.loc["Keras", ("2 devices", "time (s)")] == "-"
@@ -113,15 +114,56 @@ def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) ->
     table = tables.auc(several)
     assert table.loc["Hernia", "Keras, 1 device"] == "n/a"
     assert table.loc["Effusion", "PyTorch, 2 devices"] == "0.770 (0.670 to 0.870)"
-    assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750"
+    assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750 (0.720 to 0.780)"
     assert "PyTorch, 1 device" not in table.columns  # the most devices only
     said = comparison.remarks(several)["remark"]
     assert "no positive image" in said["Keras, 1 device"]
 
 
+def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) -> None:
+    content = records.make("PyTorch")
+    content["test"]["in_mean"].remove("Hernia")
+    reason = "not in the mean: fewer than 5 positive images"
+    content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    assert f"Hernia: {reason}" in comparison.remarks(compared)["remark"].to_list()
+    assert tables.auc(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
+    assert words.left_out(compared).endswith("images of a class: Hernia. ")
+
+
+def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path: Path) -> None:
+    content = records.make("PyTorch")
+    for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
+        del content["test"][name]
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    assert tables.auc(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
+    assert tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
+    assert "an old record" in " ".join(comparison.remarks(compared)["remark"])
+    assert words.left_out(compared) == ""
+    assert charts.auc(compared) is not None
+
+
+def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_path: Path) -> None:
+    for name, auc in (("a", 0.74), ("b", 0.75), ("c", 0.78)):
+        records.save(tmp_path / name, records.make(auc=auc))
+    one = comparison.load(tmp_path / "a")
+    assert tables.training(one).loc["PyTorch", ("2 devices", "test AUC")] == (
+        "0.740 (0.710 to 0.770)"
+    )
+    assert "not shown at all" in words.uncertainty(one)
+    three = comparison.load([tmp_path / name for name in "abc"])
+    assert tables.training(three).loc["PyTorch", ("2 devices", "test AUC")] == (
+        "0.750 (0.740 to 0.780 over 3 runs)"
+    )
+    assert words.uncertainty(three).endswith("the range over runs of a framework shows that.")
+
+
 def test_no_auc_at_all(tmp_path: Path) -> None:
     content = records.make()
-    content["test"]["mean_auc"] = None
+    content["test"] |= {"mean_auc": None, "mean_low": None, "mean_high": None, "in_mean": []}
+    content["test"]["resamples"] = [None] * 1000
     for row in content["test"]["findings"]:
         row |= {"auc": None, "low": None, "high": None, "reason": "not computable"}
     for epoch in content["epochs"]:

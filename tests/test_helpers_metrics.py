@@ -214,7 +214,13 @@ def test_the_sample_is_the_same_for_the_same_images_only() -> None:
     again = evaluate(found.iloc[mixed].reset_index(drop=True), -scores[mixed])
     assert again.sample == first.sample  # in whatever order, whatever the scores
     np.testing.assert_allclose(again.resamples, 1 - first.resamples)  # and resample by resample
-    for column, value in (("image", "x.png"), ("patient", 10_000), ("Mass", 1 - found["Mass"][0])):
+    # As many patients as before, so that the draws are the same.
+    alone = found.drop_duplicates("patient", keep=False)["patient"].iloc[:2].to_list()
+    swapped = found.assign(
+        patient=found["patient"].replace(dict(zip(alone, alone[::-1], strict=True)))
+    )
+    assert evaluate(swapped, scores).sample != first.sample
+    for column, value in (("image", "x.png"), ("Mass", 1 - found["Mass"][0])):
         other = found.copy()
         other.loc[0, column] = value
         assert evaluate(other, scores).sample != first.sample, column

@@ -1,3 +1,4 @@
+import json
 import os
 import pickle
 import re
@@ -87,11 +88,31 @@ def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(data_prep, "make_demo", small)
     first = parameters.prepare_data(lookup("demo"))
-    assert first == tmp_path / "demo-38"
+    assert first == tmp_path / f"{parameters.GENERATED}-38"
     with Image.open(next((first / "images").iterdir())) as image:
         assert (image.size, image.mode) == ((38, 38), "L")
     assert parameters.prepare_data(lookup("demo")) == first
-    assert made == [tmp_path / "demo"]
+    assert made == [tmp_path / parameters.GENERATED]
+
+
+def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other images under the same name would be compared with those of before."""
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    real = data_prep.make_demo
+    for name in ("demo", "demo-38"):
+        monkeypatch.setattr("data_prep.demo.TOOL", "data_prep demo 1")
+        real(tmp_path / name, images=8, size=64, progress=False)
+    monkeypatch.undo()
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=64))
+    folder = parameters.prepare_data(lookup("demo"))
+    assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.demo.TOOL
+    for name in ("demo", "demo-38"):
+        old = json.loads((tmp_path / name / "demo.json").read_text())
+        assert old["tool"] == "data_prep demo 1" and old["images"] == 8
+    assert parameters.data_folder(lookup("demo")) == folder
 
 
 def test_data_whose_preparation_was_cut_short_is_finished(
@@ -99,7 +120,8 @@ def test_data_whose_preparation_was_cut_short_is_finished(
 ) -> None:
     """What Ctrl-C in the first `make compare` leaves: the next one goes on from there."""
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    source, target = tmp_path / "demo", tmp_path / "demo-38"
+    source = tmp_path / parameters.GENERATED
+    target = tmp_path / f"{parameters.GENERATED}-38"
     data_prep.make_demo(source, images=8, size=96, progress=False)
     real = data_prep.make_demo
     monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=96))

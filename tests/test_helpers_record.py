@@ -209,3 +209,6 @@ def test_energy_is_never_a_made_up_zero() -> None:
     assert without["joules"] is None and without["reason"]
     unknown = record.energy(pd.DataFrame([{**row, "energy (J)": np.nan}]))
     assert unknown["joules"] is None and unknown["reason"]
+    resumed = record.energy(pd.DataFrame([{**row, "phase": "test"}]))
+    assert resumed["joules"] is None and "earlier process" in resumed["reason"]
+    assert "no GPU" in without["reason"] and "no GPU" not in resumed["reason"]

@@ -97,6 +97,15 @@ def test_a_certificate_that_fails_now_counts_as_moved(tmp_path: Path) -> None:
     assert moved(old, new) == {"-": "fair no more"}
 
 
+def test_times_of_a_resumed_run_are_not_compared(tmp_path: Path) -> None:
+    old = batch(tmp_path / "old", records.make(speed=100))
+    cut: dict[str, Any] = {"checkpoint": {"resumed_after": 2, "seconds": 0.1}}
+    new = batch(tmp_path / "new", records.make(speed=300, auc=0.76, **cut))
+    assert moved(old, new) == {"-": "resumed"}
+    found = regression.compare(comparison.load(old), comparison.load(new))
+    assert set(found["figure"]) == {"-", "mean test AUC"}
+
+
 def test_versions_that_changed_are_named(tmp_path: Path) -> None:
     later = records.make()
     later["framework"]["versions"]["pytorch"] = "2.0"

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import records
+from matplotlib.text import Text
 
 from helpers import (
     charts,
@@ -55,8 +56,29 @@ def test_csv_holds_the_numbers_unrounded(made: Path) -> None:
     assert found["MXNet Gluon"] == 110.0
     auc = pd.read_csv(made / report.CSV / "auc.csv")
     assert len(auc) == 6 * 14 and {"finding", "auc", "low", "high"} <= set(auc.columns)
+    assert auc["in_mean"].all()
+    assert found_auc(runs, "PyTorch") == [0.70, 0.67, 0.73]
+    pairs = pd.read_csv(made / report.CSV / "paired.csv").set_index("label")
+    assert set(pairs["reference"]) == {"Keras, 2 devices"}  # the median of six: 0.70 to 0.75
+    assert pairs.loc["Chainer", ["difference", "low", "high"]].tolist() == pytest.approx([0.03] * 3)
+    assert pairs.loc["PyTorch", "verdict"] == "lower"
     assert len(pd.read_csv(made / report.CSV / "published.csv")) == 11
     assert not (made / report.CSV / "scaling.csv").exists()  # one number of devices only
+
+
+def found_auc(runs: pd.DataFrame, label: str) -> list[float]:
+    row = runs.set_index("label").loc[label, ["mean_auc", "auc_low", "auc_high"]]
+    return [round(value, 6) for value in row]
+
+
+def test_the_mean_auc_has_its_interval_on_the_page_and_in_markdown(made: Path) -> None:
+    both = {report.HTML: "0.750 0.720 to 0.780", report.MARKDOWN: "| 0.750 (0.720 to 0.780) |"}
+    for name, told in both.items():
+        text = re.sub(r"<[^>]*>", "", (made / name).read_text())
+        text = " ".join(html.unescape(text).split())
+        assert text.count(told) == 3, name  # in the tables of training, of findings, of pairs
+        assert "over the test part's patients" in text
+        assert "Each minus Keras, 2 devices" in text
 
 
 def test_markdown_has_the_same_tables(made: Path) -> None:
@@ -136,7 +158,7 @@ def test_single_runs_that_are_close_are_not_told_apart(tmp_path: Path) -> None:
     assert first.verdict == "PyTorch and Keras" and "not told apart from it: Keras" in first.text
 
 
-RESUMED = {"checkpoint": {"resumed_after": 3, "seconds": 0.1}}
+RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1}}
 
 
 def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path) -> None:
@@ -168,7 +190,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
 
 def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     other = {"gpu": "GPU-1", "process": 7, "name": "x", "memory_mib": 1.0, "seen": "during"}
-    shared = {"neighbours": {"processes": [other], "reason": None}}
+    shared: dict[str, Any] = {"neighbours": {"processes": [other], "reason": None}}
     records.save(tmp_path, records.make("PyTorch", speed=400, gpu=True, **shared))
     records.save(tmp_path, records.make("Keras", speed=70, gpu=True))
     compared = comparison.load(tmp_path)
@@ -288,7 +310,12 @@ def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> Non
     records.save(tmp_path, records.make("Keras", attribution=_waited(0.2) | INVALID))
     old = {"shares": {"compute": 0.9, "data": 0.1}, "sentence": "x"}
     records.save(tmp_path, records.make("Chainer", attribution=old))
-    table = waits.table(comparison.load(tmp_path))
+    compared = comparison.load(tmp_path)
+    figure = charts.attribution(compared)
+    assert figure is not None
+    drawn = [text.get_text() for text in figure.findobj(Text)]
+    assert len([text for text in drawn if text.startswith("invalid")]) == 1
+    table = waits.table(compared)
     assert list(table["data"]) == ["0 % (-2 to 2)", "invalid", "10 %"]
     text = (report.write(tmp_path).parent / report.MARKDOWN).read_text()
     assert "| Keras, 2 devices | invalid |" in text

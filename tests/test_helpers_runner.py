@@ -29,7 +29,8 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     assert (paths.RUNS / "latest").resolve() == paths.RUNS / "first"
     assert str(paths.RUNS / "first") in (paths.RUNS / "first" / "Compare.ipynb").read_text("utf-8")
     shown = capsys.readouterr().out
-    assert "9. Train" in shown and "finished" in shown and "0.750" in shown
+    assert "9. Train" in shown and "finished" in shown
+    assert "0.750 ± 0.030" in shown and "95 % interval over the test part's patients" in shown
     assert "Compare.ipynb" in shown.splitlines()[-2]
     assert "report.html" in shown.splitlines()[-3]
     assert "trained fastest" in (paths.RUNS / "first" / "report.html").read_text("utf-8")

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,25 @@ def test_shared_names_are_used_and_the_notebook_knows_its_own_name(name: str) ->
 def test_its_name_begins_with_its_framework(name: str) -> None:
     framework = read(name)["metadata"]["compare"]["framework"]
     assert name.startswith(f"{framework.replace(' ', '_')}_MultiGPU")
+
+
+LAST = "What this shows, and what it does not"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_ends_in_what_it_shows(name: str) -> None:
+    last = "".join(read(name)["cells"][-1]["source"])
+    assert re.match(rf"## \d+\. {LAST}\n\n\*\*Shown", last)
+    assert "\n**Not shown" in last
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_the_scaling_rule_leads_to_what_it_does_for_adam(name: str) -> None:
+    """Linear scaling was derived for SGD, and these notebooks train with Adam."""
+    texts = ["".join(cell["source"]) for cell in read(name)["cells"]]
+    (section,) = [text for text in texts if text.startswith("## 4. ")]
+    assert section.endswith(
+        "That rule was derived for SGD; these notebooks train with Adam, and "
+        "[a study](Study_Linear_Scaling.ipynb) measures what it, and three others, then keep of "
+        "*n* devices' throughput."
+    )

@@ -23,6 +23,7 @@ from helpers.comparison import Comparison, Entry, widest
 from helpers.learning import history
 
 _PUBLISHED = "Mean, published"
+_MEAN = ("mean_auc", "mean_low", "mean_high")
 
 
 @styled
@@ -76,7 +77,7 @@ def _chance(axes: Axes) -> None:
 
 @styled
 def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Test AUC per finding with its 95 % interval, each framework on its most devices.
+    """Test AUC per finding and their mean with 95 % intervals, each framework on its most devices.
 
     The last row is the mean that the article published, on 1 V100 (small) and on 4 (large).
     """
@@ -91,8 +92,9 @@ def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
     figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
     for entry, offset in zip(entries, offsets, strict=True):
-        table = {r["finding"]: r for r in entry.content["test"]["findings"]}
-        means = {"auc": entry.content["test"]["mean_auc"], "low": None, "high": None}
+        test = entry.content["test"]
+        table = {r["finding"]: r for r in test["findings"]}
+        means = dict(zip(("auc", "low", "high"), map(test.get, _MEAN), strict=True))
         mark = line_of(entry.label, labels_of(entries)) | {"ls": "none"}
         for row, finding in enumerate(rows):
             found = means if finding == "Mean" else table.get(finding)

@@ -95,7 +95,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             ends = [100 * row.get(f"{name}{end}", row[name]) for end in ("_low", "_high")]
             axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
             axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
-        if row[waits.INVALID]:
+        if pd.notna(row[waits.INVALID]):
             axes.annotate(
                 f"{waits.INVALID}: faster on files than without",
                 (0, place),

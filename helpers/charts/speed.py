@@ -1,6 +1,7 @@
 """Charts of speed: how fast, what more devices bring, and where the article's figures lie."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -33,7 +34,7 @@ from helpers.scaling import several
 from helpers.standing import together
 from helpers.tables import short_number
 
-_KINDS = (
+_KINDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("files", "images_per_second", {"mfc": None}),
     ("synthetic", "synthetic_images_per_second", {"mfc": PAGE}),
     ("loader alone", "loader_images_per_second", {"marker": "|", "ms": 11, "mew": 2.5}),
@@ -61,7 +62,7 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             colour, y = colour_of(row["label"]), place + (number - 1) * 0.27
             low, value, high = (row[name + end] for end in ("_low", "", "_high"))
             axes.plot([low, high], [y, y], color=colour, lw=2, solid_capstyle="butt")
-            mark = {"marker": marker_of(row["label"]), "ms": 7} | style
+            mark: dict[str, Any] = {"marker": marker_of(row["label"]), "ms": 7} | style
             axes.plot(value, y, ls="none", color=colour, **mark)
             # Text stands on the side that has more room.
             right = value < (least * most) ** 0.5

@@ -5,7 +5,8 @@ gradients instead of averaging them, so every loss here is divided by the whole 
 the device's share. Arrays have torchvision's layout already (OIHW, and output by input in the
 classifier); only the names of parameters differ, so a link's path in the model must be
 torchvision's. BatchNorm counts nothing like ``num_batches_tracked``, and its ``avg_var`` is the
-unbiased variance, as PyTorch's is.
+unbiased variance, as PyTorch's is. On CPUs the same seed gives the same bits, measured on one
+and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
 import random
@@ -57,6 +58,10 @@ SKIPPED = {
     "compilation": "Chainer 7 defines by run: there is no graph to compile",
     "overlapped synchronisation": "its updaters reduce the gradients after the whole backward pass",
     "training loss of all GPUs": "MultiprocessParallelUpdater keeps the other processes' losses",
+    "the same bits from the same seed on GPUs": (
+        "by Chainer's documentation of its configuration, cuDNN's convolutions are reproducible "
+        "only with chainer.config.cudnn_deterministic, which is not set"
+    ),
     "pretrained DenseNet121": "Chainer and chainercv publish none; torchvision's file is converted",
 }
 

@@ -4,7 +4,8 @@ Peculiar to Gluon: one process drives all devices and a parameter has a copy on 
 ``devices`` holds all devices here. Arrays are asynchronous on the CPU too: an operation returns at
 once and the engine computes behind it. Names are Gluon's own, so weights are mapped by position:
 ``collect_params()`` walks DenseNet in torchvision's order, and both frameworks keep convolutions
-as OIHW and the dense layer as (outputs, inputs).
+as OIHW and the dense layer as (outputs, inputs). On CPUs the same seed gives the same bits,
+measured on one and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
 import random
@@ -46,6 +47,10 @@ SKIPPED = {
     "synchronised BatchNorm": "gluon.contrib's SyncBatchNorm hangs on two CPU contexts",
     "static shapes": (
         "hybridize(static_shape=True) spoils the running statistics of BatchNorm on two contexts"
+    ),
+    "the same bits from the same seed on GPUs": (
+        "by MXNet's documentation of its environment variables, cuDNN's convolutions are "
+        "deterministic only with MXNET_ENFORCE_DETERMINISM=1, which is not set"
     ),
     "Hopper GPUs and later": (
         "the last wheels, mxnet-cu117 1.9.1, hold machine code for sm_50 to sm_86 and no PTX"

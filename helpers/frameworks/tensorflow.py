@@ -3,7 +3,8 @@
 Peculiar to TensorFlow: one process drives all devices through ``tf.distribute``, so ``devices``
 holds all of them. Images and weights are channels-last: convolutions are HWIO here, OIHW in the
 canonical layout, and the classifier is transposed. A model is a ``tf.Module`` called as
-``model(images, training=...)`` whose variables bear torchvision's names.
+``model(images, training=...)`` whose variables bear torchvision's names. The same seed gives the
+same bits on CPUs, from process to process too; on GPUs it need not.
 
 ``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
 """
@@ -30,9 +31,15 @@ Model: TypeAlias = tf.Module
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
+    "the same bits from the same seed on GPUs": (
+        "TensorFlow's operations may add in another order each time, on GPUs above all; "
+        "tf.config.experimental.enable_op_determinism would end that, at a price in speed, says "
+        "its documentation"
+    ),
 }
 
 _STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices
+_apply_debug_options = tf.data.Dataset._apply_debug_options  # TensorFlow's own
 # More than steps are ever queued, so that each has a thread to wait for it at once.
 _WAITING = ThreadPoolExecutor(64, "waiting for a device")
 
@@ -79,6 +86,7 @@ def configure(precision: str, kind: str) -> None:
     # The graph optimiser takes longer on this graph than it saves in a short run on the CPU. On
     # GPUs it stays: there it chooses the memory layout for the tensor cores.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": kind != "gpu"})
+    tf.data.Dataset._apply_debug_options = _without_autotuning
     if kind == "cpu":  # where TensorFlow has no memory pool of its own; else a third of a step
         memory.keep_freed()
 
@@ -225,6 +233,20 @@ def out_of_memory(error: BaseException) -> bool:
 def skip(capability: str) -> str | None:
     """Why TensorFlow cannot do ``capability``; None where it can."""
     return SKIPPED.get(capability)
+
+
+def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """What is iterated in place of ``dataset``: the same, with no thread that tunes it.
+
+    Such a thread wakes ever more rarely, after a minute in the end, and an iterator that ends or
+    is dropped waits for it. It is called, but before TensorFlow notes that it has been: a thread
+    that wakes at once finds nothing, sleeps its time out, and the program stands idle. Options of
+    a data set do not reach those that ``tf.distribute`` iterates on each device; through
+    ``_apply_debug_options``, where TensorFlow's debug mode does the same, go all.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return _apply_debug_options(dataset).with_options(options)
 
 
 class _Shallow(tf.Module):

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import charts, comparison, learning, published, scaling, tables, waits
+from helpers import charts, comparison, learning, paired, published, scaling, tables, waits
 from helpers.comparison import Comparison, Entry, latest_of_each
 from helpers.report import words
 from helpers.standing import unranked
@@ -99,7 +99,7 @@ def _speed(compared: Comparison) -> Section:
             "Training on image files",
             tables.training(compared),
             "All epochs, training and validation; images/s is the median epoch after the first. "
-            + repeats,
+            f"{repeats} {words.uncertainty(compared)}",
             kind="measured",
         ),
         Table(
@@ -190,8 +190,14 @@ def _learning(compared: Comparison) -> Section:
             "auc",
             "AUC per finding, 95 % interval",
             tables.auc(compared),
-            "Where two intervals overlap widely, do not call one framework better.",
+            words.left_out(compared) + words.uncertainty(compared),
             kind="runs",
+        ),
+        Table(
+            "paired",
+            "Mean AUC, on the same test images",
+            paired.table(compared),
+            words.differences(compared),
         ),
     ]
     lead = (
@@ -202,7 +208,7 @@ def _learning(compared: Comparison) -> Section:
     return Section("learning", "How well it learnt", lead, blocks if some else [], _LEARNT)
 
 
-_LEARNT = ("epochs", "auc")
+_LEARNT = ("epochs", "auc", "paired")
 
 
 def _machine(compared: Comparison) -> Section:

@@ -1,8 +1,10 @@
 """The report's numbers as CSV files, for people who paste."""
 
+from typing import Any
+
 import pandas as pd
 
-from helpers import learning, published, scaling, tables, waits
+from helpers import learning, paired, published, scaling, tables, waits
 from helpers.comparison import Comparison, results
 from helpers.repeats import summarise
 
@@ -13,7 +15,8 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, without those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
-    and extremes. scaling: speed-up and efficiency. epochs, auc, attribution, fairness, versions:
+    and extremes. scaling: speed-up and efficiency. paired: differences of mean AUCs on the same
+    test images. epochs, auc, attribution, fairness, versions:
     what the records say, a row a value. published: the article's figures.
     """
     found = {
@@ -22,6 +25,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "scaling": scaling.scaling(compared) if scaling.several(compared) else pd.DataFrame(),
         "epochs": _epochs(compared),
         "auc": _auc(compared),
+        "paired": paired.differences(compared).reset_index(drop=True),
         "attribution": waits.numbers(compared).reset_index(),
         "fairness": _fairness(compared),
         "versions": tables.versions(compared).reset_index(),
@@ -58,11 +62,17 @@ def _epochs(compared: Comparison) -> pd.DataFrame:
 def _auc(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(
         [
-            {"label": entry.label, "devices": entry.devices} | row
+            {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
             for entry in compared.finished
             for row in entry.content["test"]["findings"]
         ]
     )
+
+
+def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Whether a finding counts in the mean; in older records each did that could be computed."""
+    counted = content["test"].get("in_mean")
+    return {"in_mean": row["auc"] is not None if counted is None else row["finding"] in counted}
 
 
 def _fairness(compared: Comparison) -> pd.DataFrame:

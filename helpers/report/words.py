@@ -1,10 +1,11 @@
 """What the charts show, in words: for those who hear the report instead of seeing it."""
 
+import math
 from collections.abc import Iterable
 
-from helpers import learning, waits
+from helpers import learning, paired, waits
 from helpers.comparison import Comparison, devices, widest
-from helpers.repeats import summarise
+from helpers.repeats import interval, summarise
 from helpers.scaling import scaling as scaling_numbers
 from helpers.tables import short_number
 
@@ -60,19 +61,71 @@ def curves(compared: Comparison, *, clock: bool = False) -> str:
         epochs = learning.history(entry)
         if not epochs.empty:
             end = epochs.iloc[-1]
+            auc = "n/a" if math.isnan(end["valid_auc"]) else f"{end['valid_auc']:.3f}"
             parts.append(
                 f"{entry.run} ends after {end['clock']:.0f} s with validation loss "
-                f"{end['valid_loss']:.3f} and AUC {end['valid_auc']:.3f}"
+                f"{end['valid_loss']:.3f} and AUC {auc}"
             )
     return _told(f"Losses and validation AUC against {across}", parts)
 
 
 def auc(compared: Comparison) -> str:
-    means = ((entry.run, entry.content["test"]["mean_auc"]) for entry in widest(compared.finished))
+    parts = []
+    for entry in widest(compared.finished):
+        test = entry.content["test"]
+        mean = interval(test["mean_auc"], test.get("mean_low"), test.get("mean_high"))
+        parts.append(f"{entry.run} {mean}")
     return _told(
-        "Test AUC per finding with 95 % intervals; the table below has the numbers. Means",
-        (f"{run} {'n/a' if mean is None else f'{mean:.3f}'}" for run, mean in means),
+        "Test AUC per finding with 95 % intervals; the table below has the numbers. Means", parts
     )
+
+
+def left_out(compared: Comparison) -> str:
+    """Which findings are in the table but not in the mean, by name; nothing where all are."""
+    names = dict.fromkeys(
+        row["finding"]
+        for entry in widest(compared.finished)
+        for row in entry.content["test"]["findings"]
+        if row["finding"] not in entry.content["test"].get("in_mean", [row["finding"]])
+    )
+    if not names:
+        return ""
+    return f"Not in the mean, for too few test images of a class: {', '.join(names)}. "
+
+
+def uncertainty(compared: Comparison) -> str:
+    """What the intervals of the AUCs hold, and what they leave out."""
+    numbers = summarise(compared)
+    text = (
+        "Intervals of AUCs are 95 %, over the test part's patients. What another run would change, "
+        "with other initial weights or in another order, is not in them"
+    )
+    if numbers.empty or numbers["runs"].max() == 1:
+        return f"{text}, and with one run of each it is not shown at all."
+    return f"{text}; the range over runs of a framework shows that."
+
+
+def differences(compared: Comparison) -> str:
+    """How the table of paired differences is made, and how it is to be read."""
+    base = paired.reference(compared)
+    if base is None:
+        return ""
+    text = (
+        f"Each minus {base}, whose mean AUC is the median one, on the same images: all are "
+        "resampled by the same draws, so that an easy or a hard test part moves all alike and "
+        "falls out of the difference. "
+    )
+    if paired.differences(compared)["pairs"].max() > 1:
+        text += (
+            "Repeats are paired and averaged, and the interval holds both that over patients and "
+            "that over runs. "
+        )
+    else:
+        text += (
+            "What is told apart are these trained networks: with another seed it may be the other "
+            "way round. "
+        )
+    return f"{text}At 95 %, one of twenty equals is told apart by chance."
 
 
 def shares(compared: Comparison) -> str:

@@ -1,4 +1,4 @@
-"""What the tests of more than one framework assert, of loaders and of precisions."""
+"""What the tests of more than one framework assert: of loaders, precisions and learning rates."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,6 +101,25 @@ def assert_float32_is_float32(
     assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
     configure("tf32", "gpu")
     assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+
+
+def assert_warms_up(
+    names: Names, monkeypatch: pytest.MonkeyPatch, rates_used: Callable[[int], Sequence[float]]
+) -> None:
+    """The learning rate climbs step by step, and is constant where there is no warm-up.
+
+    ``rates_used(done)`` trains as ``names["scaled"]`` then says, two epochs on two devices, of
+    which ``done`` are done already; it gives what the optimiser really had in each of its steps.
+    """
+    scaled, steps = names["scaled"], steps_of(names)
+    assert scaled.devices == 2 and steps > 2
+    for warmup in (0, 0.5, 1.5):
+        recipe = replace(scaled.recipe, epochs=2, warmup_epochs=warmup)
+        warming = replace(scaled, recipe=recipe)
+        monkeypatch.setitem(names, "scaled", warming)
+        expected = [warming.learning_rate_at(step, steps) for step in range(2 * steps)]
+        np.testing.assert_allclose(rates_used(0), expected, rtol=1e-6)
+    np.testing.assert_allclose(rates_used(1), expected[steps:], rtol=1e-6)
 
 
 def _rows(grey: np.ndarray) -> np.ndarray:

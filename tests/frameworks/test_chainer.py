@@ -20,6 +20,7 @@ from agreed import (
     assert_half_are_flipped,
     assert_pixels_are_pillows,
     assert_refused,
+    assert_warms_up,
     equal,
     ramp,
     steps_of,
@@ -99,6 +100,17 @@ def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
     """What Chainer's updaters do to a loss that is not divided."""
     divided = "return loss / len(replica_devices)"
     assert "way of 5 SGD steps" in failed_in_rehearsal(cells, NOTEBOOK, divided, "return loss")
+
+
+def test_a_validation_with_every_devices_own_statistics_is_caught(cells: dict[str, Any]) -> None:
+    """With an updater that sends no statistics, as MultiprocessParallelUpdater on GPUs."""
+    all_of_it = "other.copyparams(copies[0])  # and the running statistics of BatchNorm"
+    parameters_only = "other.copyparams(copies[0], copy_persistent=False)"
+    shared, kept = "    share_statistics(copies)\n", ""
+    with planted(cells, NOTEBOOK, all_of_it, parameters_only):
+        assert failed_in_rehearsal(cells, NOTEBOOK, shared, shared) == set()
+        found = failed_in_rehearsal(cells, NOTEBOOK, shared, kept)
+    assert found == {"validated with the statistics that are saved"}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -189,6 +201,99 @@ def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
     for found, expected in zip(end(*again), end(*one), strict=True):
         assert equal(found, expected)
     assert end(*one)[1]["step"] == 3
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(cells["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
+    monkeypatch.setitem(cells, "scaled", small)
+
+    def rates_used(done: int) -> list[float]:
+        copies, updater = shallow_replicas(cells)
+        optimizer, network = updater.get_optimizer("main"), copies[0].network
+        steps = steps_of(cells)
+        if done:
+            cells["train_epoch"](updater, copies, done * steps)
+            state = framework.dump_optimizer(network, optimizer)
+            copies, updater = shallow_replicas(cells)
+            optimizer, network = updater.get_optimizer("main"), copies[0].network
+            framework.load_optimizer(network, optimizer, state)
+        rates = []
+        for _ in range((2 - done) * steps):
+            cells["train_epoch"](updater, copies, 1)
+            rates.append(optimizer.alpha)  # what the step had, and an epoch's row says
+        return rates
+
+    assert_warms_up(cells, monkeypatch, rates_used)
+
+
+def shallow_replicas(cells: dict[str, Any]) -> tuple[Any, Any]:
+    """Replicas of the shallow net, and an updater that trains them on noise."""
+    copies = cells["make_replicas"](
+        reference.shallow_arrays(), lambda start: framework.shallow(start, TWO)
+    )
+    return copies, cells["make_updater"](
+        copies, cells["make_synthetic_loaders"](), cells["OnDevice"](2)
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_same_seed_gives_the_same_bits(
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The notebook's own loader, updater and network twice."""
+    recipe = replace(cells["scaled"].recipe, batch=8)
+    monkeypatch.setitem(cells, "scaled", recipe.on(count))
+    monkeypatch.setitem(cells, "replica_devices", TWO[:count])
+    found = []
+    for _ in range(2):
+        copies, loaders = (
+            cells["make_replicas"](cells["initial"].arrays),
+            cells["make_train_loaders"](),
+        )
+        loss, _ = cells["train_epoch"](cells["make_updater"](copies, loaders), copies, 3)
+        found.append(framework.dump_weights(copies[0].network) | {"loss": loss})
+        for loader in loaders:
+            loader.finalize()
+    assert equal(*found)
+
+
+def test_one_updater_takes_files_and_noise(cells: dict[str, Any]) -> None:
+    noise = multiprocessing.Value("b")
+    device, converter = TWO[0], cells["OnDevice"](2)
+    source = cells["FilesOrNoise"](cells["make_train_loader"](0, 1, 0), noise)
+    files = converter(source.next(), device)
+    assert len(files[0]) == cells["scaled"].global_batch and files[1].any()
+    noise.value = True
+    grey, targets = converter(source.next()[:1], device)
+    assert grey.shape[0] == 2 and not targets.any()
+    noise.value = False
+    assert not np.array_equal(converter(source.next(), device)[0], files[0]), "they go on"
+
+
+def test_the_updater_of_one_gpu_takes_noise(cells: dict[str, Any]) -> None:
+    """Section 11's, on GPUs: to a converter that is none of Chainer's it would give a number."""
+    replica = cells["Replica"](Tiny(), 0)
+    updater = chainer.training.updaters.StandardUpdater(
+        cells["Clocked"](cells["make_synthetic_loaders"]()[0]),
+        cells["make_optimizer"](replica),
+        cells["OnDevice"](2),
+        device=TWO[0],
+    )
+    _, clock = cells["train_epoch"](updater, [replica], 3)
+    assert len(clock.step_seconds) == 2
+
+
+def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> None:
+    """MultiprocessParallelUpdater divides the rate of SGD by the devices, when it is made."""
+    optimizer = cells["make_optimizer"](tiny, "sgd", 0.5)
+    optimizer.lr /= 2
+    before = tiny.classifier.b.array.copy()
+    tiny.cleargrads()
+    tiny.classifier.b.grad = np.ones(14)
+    optimizer.update()
+    assert tiny.classifier.b.array == pytest.approx(before - 0.5)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
+    assert_warms_up,
     ramp,
     steps_of,
 )
@@ -26,9 +28,11 @@ from cells import (
     assert_passed,
     cell_with,
     failed,
+    failed_in_rehearsal,
     namespace_of,
     planted,
 )
+from iterators import tuned
 from resuming import assert_resumes
 
 from helpers import fairness, reference, weights
@@ -76,6 +80,14 @@ def test_another_momentum_is_caught(notebook: dict[str, Any]) -> None:
         network = framework.exact(notebook["build_model"], reference.arrays())
         checks = fairness.same_in_training(framework, notebook["build_model"], network)
     assert failed(checks) == {"running mean after a step", "running variance after a step"}
+
+
+def test_a_validation_with_every_replicas_own_statistics_is_caught(
+    notebook: dict[str, Any],
+) -> None:
+    shared = "share_statistics(learner.network)"
+    found = failed_in_rehearsal(notebook, "Keras_MultiGPU", shared, "None")
+    assert found == {"validated with the statistics that are saved"}
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
@@ -219,38 +231,82 @@ def test_the_clock_sees_what_fit_waits_for(notebook: dict[str, Any]) -> None:
     assert waited[1] > waited[0] + 0.5
 
 
-def test_a_batch_that_does_not_fit_is_halved(notebook: dict[str, Any]) -> None:
+@pytest.fixture
+def small(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The notebook's names with a shallow network in place of its own."""
+    before, start = dict(notebook), reference.shallow_arrays()
+    with notebook["strategy"].scope():
+        notebook["model"] = framework.shallow(start, TWO)
+    notebook["initial"] = replace(notebook["initial"], arrays=start)
+    exec(cell_with("Keras_MultiGPU", "class Adam("), notebook)
+    yield notebook
+    if "monitor" in notebook:
+        notebook["monitor"].stop()
+    notebook.clear()
+    notebook.update(before)
+
+
+def test_nothing_that_is_iterated_is_tuned(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An iterator that ends would wait for the thread that tunes it."""
+    found = tuned(monkeypatch)
+    small["train_epoch"](small["learner"], small["make_train_loader"](), 1)
+    fitted = len(found)
+    small["validate"](small["learner"], small["make_evaluation_loader"](small["images"].valid))
+    assert 1 + len(TWO) <= fitted < len(found), "what Keras makes, and what it has on each device"
+    assert not any(found)
+
+
+def test_a_batch_that_does_not_fit_is_halved(small: dict[str, Any]) -> None:
     """The notebook's own search and training, with a small network and a small memory."""
-    before, train_epoch = dict(notebook), notebook["train_epoch"]
+    train_epoch = small["train_epoch"]
 
     def limited(learner: Any, loader: Any, *rest: Any, **options: Any) -> Any:
-        if isinstance(loader, notebook["SyntheticXRays"]) and len(loader.batch[0]) > 2 * 16:
+        if isinstance(loader, small["SyntheticXRays"]) and len(loader.batch[0]) > 2 * 16:
             raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
         return train_epoch(learner, loader, *rest, **options)
 
-    try:
-        start = reference.shallow_arrays()
-        with notebook["strategy"].scope():
-            notebook["model"] = framework.shallow(start, TWO)
-        notebook["initial"] = replace(notebook["initial"], arrays=start)
-        notebook["setup"] = replace(notebook["setup"], search_batch=True)
-        exec(cell_with("Keras_MultiGPU", "class Adam("), notebook)
-        notebook["train_epoch"] = limited
-        exec(cell_with("Keras_MultiGPU", CERTIFIED), notebook)
-        scaled, history = notebook["scaled"], notebook["history"]
-        assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
-        assert history[-1]["images"] == 32 * steps_of(notebook) > 32
-        assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
-        taken = framework.dump_optimizer(notebook["model"], notebook["learner"].optimizer)["step"]
-        assert taken == scaled.recipe.epochs * steps_of(notebook), "the trial's step is forgotten"
-    finally:
-        notebook["monitor"].stop()
-        notebook.clear()
-        notebook.update(before)
+    small["setup"] = replace(small["setup"], search_batch=True)
+    small["train_epoch"] = limited
+    exec(cell_with("Keras_MultiGPU", CERTIFIED), small)
+    scaled, history = small["scaled"], small["history"]
+    assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+    assert history[-1]["images"] == 32 * steps_of(small) > 32
+    assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
+    taken = framework.dump_optimizer(small["model"], small["learner"].optimizer)["step"]
+    assert taken == scaled.recipe.epochs * steps_of(small), "the trial's step is forgotten"
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small["scaled"] = replace(small["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
+    queued = StepClock.queued
+    rates: list[float] = []
+
+    def noted(clock: StepClock, result: Any) -> None:
+        rates.append(float(small["learner"].optimizer.learning_rate.numpy()))
+        queued(clock, result)
+
+    monkeypatch.setattr(StepClock, "queued", noted)
+
+    def rates_used(done: int) -> list[float]:
+        rates.clear()
+        if done:
+            begun = replace(small["begin"], history=small["history"][:done])
+            small["train"](begun)
+        else:
+            exec(cell_with("Keras_MultiGPU", CERTIFIED), small)
+            small["monitor"].stop()
+            assert small["history"][0]["learning_rate"] == rates[steps_of(small) - 1]
+        return list(rates)
+
+    assert_warms_up(small, monkeypatch, rates_used)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes("Keras_MultiGPU", tmp_path)
+    assert_resumes("Keras_MultiGPU", tmp_path, bits=True)
 
 
 def test_running_out_of_memory_is_known_for_what_it_is() -> None:

@@ -3,6 +3,7 @@
 import multiprocessing
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from agreed import (
     assert_half_are_flipped,
     assert_pixels_are_pillows,
     assert_refused,
+    assert_warms_up,
     equal,
     ramp,
     steps_of,
@@ -106,6 +108,13 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
     all_images, of_one = "sum(len(grey) for grey, _ in parts)", "len(parts[0][0])"
     assert "way of 5 SGD steps" in failed_in_rehearsal(notebook, NOTEBOOK, all_images, of_one)
+
+
+def test_a_validation_with_every_devices_own_statistics_is_caught(notebook: dict[str, Any]) -> None:
+    """What is saved is their average, whether the devices share it or not."""
+    shared, kept = "    share_statistics(model)\n    return", "    return"
+    found = failed_in_rehearsal(notebook, NOTEBOOK, shared, kept)
+    assert found == {"validated with the statistics that are saved"}
 
 
 def test_losses_are_weighted_by_images() -> None:
@@ -321,6 +330,77 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     after = framework.dump_optimizer(model, optimizer)
     assert after["step"] == 3 and equal(framework.dump_optimizer(again, continued), after)
     assert equal(framework.dump_weights(again), framework.dump_weights(model))
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(notebook["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
+    monkeypatch.setitem(notebook, "scaled", small)
+    parts = notebook["make_synthetic_parts"](2)
+
+    def rates_used(done: int) -> list[float]:
+        model = framework.shallow(reference.shallow_arrays(), TWO)
+        optimizer = notebook["make_optimizer"](model)
+        steps = steps_of(notebook)
+        if done:
+            notebook["train_epoch"](model, [parts] * (done * steps), optimizer)
+            state = framework.dump_optimizer(model, optimizer)
+            optimizer = notebook["make_optimizer"](model)
+            framework.load_optimizer(model, optimizer, state)
+        rates: list[float] = []
+        for _ in range((2 - done) * steps):
+            with monkeypatch.context() as patch:
+                asked = seen_rates(patch)
+                notebook["train_epoch"](model, [parts], optimizer)
+            assert len(set(asked)) == 1, "all weights on both devices have one rate in a step"
+            assert asked[0] == optimizer.learning_rate, "what an epoch's row says"
+            rates.append(asked[0])
+        return rates
+
+    assert_warms_up(notebook, monkeypatch, rates_used)
+
+
+def seen_rates(patch: pytest.MonkeyPatch) -> list[float]:
+    """The rate with which each weight is updated from now on."""
+    found: list[float] = []
+    update = mx.optimizer.Optimizer._get_lrs
+
+    def seen(optimizer: Any, indices: Any) -> Any:
+        rates = update(optimizer, indices)
+        found.extend(rates)
+        return rates
+
+    patch.setattr(mx.optimizer.Optimizer, "_get_lrs", seen)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_same_seed_gives_the_same_bits(notebook: dict[str, Any], count: int) -> None:
+    """The notebook's own loader and loop twice, with batches in flight."""
+    found = []
+    with on_first_devices(notebook, count):
+        for _ in range(2):
+            framework.seed(0)
+            model = notebook["build_model"](notebook["initial"].arrays)
+            optimizer = notebook["make_optimizer"](model)
+            batches = notebook["on_devices"](notebook["make_train_loader"](2))
+            loss, _ = notebook["train_epoch"](model, islice(batches, 6), optimizer)
+            scores, _ = notebook["predict"](model, islice(batches, 1))
+            found.append(framework.dump_weights(model) | {"loss": loss, "scores": scores})
+    assert equal(*found)
+
+
+@contextmanager
+def on_first_devices(notebook: dict[str, Any], count: int) -> Iterator[None]:
+    """The notebook on ``count`` of its devices, with 8 images on each."""
+    before = dict(notebook)
+    recipe = replace(notebook["scaled"].recipe, batch=8)
+    notebook.update(replica_devices=TWO[:count], scaled=recipe.on(count))
+    try:
+        yield
+    finally:
+        notebook.update(before)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -8,16 +10,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cells import CERTIFIED, assert_passed, failed, namespace_of, write_noise_images
+import torch.distributed as dist
+from agreed import assert_warms_up, steps_of
+from cells import (
+    CERTIFIED,
+    assert_passed,
+    failed,
+    failed_in_rehearsal,
+    namespace_of,
+    planted,
+    write_noise_images,
+)
 from PIL import Image
-from resuming import assert_resumes
+from resuming import assert_resumes, write_small_images
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
 import data_prep
+import gpumon
 from data_prep import FINDINGS
-from helpers import fairness, reference, weights
+from helpers import fairness, reference, replicas, weights
+from helpers.all_reduce import AllReduceClock
+from helpers.checkpoint import Checkpoint
 from helpers.errors import UserError
 from helpers.frameworks import pytorch as framework
 from helpers.recipe import lookup
@@ -34,6 +51,69 @@ def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
     assert_passed(cells["certificate"], known={"gradients, uneven batch, n devices / one"})
+
+
+OWN_STATISTICS = {
+    "PyTorch_MultiGPU": ("    share_statistics(model)\n", ""),
+    "PyTorch_MultiGPU_Exp_Loss": ("b.clone()", "torch.zeros_like(b)"),
+}
+"""What a notebook says and what a wrong one would, whose replicas validate with their own."""
+
+
+def test_validating_with_other_statistics_than_are_saved_is_caught(cells: dict[str, Any]) -> None:
+    notebook = cells["this_run"].content["run"]["notebook"]
+    found = failed_in_rehearsal(cells, notebook, *OWN_STATISTICS[notebook])
+    assert found == {"validated with the statistics that are saved"}
+
+
+@pytest.mark.parametrize("notebook", ["PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"])
+def test_the_learning_rate_climbs_step_by_step(
+    notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = namespace_of(
+        notebook,
+        tmp_path,
+        devices=2,
+        until=CERTIFIED,
+        wanted=lambda text: "certify(" not in text,
+        data=str(write_small_images(tmp_path / "data")),
+        batch=8,
+    )
+    make_optimizer = names["make_optimizer"]
+    start = reference.shallow_arrays()
+
+    def recording(model: Any, *rest: Any) -> Any:
+        optimizer = make_optimizer(model, *rest)
+
+        def note(optimizer: Any, args: Any, kwargs: Any) -> None:
+            with (tmp_path / f"rates {os.environ.get('RANK')}").open("a") as file:
+                file.write(f"{optimizer.param_groups[0]['lr']!r}\n")
+
+        optimizer.register_step_post_hook(note)
+        return optimizer
+
+    def rates_used(done: int) -> list[float]:
+        begin = Checkpoint(start, tmp_path, {}, history=[{}] * done)
+        if "WithLoss" in names:
+            history, _, _ = names["train"](begin)
+        else:
+            history, _, _ = replicas.run(names["train_replica"], 2, begin)[0]
+        files = sorted(tmp_path.glob("rates *"))
+        first, *others = ([float(line) for line in file.read_text().split()] for file in files)
+        assert all(other == first for other in others)
+        steps = steps_of(names)
+        assert [row["learning_rate"] for row in history[done:]] == first[steps - 1 :: steps]
+        for file in files:
+            file.unlink()
+        return first
+
+    model = framework.shallow(start, TWO[:1])
+    names |= {"monitor": gpumon.Monitor(tmp_path / "trace"), "make_optimizer": recording}
+    names |= {"build_model": lambda arrays: framework.shallow(arrays, TWO[:1]), "model": model}
+    if "WithLoss" in names:
+        names["parallel"] = names["WithLoss"](model)
+    with planted(names, notebook, "batch_size.largest", "batch_size.largest"):  # made, not run
+        assert_warms_up(names, monkeypatch, rates_used)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +282,58 @@ def test_a_training_step_never_waits_for_the_device(
     with Waits() as waits:
         losses.mean()  # once an epoch
     assert waits.found
+
+
+def waits_for_all_reduce(
+    folder: Path, devices: int, reduce: Callable[..., Any], epochs: Sequence[int]
+) -> list[tuple[list[float], dict[str, np.ndarray]]]:
+    """What each replica's clock says after epochs of so many steps, and its last gradients."""
+
+    def replica(rank: int) -> tuple[list[float], dict[str, np.ndarray]]:
+        dist.init_process_group(
+            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=devices
+        )
+        model = DistributedDataParallel(framework.shallow(reference.shallow_arrays(), TWO[:1]))
+        clock, waits = AllReduceClock(model, reduce), []
+        torch.manual_seed(rank)
+        for steps in epochs:
+            with Waits() as host:
+                for _ in range(steps):
+                    model.zero_grad()
+                    model(torch.randn(2, 3, 32, 32)).square().mean().backward()
+            assert host.found == []
+            waits.append(clock.seconds())
+        dist.destroy_process_group()
+        found = {name: one.grad.numpy() for name, one in model.module.named_parameters()}
+        return waits, found
+
+    return replicas.run(replica, devices)
+
+
+def test_a_slow_all_reduce_is_seen_in_every_epoch(tmp_path: Path) -> None:
+    def slow(group: Any, bucket: dist.GradBucket) -> Any:
+        def wait(reduced: Any) -> Any:
+            time.sleep(0.05)
+            return reduced.value()
+
+        return allreduce_hook(group, bucket).then(wait)
+
+    steps = (5, 12, 3, 7)  # more than DDP's own log ever samples one after another
+    found = waits_for_all_reduce(tmp_path, 2, slow, steps)
+    sound = waits_for_all_reduce(tmp_path, 2, allreduce_hook, steps)
+    for (waits, gradients), (least, expected) in zip(found, sound, strict=True):
+        assert all(wait >= 0.05 * count for wait, count in zip(waits, steps, strict=True))
+        assert all(wait > 0 for wait in least) and len(set(least)) == len(steps)
+        assert all(np.array_equal(gradients[name], expected[name]) for name in expected)
+    assert found[0][0] == found[1][0], "all replicas give the same figure"
+
+
+def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:
+    def never(group: Any, bucket: dist.GradBucket) -> Any:
+        raise AssertionError("there is nothing to reduce")
+
+    ((waits, _),) = waits_for_all_reduce(tmp_path, 1, never, (2, 2))
+    assert waits == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("notebook", LOADERS)

@@ -1,5 +1,6 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -13,6 +14,7 @@ from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
+    assert_warms_up,
     ramp,
     steps_of,
 )
@@ -24,9 +26,11 @@ from cells import (
     failed_in_rehearsal,
     namespace_of,
 )
+from iterators import tuned
 from resuming import assert_resumes
 
 from helpers import reference, weights
+from helpers.clock import StepClock
 from helpers.errors import UserError
 from helpers.frameworks import tensorflow as framework
 
@@ -64,6 +68,14 @@ def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
     divided = "loss / strategy.num_replicas_in_sync"
     found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", divided, "loss")
     assert "way of 5 SGD steps" in found
+
+
+def test_a_validation_with_every_replicas_own_statistics_is_caught(
+    notebook: dict[str, Any],
+) -> None:
+    shared, kept = "share_statistics(model)\n    return", "return"
+    found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", shared, kept)
+    assert found == {"validated with the statistics that are saved"}
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
@@ -206,37 +218,80 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
 
 
-def test_a_batch_that_does_not_fit_is_halved(notebook: dict[str, Any]) -> None:
+@pytest.fixture
+def small(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The notebook's names with a shallow network in place of its own."""
+    before, start = dict(notebook), reference.shallow_arrays()
+    with notebook["strategy"].scope():
+        notebook["model"] = framework.shallow(start, TWO)
+    notebook["initial"] = replace(notebook["initial"], arrays=start)
+    yield notebook
+    if "monitor" in notebook:
+        notebook["monitor"].stop()
+    notebook.clear()
+    notebook.update(before)
+
+
+def test_nothing_that_is_iterated_is_tuned(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An iterator that ends would wait for the thread that tunes it."""
+    found = tuned(monkeypatch)
+    next(iter(notebook["make_train_loader"]()))
+    for _ in notebook["make_evaluation_loader"](notebook["images"].valid):
+        pass
+    assert found == [False] * 2 * (1 + len(TWO)), "each loader, and what it has on each device"
+
+
+def test_a_batch_that_does_not_fit_is_halved(small: dict[str, Any]) -> None:
     """The notebook's own search and training, with a small network and a small memory."""
-    before, train_step = dict(notebook), notebook["train_step"]
+    train_step = small["train_step"]
 
     def limited(model: Any, grey: Any, *rest: Any) -> Any:
-        if len(notebook["on_each"](grey)[0]) > 16:
+        if len(small["on_each"](grey)[0]) > 16:
             raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
         return train_step(model, grey, *rest)
 
-    try:
-        start = reference.shallow_arrays()
-        with notebook["strategy"].scope():
-            notebook["model"] = framework.shallow(start, TWO)
-        notebook["initial"] = replace(notebook["initial"], arrays=start)
-        notebook["setup"] = replace(notebook["setup"], search_batch=True)
-        notebook["train_step"] = limited
-        exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), notebook)
-        scaled, history = notebook["scaled"], notebook["history"]
-        assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
-        assert history[-1]["images"] == 32 * steps_of(notebook) > 32
-        assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
-        taken = framework.dump_optimizer(notebook["model"], notebook["optimizer"])["step"]
-        assert taken == scaled.recipe.epochs * steps_of(notebook), "the trial's step is forgotten"
-    finally:
-        notebook["monitor"].stop()
-        notebook.clear()
-        notebook.update(before)
+    small["setup"] = replace(small["setup"], search_batch=True)
+    small["train_step"] = limited
+    exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), small)
+    scaled, history = small["scaled"], small["history"]
+    assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+    assert history[-1]["images"] == 32 * steps_of(small) > 32
+    assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
+    taken = framework.dump_optimizer(small["model"], small["optimizer"])["step"]
+    assert taken == scaled.recipe.epochs * steps_of(small), "the trial's step is forgotten"
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small["scaled"] = replace(small["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
+    queued = StepClock.queued
+    rates: list[float] = []
+
+    def noted(clock: StepClock, result: Any) -> None:
+        rates.append(float(small["optimizer"].learning_rate.numpy()))
+        queued(clock, result)
+
+    monkeypatch.setattr(StepClock, "queued", noted)
+
+    def rates_used(done: int) -> list[float]:
+        rates.clear()
+        if done:
+            begun = replace(small["begin"], history=small["history"][:done])
+            small["train"](begun)
+        else:
+            exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), small)
+            small["monitor"].stop()
+            assert small["history"][0]["learning_rate"] == rates[steps_of(small) - 1]
+        return list(rates)
+
+    assert_warms_up(small, monkeypatch, rates_used)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes("TensorFlow_MultiGPU", tmp_path)
+    assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
 
 
 def test_running_out_of_memory_is_known_for_what_it_is() -> None:

@@ -1,0 +1,73 @@
+"""For how long PyTorch's replicas wait for each other's gradients, seen in every step.
+
+DistributedDataParallel reduces gradients in buckets while the backward pass still computes. What
+a step waits for is the rest: from the moment the last bucket was ready, and nothing was left to
+compute, until all were reduced. A communication hook sees both, and adds no waiting of its own: on
+a GPU it records events, which are read once an epoch.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+
+class AllReduceClock:
+    """Watches a model's all-reduce from here on; with one replica there is none.
+
+    ``reduce`` is the communication hook that does the work; the default is what DDP does.
+    """
+
+    def __init__(
+        self, model: DistributedDataParallel, reduce: Callable[..., Any] = allreduce_hook
+    ) -> None:
+        self._device = next(model.parameters()).device
+        self._reduce = reduce
+        self._ready: list[Any] = []  # of each step, when its last bucket was
+        self._reduced: dict[int, Any] = {}  # by step, when its latest bucket was, so far
+        if dist.get_world_size() > 1:
+            model.register_comm_hook(None, self._hook)
+
+    def seconds(self) -> float:
+        """What the steps since the last call waited, all together; waits for the devices.
+
+        All replicas must call it. A replica that is early waits in the all-reduce for the others,
+        so of each step counts what the last one waited: for the all-reduce alone.
+        """
+        waits = [self._between(at, self._reduced[step]) for step, at in enumerate(self._ready)]
+        self._ready.clear()
+        self._reduced.clear()
+        shortest = torch.tensor(waits, dtype=torch.float64, device=self._device)
+        if waits:
+            dist.all_reduce(shortest, dist.ReduceOp.MIN)
+        return float(shortest.sum())
+
+    def _hook(self, group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        step = len(self._ready)
+        if bucket.is_last():
+            self._ready.append(self._now())
+
+        def note(reduced: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
+            # On a GPU this runs at once, on a stream that goes on when the all-reduce is done.
+            self._reduced[step] = self._now()
+            return reduced.value()
+
+        return self._reduce(group, bucket).then(note)
+
+    def _now(self) -> Any:
+        """On a GPU a mark in what is queued there, which costs no waiting."""
+        if self._device.type == "cpu":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def _between(self, start: Any, end: Any) -> float:
+        if self._device.type == "cpu":
+            return float(end - start)
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1000

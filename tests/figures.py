@@ -1,0 +1,321 @@
+"""Records with a value of its own in every numeric field, and what a report of them should say.
+
+Worked out from the records' JSON, without the code that makes the report.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import records
+
+Record = dict[str, Any]
+Cells = dict[tuple[str, str, str], str]
+"""By table, row and column."""
+
+COUNTS = (1, 2)
+VARIED = ("epochs", "training", "test", "files", "synthetic", "loader", "attribution", "energy")
+
+
+def varied(value: Any, draw: random.Random, key: str = "") -> Any:
+    """``value`` with every number in it changed by a factor of its own."""
+    if isinstance(value, dict):
+        return {name: varied(item, draw, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [varied(item, draw) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int | float) or key == "epoch":
+        return value
+    changed = value * draw.uniform(0.75, 1.25)
+    return round(changed) + 1 if isinstance(value, int) else changed
+
+
+def make(batch: Path, seed: int) -> list[Record]:
+    """The records of six notebooks on one and on two GPUs, no two numbers alike."""
+    draw = random.Random(seed)
+    shared = varied(records.make(gpu=True), draw)
+    made = []
+    for number, (framework, notebook, speed) in enumerate(records.SIX):
+        for count in COUNTS:
+            told = {"joules": 5e4, "images_per_joule": 0.9, "reason": None}
+            content = records.make(
+                framework, count, notebook=notebook, speed=speed * count, gpu=True, energy=told
+            )
+            content |= {section: varied(content[section], draw) for section in VARIED}
+            content["hardware"] |= {
+                key: shared["hardware"][key] for key in ("cores", "memory_bytes")
+            }
+            content["data"]["images"] = shared["data"]["images"]
+            content["run"]["seconds"] = draw.uniform(100, 5000)
+            content["attribution"]["sentence"] = f"Waited {draw.uniform(0, 100):.1f} %."
+            check = content["fairness"]["checks"][0]
+            check |= {"difference": draw.uniform(1e-9, 1e-6), "threshold": draw.uniform(1e-5, 1e-4)}
+            check["reason"] = f"because of {draw.uniform(0, 100):.1f}"
+            # One is the fastest by far, so that the first sentence is known.
+            content["training"]["seconds"] *= 0.3 if number == 4 else 1
+            records.save(batch, content)
+            made.append(content)
+    return made
+
+
+# What a record's figures are to look like, from its fields alone.
+
+
+def label(content: Record) -> str:
+    variant = content["run"]["notebook"].partition("_MultiGPU")[2].replace("_", " ")
+    return f"{content['framework']['name']}{variant}"
+
+
+def count_of(content: Record) -> str:
+    count = content["devices"]["count"]
+    return f"{count} device" if count == 1 else f"{count} devices"
+
+
+def run(content: Record) -> str:
+    return f"{label(content)}, {count_of(content)}"
+
+
+def short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def spread(found: Record, value: str, low: str, high: str) -> str:
+    return f"{found[value]:.3f} ({found[low]:.3f} to {found[high]:.3f})"
+
+
+def size(value: float, digits: int) -> str:
+    return f"{value:.{digits}e}"
+
+
+def share(found: Record, name: str) -> str:
+    low, high = found["intervals"][name]
+    return f"{round(100 * found['shares'][name])} % ({round(100 * low)} to {round(100 * high)})"
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def synthetic_seconds(content: Record) -> float:
+    return float(
+        content["training"]["train_images_seen"] / content["synthetic"]["images_per_second"]
+    )
+
+
+def so_far(content: Record) -> list[float]:
+    seconds = [epoch["train_seconds"] + epoch["valid_seconds"] for epoch in content["epochs"]]
+    return [sum(seconds[: number + 1]) for number in range(len(seconds))]
+
+
+def best(content: Record) -> float:
+    return float(max(epoch["valid_auc"] for epoch in content["epochs"]))
+
+
+def on_fewest(content: Record, made: list[Record]) -> Record:
+    return next(c for c in made if label(c) == label(content) and c["devices"]["count"] == 1)
+
+
+def expected(made: list[Record]) -> Cells:
+    """Every cell of every table that comes from the records."""
+    cells: Cells = {}
+
+    def put(table: str, row: str, **columns: str) -> None:
+        cells.update({(table, row, name.replace("_", " ")): text for name, text in columns.items()})
+
+    unit, divisor = ("min", 60) if max(c["training"]["seconds"] for c in made) >= 120 else ("s", 1)
+    least = max(map(synthetic_seconds, made))
+    of_synthetic = ("min", 60) if least >= 120 else ("s", 1)
+    wanted = int(100 * min(map(best, made)) + 1e-4) / 100
+    for content in made:
+        training, test, energy = content["training"], content["test"], content["energy"]
+        head, base = count_of(content), on_fewest(content, made)
+        files = {
+            f"{head} time ({unit})": short(training["seconds"] / divisor),
+            f"{head} images/s": short(training["images_per_second"]),
+            f"{head} test AUC": mean_auc(test),
+        }
+        nothing_loaded = {
+            f"{head} time ({of_synthetic[0]})": scaled(content, of_synthetic[1]),
+            f"{head} images/s": short(content["synthetic"]["images_per_second"]),
+        }
+        if content is not base:
+            seconds = base["training"]["seconds"] / training["seconds"]
+            ideal = 2 * base["training"]["images_per_second"]
+            fast = (
+                content["synthetic"]["images_per_second"] / base["synthetic"]["images_per_second"]
+            )
+            of_base = synthetic_seconds(base) / synthetic_seconds(content)
+            files[f"{head} speed-up"] = f"{seconds:.2f}"
+            nothing_loaded[f"{head} speed-up"] = f"{of_base:.2f}"
+            put(
+                "Speed-up and efficiency",
+                label(content),
+                **{
+                    "devices": "1 to 2",
+                    "images/s": short(training["images_per_second"]),
+                    "ideal": short(ideal),
+                    "efficiency": f"{100 * training['images_per_second'] / ideal:.0f} %",
+                    "speed-up": f"{seconds:.2f}",
+                    "synthetic speed-up": f"{fast:.2f}",
+                    "synthetic efficiency": f"{100 * fast / 2:.0f} %",
+                },
+            )
+            for row in test["findings"]:
+                where = ("AUC per finding, 95 % interval", row["finding"], run(content))
+                cells[where] = spread(row, "auc", "low", "high")
+            cells["AUC per finding, 95 % interval", "Mean", run(content)] = mean_auc(test)
+        put("Training on image files", label(content), **files)
+        put("Training on synthetic data", label(content), **nothing_loaded)
+        reached = [n for n, e in enumerate(content["epochs"]) if e["valid_auc"] >= wanted]
+        put(
+            "Time to a chosen AUC",
+            run(content),
+            time=f"{so_far(content)[reached[0]]:.1f} s",
+            epoch=str(reached[0] + 1),
+            best_AUC=f"{best(content):.3f}",
+        )
+        found = content["attribution"]
+        put("Shares of an epoch", run(content), **{n: share(found, n) for n in found["shares"]})
+        put(
+            "Energy of the GPUs while training",
+            run(content),
+            energy=f"{short(energy['joules'] / 1000)} kJ",
+            images_per_joule=f"{energy['images_per_joule']:.3g}",
+        )
+        check = content["fairness"]["checks"][0]
+        limit = f"limit {size(check['threshold'], 0)}"
+        told = f"pass: {size(check['difference'], 1)} ({limit})"
+        cells["Certificate", check["check"], run(content)] = told
+        for package, version in content["framework"]["versions"].items():
+            cells["Versions", package, label(content)] = version
+    return cells
+
+
+def mean_auc(test: Record) -> str:
+    return f"{test['mean_auc']:.3f}"
+
+
+def scaled(content: Record, divisor: float) -> str:
+    fewer = content["synthetic"]["images"] < content["training"]["train_images_seen"]
+    return f"{'~' if fewer else ''}{short(synthetic_seconds(content) / divisor)}"
+
+
+def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
+    """The tables whose first column is not one row's name alone, row by row."""
+    checks = [(run(c), c["fairness"]["checks"][0]) for c in made]
+    first = made[0]
+    hardware, recipe, data = first["hardware"], first["recipe"], first["data"]
+    images = data["images"]
+    every = {
+        "machine": first["run"]["host"],
+        "CPU": f"{hardware['cpu']}, {hardware['cores']} cores",
+        "memory": f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
+        "driver": hardware["driver"],
+        "recipe": f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
+        f"{recipe['precision']}, seed {recipe['seed']}",
+        "data": f"{data['kind']}, {data['pixels']} px, {images['train']} + {images['valid']} + "
+        f"{images['test']} images, {data['folder']}",
+        "initial weights": f"{first['weights']['source']}, {first['weights']['sha256'][:12]}",
+        "commit": first["run"]["commit"],
+    }
+    machine = [[what, value, "every run"] for what, value in every.items()]
+    for count in COUNTS:
+        those = [c for c in made if c["devices"]["count"] == count]
+        runs, scaled_to = "; ".join(map(run, those)), those[0]["recipe"]
+        machine += [
+            ["devices", f"{count} x NVIDIA H100", runs],
+            ["global batch", str(scaled_to["global_batch"]), runs],
+            ["learning rate", f"{scaled_to['scaled_learning_rate']:g}", runs],
+        ]
+    return {
+        "What is said about single checks": [
+            [check["check"], "pass", check["reason"], name] for name, check in checks
+        ],
+        "How every run ended": [
+            [label(c), str(c["devices"]["count"]), "finished", clock(c["run"]["seconds"]), ""]
+            for c in made
+        ],
+        "Machine, recipe, data": machine,
+    }
+
+
+def expected_sentences(made: list[Record]) -> set[str]:
+    """Every line beside the tables that comes from the records."""
+    wide = [c for c in made if c["devices"]["count"] == 2]
+    first, second = sorted(wide, key=lambda c: c["training"]["seconds"])[:2]
+    seconds, rate = first["training"]["seconds"], first["training"]["images_per_second"]
+    lead = second["training"]["seconds"] / seconds
+    checks = len([c["fairness"]["checks"][0] for c in made])
+    by_data = sorted(wide, key=lambda c: c["attribution"]["shares"]["data"])
+    waited = " to ".join(
+        f"{share(c['attribution'], 'data')} in {run(c)}" for c in (by_data[0], by_data[-1])
+    )
+    machine = "2 NVIDIA H100"
+    wanted = int(100 * min(map(best, made)) + 1e-4) / 100
+    return {
+        f"{label(first)} trained fastest on {machine}; the comparison is fair; "
+        "the devices waited for data.",
+        f"- **Fastest** {label(first)}: {seconds:.1f} s (one run) on 2 devices, {short(rate)} "
+        f"images/s; {lead:.2f} times as fast as {label(second)}, one run each.",
+        f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their certificate. "
+        f"Their checks: {checks} pass.",
+        f"- **Waited for** data: Of an epoch, data took {waited}, in 6 of 6 runs.",
+        f"### Time to a validation AUC of {wanted:.2f}",
+        *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
+    }
+
+
+def expected_alts(made: list[Record]) -> set[str]:
+    """What is read aloud in place of the charts."""
+    wide = [c for c in made if c["devices"]["count"] == 2]
+
+    def told(what: str, part: Callable[[Record], str], of: list[Record] = made) -> str:
+        return f"{what}: {'; '.join(map(part, of))}."
+
+    def ended(c: Record) -> str:
+        last = c["epochs"][-1]
+        return (
+            f"{run(c)} ends after {so_far(c)[-1]:.0f} s with validation loss "
+            f"{last['valid_loss']:.3f} and AUC {last['valid_auc']:.3f}"
+        )
+
+    def fast(c: Record) -> str:
+        return (
+            f"{label(c)} on {count_of(c)} {short(c['training']['images_per_second'])} from files, "
+            f"{short(c['synthetic']['images_per_second'])} synthetic, "
+            f"{short(c['loader']['images_per_second'])} by the loader alone"
+        )
+
+    def efficient(c: Record) -> str:
+        ideal = 2 * on_fewest(c, made)["training"]["images_per_second"]
+        return f"{label(c)} on 2 devices {100 * c['training']['images_per_second'] / ideal:.0f} %"
+
+    def where(c: Record) -> str:
+        found = c["attribution"]
+        return f"{run(c)} " + ", ".join(f"{n} {share(found, n)}" for n in found["shares"])
+
+    return {
+        told("Images per second", fast),
+        told(
+            "Training time by framework and number of devices, beside the times published in 2018",
+            lambda c: f"{label(c)} on {count_of(c)} {c['training']['seconds']:.0f} s",
+        ),
+        told("Lines of throughput and parallel efficiency against devices", efficient, wide),
+        told("Losses and validation AUC against epochs", ended, wide),
+        told("Losses and validation AUC against seconds", ended, wide),
+        told(
+            "Test AUC per finding with 95 % intervals; the table below has the numbers. Means",
+            lambda c: f"{run(c)} {mean_auc(c['test'])}",
+            wide,
+        ),
+        told(
+            "Shares of an epoch with the least and the most of the rounds; the table has them too",
+            where,
+        ),
+        told(
+            "Images trained per joule",
+            lambda c: f"{label(c)} on {count_of(c)} {c['energy']['images_per_joule']:.3g}",
+        ),
+    }
