@@ -14,11 +14,13 @@ from torchvision.models import densenet121
 from data_prep import FINDINGS
 from helpers import fairness, reference, weights
 from helpers.certificate import Check
-from helpers.fairness import AVERAGE_OF_AVERAGES, EXACT, SINGLE, STATISTICS
+from helpers.fairness import AVERAGE_OF_AVERAGES
 from helpers.frameworks import pytorch as framework
 from helpers.recipe import lookup
 
 ONE = framework.list_devices("cpu", 1)
+EXACT, SINGLE, STATISTICS = 1e-10, 1e-5, 1e-6
+"""The limits, written out: those of the certificate may not move unnoticed."""
 BELOW, ABOVE = 0.8, 1.25
 """A fault's size as a part of the limit; rounding is a ten-thousandth of it."""
 EVEN, UNEVEN = "gradients, n devices / one", "gradients, uneven batch, n devices / one"
