@@ -179,7 +179,7 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, in
         shares = [len(part) / len(images) if weighed else 1 / len(on) for part in parts]
         factor = 1 + wrong.get(len(images), 0.0)
         return 0.0, {
-            name: factor * sum(s * f[name] for s, f in zip(shares, found, strict=True))
+            name: factor * np.sum([s * f[name] for s, f in zip(shares, found, strict=True)], axis=0)
             for name in found[0]
         }
 
