@@ -56,7 +56,7 @@ def survivors(tried: Sequence[Mutant], jobs: int) -> list[Mutant]:
         if mine:
             python = ROOT / ".venvs" / kernel / "bin" / "python"
             asked = json.dumps([asdict(mutant) for mutant in mine])
-            command = [python, __file__, "--in", kernel, "--jobs", str(jobs)]
+            command = [str(python), __file__, "--in", kernel, "--jobs", str(jobs)]
             alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
             done = subprocess.run(
                 command, input=asked, stdout=subprocess.PIPE, text=True, env=alone, check=False
@@ -82,7 +82,8 @@ def work(kernel: str, jobs: int) -> list[bool]:
         if status:
             sys.exit(f"mutants.py: the tests of {module} fail as it is: {', '.join(files)}")
         limits[module] = TIMES * (1 + int(used.ru_utime + used.ru_stime))
-    waiting, running, alive = list(enumerate(tried)), {}, [False] * len(tried)
+    waiting, alive = list(enumerate(tried)), [False] * len(tried)
+    running: dict[int, int] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             index, mutant = waiting.pop(0)
