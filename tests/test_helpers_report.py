@@ -12,9 +12,12 @@ import records
 from matplotlib.text import Text
 
 from helpers import (
+    batches,
     charts,
     comparison,
     learning,
+    overview,
+    plans,
     published,
     repeats,
     report,
@@ -186,6 +189,16 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     assert len(re.findall(badge, page)) == 2
     runs = pd.read_csv(tmp_path / report.CSV / "runs.csv")
     assert list(runs["marks"].fillna("")) == ["", "resumed", "", ""]
+
+
+def test_the_run_time_is_the_terminals(tmp_path: Path) -> None:
+    """The record's own clock began after the imports, so that the two once differed."""
+    state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", seconds=3661.4)
+    state.state = "finished"
+    folder = records.save(tmp_path, records.make())
+    batches.complete(folder, run=state.about())
+    shown = tables.state(comparison.load(tmp_path)).loc["PyTorch", "run time"]
+    assert shown == "1:01:01" and overview.outcome(state) == f"finished after {shown}"
 
 
 def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
