@@ -1,12 +1,12 @@
 """Puts a batch's runs, or an executed study, into docs/results, where everybody can read them.
 
-    .venvs/lab/bin/python docs/publish.py BATCH cpu-2-cores/demo
-    .venvs/lab/bin/python docs/publish.py Study_Loader.ipynb cpu-2-cores
+.venvs/lab/bin/python docs/publish.py BATCH cpu-2-cores/demo
+.venvs/lab/bin/python docs/publish.py Study_Loader.ipynb cpu-2-cores
 
-        if what in shown:
-            continue
-        shown.add(what)
-        _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb")
+    if what in shown:
+        continue
+    shown.add(what)
+    _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb")
 """
 
 import json

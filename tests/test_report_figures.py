@@ -1,9 +1,9 @@
 """Every figure of a report, traced to the record's field that it comes from.
 
 The records hold a value of its own in every numeric field, so that no figure can be right by
-chance. What each cell and sentence should say is worked out in ``tests/figures.py`` from their
-JSON, without the code that makes the report. A table, a sentence or a column that is not
-accounted for fails.
+chance. What each cell and sentence should say is worked out in tests/figures.py from their JSON,
+without the code that makes the report. A table, a sentence or a column that is not accounted for
+fails.
 """
 
 import re
