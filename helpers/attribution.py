@@ -69,6 +69,29 @@ def attribute(
     return found | {"sentence": _sentence(found, epochs, measured, devices, format)}
 
 
+def read(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's section ``attribution``; one from before there were rounds is held to them too.
+
+    Then each thing was measured once, and where files were faster than synthetic data, nothing
+    can be taken off.
+    """
+    found: dict[str, Any] = content["attribution"]
+    trained = content["training"]["images_per_second"]
+    synthetic = content["synthetic"]["images_per_second"]
+    if "intervals" in found or trained <= synthetic:
+        return found
+    why = (
+        f"measured once, training on files was faster, {trained:,.0f} images/s, than on synthetic "
+        f"data, {synthetic:,.0f}"
+    )
+    kept = {share: value for share, value in found["shares"].items() if share == "validation"}
+    return found | {
+        "shares": dict.fromkeys(found["shares"]) | kept,
+        "invalid": why,
+        "sentence": _invalid_sentence(why),
+    }
+
+
 def table(found: Mapping[str, Any]) -> pd.DataFrame:
     """The three ways beside each other, in percent of an epoch; what a way cannot see is empty."""
     shown = pd.DataFrame({"by ablation": found["ways"]["ablation"]})
@@ -89,14 +112,14 @@ def telling(found: Mapping[str, Any]) -> dict[str, float]:
     """The waits that may make a sentence, with their shares of an epoch.
 
     Those that are no measurement of little, are told from zero by every round, and are larger
-    than what the ways of measuring differ by.
+    than what the ways of measuring differ by. None where nothing was measured in rounds.
     """
     if found.get("invalid"):
         return {}
     told = {}
     for wait in WAITS:
         share = found["shares"].get(wait)
-        least = found.get("intervals", {}).get(wait, (share, share))[0]
+        least = found.get("intervals", {}).get(wait, (0.0, 0.0))[0]
         apart = found.get("agreement", {}).get(wait, {}).get("difference", 0.0)
         if share is not None and share >= LITTLE and least > 0 and share > apart:
             told[wait] = share
@@ -230,7 +253,7 @@ def _sentence(
     format: str,
 ) -> str:
     if found["invalid"]:
-        return f"Invalid: {found['invalid']}. What the devices waited for is not known."
+        return _invalid_sentence(found["invalid"])
     files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
     able = (
         f"the {devices} took {_spread(files)} from files and {_spread(synthetic)} "
@@ -257,6 +280,10 @@ def _sentence(
     if found["shares"]["validation"] > 4 * LITTLE:
         said += f" Validation takes {_percent(found['shares']['validation'])} of an epoch."
     return said + _pace(epochs, files)
+
+
+def _invalid_sentence(why: str) -> str:
+    return f"Invalid: {why}. What the devices waited for is not known."
 
 
 def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import progress
+from helpers import attribution, progress
 from helpers.comparison import Comparison, devices, latest_of_each, order, widest
 from helpers.repeats import interval, summarise, told, told_auc
 from helpers.standing import RESUMED, marked, together
@@ -113,7 +113,7 @@ def no_energy(compared: Comparison) -> list[str]:
 def sentences(compared: Comparison) -> list[str]:
     """The attribution in words, one line a run."""
     return [
-        f"{entry.run}: {entry.content['attribution']['sentence']}"
+        f"{entry.run}: {attribution.read(entry.content)['sentence']}"
         for entry in latest_of_each(compared.finished)
     ]
 

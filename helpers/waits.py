@@ -19,7 +19,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     """
     rows = {}
     for entry in latest_of_each(compared.finished):
-        found = entry.content["attribution"]
+        found = attribution.read(entry.content)
         row: dict[str, Any] = dict(found["shares"])
         for share, (low, high) in found.get("intervals", {}).items():
             row |= {f"{share}_low": low, f"{share}_high": high}
@@ -55,7 +55,7 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
     told: dict[str, list[tuple[Entry, float]]] = {}
     runs = widest(compared.finished)
     for entry in runs:
-        for wait, share in attribution.telling(entry.content["attribution"]).items():
+        for wait, share in attribution.telling(attribution.read(entry.content)).items():
             told.setdefault(wait, []).append((entry, share))
 
     def weight(wait: str) -> tuple[bool, float]:
@@ -66,15 +66,13 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
 
 def invalid(compared: Comparison) -> list[Entry]:
     """The runs whose measurement contradicts itself, of each label's widest."""
-    return [e for e in widest(compared.finished) if e.content["attribution"].get("invalid")]
+    return [e for e in widest(compared.finished) if attribution.read(e.content).get("invalid")]
 
 
 def percent(entry: Entry, share: str) -> str:
-    """``13 % (10 to 15)`` of an epoch; an old record's was measured once and has no interval."""
+    """``13 % (10 to 15)`` of an epoch."""
     found = entry.content["attribution"]
-    ends = found.get("intervals", {}).get(share)
-    once = "" if ends else " (measured once)"
-    return _text(found["shares"][share], *(ends or (None, None))) + once
+    return _text(found["shares"][share], *found["intervals"][share])
 
 
 def _told(row: pd.Series, share: str) -> str:

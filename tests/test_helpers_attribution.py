@@ -224,3 +224,20 @@ def test_without_gpus_the_host_is_shown_and_proves_nothing() -> None:
     assert found["devices_busy"] == {"device": "host", "busy": 0.9}
     assert "GPUs idle" not in found["agreement"]
     assert attribution.table(found).loc["compute", "host busy in training"] == 90.0
+
+
+def test_an_old_record_is_held_to_the_same() -> None:
+    """Measured once, a share makes no sentence; and files faster than noise are invalid."""
+    shares = {"compute": 0.7, "data": 0.2, "validation": 0.1}
+    old = {"shares": shares, "sentence": "as it was"}
+    content = {
+        "attribution": old,
+        "training": {"images_per_second": 99.0},
+        "synthetic": {"images_per_second": 100.0},
+    }
+    assert attribution.read(content) == old and attribution.telling(old) == {}
+    content["training"] = {"images_per_second": 101.0}
+    found = attribution.read(content)
+    assert found["shares"] == {"compute": None, "data": None, "validation": 0.1}
+    assert found["sentence"].startswith("Invalid: measured once, training on files was faster, 101")
+    assert old["shares"] == shares, "the record itself stays as it is"
