@@ -264,7 +264,7 @@ def test_readme_repeats_the_studies_figures() -> None:
     for line in free[1].splitlines():
         rule, gain = re.fullmatch(r"- (.*?): (\S+ \(.*?\)|\S+) .*", line).groups()  # type: ignore[union-attr]
         assert f"{rule}: {gain}" in readme or f"{gain} by {rule}" in readme, line
-    chainer = outputs("Study_Chainer_BatchNorm")
+    chainer = re.sub(r"(\d)%", r"\1 %", outputs("Study_Chainer_BatchNorm"))
     left = re.search(r"(\d+ % \(\d+ % to \d+ %\)) of the old statistics are left", chainer)
     below = re.search(r"tests (\S+ \(\S+ to \S+\)) below decay 0.9", chainer)
     assert left and below
