@@ -86,7 +86,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     names = [name for name in waits.shares_of(numbers) if name != "compute"]
     figure, axes = figure_of(1.3 + 0.55 * len(numbers), width)
     axes.axvline(0, color=FAINT, lw=1)
-    looks = list(zip(names, cycle(_SHAPES, len(names)), cycle(SHARES, len(names)), strict=True))
+    looks = list(zip(names, cycle(_SHAPES, len(names)), cycle(_INKS, len(names)), strict=True))
     for place, (_, row) in enumerate(numbers.iterrows()):
         for number, (name, shape, colour) in enumerate(looks):
             if pd.isna(row[name]):
@@ -114,6 +114,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
 
 
 _SHAPES = ("o", "s", "D", "^")
+_INKS = (SHARES[0], *SHARES[3:])  # those that are seen as points on light and on dark
 
 
 @styled

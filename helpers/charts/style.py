@@ -30,8 +30,8 @@ OTHERS = "#56B4E9"
 MARKERS = {"PyTorch": "o", "Keras": "s", "TensorFlow": "^", "MXNet": "D", "Chainer": "v"}
 INK, FAINT, GRID = THEMES["light"].text, THEMES["light"].faint, THEMES["light"].grid
 PAGE = THEMES["light"].background
-SHARES = ("#3C6E91", "#B4544F", "#7C6BA6", "#6F9A4E")
-"""Shares of the time: none of them is a framework's colour, all are seen on light and on dark."""
+SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
+"""Parts of a whole: none of them is a framework's colour."""
 WIDTH = 9.0
 """Inches: a notebook's column."""
 LONGEST = 40
