@@ -265,7 +265,12 @@ def _sentence(
     share = f"{_percent(data)} of an epoch ({_percent(least)} to {_percent(most)})"
     if "data" not in told:
         doubt = "" if least <= 0 or data < LITTLE else ", less than the ways of measuring differ by"
-        said = f"Compute is the limit: {able}. Waiting for data is {share}{doubt}; {alone}."
+        waited = found["ways"]["steps"]["data"]
+        seen = "" if waited is None else f", in the loop itself {_percent(waited)}"
+        # Told by either way: the rounds leave room for little, or the loop saw hardly any wait.
+        told_from_data = most < 2 * LITTLE or (waited is not None and waited < LITTLE)
+        limit = "Compute is the limit" if told_from_data else "What the limit is cannot be told"
+        said = f"{limit}: {able}. Waiting for data is {share}{seen}{doubt}; {alone}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
         said = f"The loader is the limit, {share} is waiting: {alone}, {able}: {way_out}."

@@ -143,6 +143,21 @@ def test_little_is_no_sentence() -> None:
     assert attribution.telling(found) == {}
 
 
+def test_rounds_too_far_apart_tell_no_limit_unless_the_loop_saw_no_wait() -> None:
+    wide = around(1000, (0.8, 0.9, 1.0, 1.0, 1.3, 1.2))
+    for waited, begins in (
+        (1.0, "What the limit is cannot be told"),
+        (0.1, "Compute is the limit"),
+    ):
+        said = attribute(990, wide, 5000, history=[STEADY | {"data_seconds": waited}])["sentence"]
+        assert said.startswith(begins) and f"in the loop itself {10 * waited:.0f} %" in said
+    hidden = STEADY | {"data_seconds": None}
+    said = attribute(990, wide, 5000, history=[hidden])["sentence"]
+    assert said.startswith("What the limit is cannot be told") and "in the loop" not in said
+    near = attribute(990, 1000, 5000, history=[hidden])["sentence"]
+    assert near.startswith("Compute is the limit")
+
+
 def test_a_machine_that_changed_its_pace_is_told() -> None:
     slow, slower = (STEADY | {"images_per_second": pace} for pace in (500.0, 400.0))
     said = attribute(1000, 1010, 5000, history=[FIRST, slow, slower])["sentence"]

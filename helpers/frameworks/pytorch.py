@@ -3,9 +3,9 @@
 Peculiar to PyTorch: with DistributedDataParallel each device has a process of its own, so the
 functions here are called inside a replica and ``devices`` holds that replica's one device;
 sums over replicas are all-reduced. torchvision's layout is the canonical one, so weights need no
-mapping; ``num_batches_tracked`` counts steps and is not a weight. On GPUs the same seed need not
-give the same bits, for cuDNN picks its algorithms by their speed (:func:`configure`); two replicas
-on a CPU, each with a thread of its own, were found to give them.
+mapping; ``num_batches_tracked`` counts steps and is not a weight. On CPUs the same seed gives the
+same bits, on one device with several threads and on two; on GPUs it need not, for cuDNN picks its
+algorithms by their speed (:func:`configure`).
 """
 
 import copy

@@ -338,7 +338,7 @@ def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("notebook", LOADERS)
 def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
-    assert_resumes(notebook, tmp_path)
+    assert_resumes(notebook, tmp_path, bits=True)
 
 
 def test_adam_is_where_it_was() -> None:
