@@ -18,7 +18,6 @@ from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
-    assert_warms_up,
     ramp,
     steps_of,
 )
@@ -32,7 +31,7 @@ from cells import (
     namespace_of,
     planted,
 )
-from iterators import tuned
+from mirrored import assert_climbs, tuned
 from resuming import assert_resumes
 
 from helpers import fairness, reference, weights
@@ -281,28 +280,9 @@ def test_a_batch_that_does_not_fit_is_halved(small: dict[str, Any]) -> None:
 def test_the_learning_rate_climbs_step_by_step(
     small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small["scaled"] = replace(small["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
-    queued = StepClock.queued
-    rates: list[float] = []
-
-    def noted(clock: StepClock, result: Any) -> None:
-        rates.append(float(small["learner"].optimizer.learning_rate.numpy()))
-        queued(clock, result)
-
-    monkeypatch.setattr(StepClock, "queued", noted)
-
-    def rates_used(done: int) -> list[float]:
-        rates.clear()
-        if done:
-            begun = replace(small["begin"], history=small["history"][:done])
-            small["train"](begun)
-        else:
-            exec(cell_with("Keras_MultiGPU", CERTIFIED), small)
-            small["monitor"].stop()
-            assert small["history"][0]["learning_rate"] == rates[steps_of(small) - 1]
-        return list(rates)
-
-    assert_warms_up(small, monkeypatch, rates_used)
+    assert_climbs(
+        "Keras_MultiGPU", small, monkeypatch, lambda: small["learner"].optimizer.learning_rate
+    )
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
