@@ -126,6 +126,14 @@ def telling(found: Mapping[str, Any]) -> dict[str, float]:
     return told
 
 
+def leaves_little(found: Mapping[str, Any]) -> bool:
+    """Whether the rounds leave room for no more than twice ``LITTLE`` of any wait."""
+    ends = found.get("intervals", {})
+    return not found.get("invalid") and all(
+        wait in ends and ends[wait][1] <= 2 * LITTLE for wait in WAITS
+    )
+
+
 def agreement(found: Mapping[str, Any]) -> str:
     """Whether the ways agree, in a line."""
     apart = [
@@ -268,7 +276,7 @@ def _sentence(
         waited = found["ways"]["steps"]["data"]
         seen = "" if waited is None else f", in the loop itself {_percent(waited)}"
         # Told by either way: the rounds leave room for little, or the loop saw hardly any wait.
-        told_from_data = most < 2 * LITTLE or (waited is not None and waited < LITTLE)
+        told_from_data = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
         limit = "Compute is the limit" if told_from_data else "What the limit is cannot be told"
         said = f"{limit}: {able}. Waiting for data is {share}{seen}{doubt}; {alone}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:

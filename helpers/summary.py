@@ -140,8 +140,11 @@ def waiting(compared: Comparison) -> Answer:
         names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
         doubt = f" The measurement is invalid in {names}: files were faster than synthetic data."
     if not told:
-        verdict = "little" if 2 * len(broken) < len(runs) else "unknown"
+        known = len(waits.bounded(compared))
+        verdict = "little" if 2 * known > len(runs) else "unknown"
         said = "" if len(broken) == len(runs) else "No wait is told from zero and from its doubts."
+        if known:
+            said += f" In {known} of {len(runs)} runs the rounds leave room for no more than 10 %."
         return Answer(question, verdict, f"{said}{doubt}".strip())
     parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
     wait, those = next(iter(told.items()))

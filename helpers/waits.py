@@ -64,6 +64,15 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
     return {wait: told[wait] for wait in sorted(told, key=weight, reverse=True)}
 
 
+def bounded(compared: Comparison) -> list[Entry]:
+    """The runs, of each label's widest, whose rounds leave room for little waiting of any kind."""
+    return [
+        entry
+        for entry in widest(compared.finished)
+        if attribution.leaves_little(attribution.read(entry.content))
+    ]
+
+
 def invalid(compared: Comparison) -> list[Entry]:
     """The runs whose measurement contradicts itself, of each label's widest."""
     return [e for e in widest(compared.finished) if attribution.read(e.content).get("invalid")]

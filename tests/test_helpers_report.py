@@ -296,6 +296,7 @@ def _waited(data: float, low: float | None = None, **more: Any) -> dict[str, Any
     """The section attribution of a run that waited for data for a share of an epoch."""
     shares = {"compute": 0.9 - data, "data": data, "synchronisation": 0.0, "validation": 0.1}
     intervals = {"data": [data - 0.02 if low is None else low, data + 0.02]}
+    intervals["synchronisation"] = [-0.01, 0.01]
     found = {"shares": shares, "intervals": intervals, "invalid": None, "sentence": "x"}
     return found | more
 
@@ -309,10 +310,11 @@ INVALID = {"shares": {"compute": None, "data": None, "validation": 0.1}, "invali
         ([_waited(0.01)] * 3, "little"),
         ([_waited(0.2), _waited(0.3), _waited(0.01)], "data"),
         ([_waited(0.2), _waited(0.01), _waited(0.01)], "data, in PyTorch only"),
-        # Not told from zero by every round: no sentence.
-        ([_waited(0.2, low=-0.01)] * 3, "little"),
+        # Not told from zero by every round: no sentence, and not little either.
+        ([_waited(0.2, low=-0.01)] * 3, "unknown"),
+        ([_waited(0.2, low=-0.01), _waited(0.01), _waited(0.01)], "little"),
         # Smaller than what the ways of measuring differ by: no sentence.
-        ([_waited(0.2, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "little"),
+        ([_waited(0.2, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
         ([_waited(0.2) | INVALID] * 3, "unknown"),
         ([_waited(0.2) | INVALID, _waited(0.01), _waited(0.01)], "little"),
     ],

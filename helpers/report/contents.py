@@ -134,7 +134,8 @@ def _speed(compared: Comparison) -> Section:
     ]
     lead = (
         "Two tables, as in the article this repeats: images read from files, and synthetic data "
-        "that lies on the device. The gap between the two is the price of loading."
+        "that lies on the device. They are measured minutes apart: what loading costs stands "
+        "below, in the shares of an epoch, which are measured in turns."
     )
     lead = _unless_ranked(compared, lead)
     return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
