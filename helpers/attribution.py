@@ -264,7 +264,7 @@ def _sentence(
         return _invalid_sentence(found["invalid"])
     files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
     able = (
-        f"the {devices} took {_spread(files)} from files and {_spread(synthetic)} "
+        f"{devices} took {_spread(files)} from files and {_spread(synthetic)} "
         "of synthetic data, which is not loaded"
     )
     alone = f"the loader alone delivers {_spread(loader)}"

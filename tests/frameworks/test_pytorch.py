@@ -15,6 +15,7 @@ from agreed import assert_warms_up, steps_of
 from cells import (
     CERTIFIED,
     assert_passed,
+    cell_with,
     failed,
     failed_in_rehearsal,
     namespace_of,
@@ -334,6 +335,14 @@ def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:
 
     ((waits, _),) = waits_for_all_reduce(tmp_path, 1, never, (2, 2))
     assert waits == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("text", ["def try_batch(", "rounds.take_turns("])
+def test_what_is_measured_is_laid_out_as_what_is_trained(text: str) -> None:
+    """A network that is not channels-last takes other steps, and other memory."""
+    cell = cell_with("PyTorch_MultiGPU_Exp_Loss", text)
+    assert "build_model(" in cell
+    assert cell.count("build_model(") == cell.count("on_first_device(build_model(")
 
 
 @pytest.mark.parametrize("notebook", LOADERS)
