@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import pandas as pd
+
+import data_prep
 from helpers import paths
 
 PACKAGES = ("helpers", "data_prep")
@@ -27,6 +30,15 @@ def code(notebook: str) -> str:
             found.update(module.relative_to(paths.ROOT).as_posix().encode())
             found.update(module.read_bytes())
     return found.hexdigest()
+
+
+def images(part: pd.DataFrame) -> Any:
+    """A SHA-256, to be updated, over names, patients and labels of images, in whatever order."""
+    found = hashlib.sha256(f"{data_prep.FINDINGS}\n".encode())
+    labels = data_prep.labels(part).astype(int).tolist()
+    for image, patient, row in sorted(zip(part["image"], part["patient"], labels, strict=True)):
+        found.update(f"{image} {int(patient)} {row}\n".encode())
+    return found
 
 
 def of(content: Mapping[str, Any]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The measure of a trained model: area under the ROC curve per finding, with its uncertainty."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 import data_prep
 from data_prep import FINDINGS
+from helpers import identity
 
 FEWEST = 5
 """A finding with fewer positive (or negative) images in a part is shown, but not in the mean."""
@@ -84,7 +84,8 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
     numbers, patients = np.unique(part["patient"].to_numpy(), return_inverse=True)
     rankings = [_rank(*column, patients) for column in zip(labels.T, scores.T, strict=True)]
     counted = _counted(labels)
-    sample = _digest(part, labels, counted)
+    sample = identity.images(part)
+    sample.update(f"{counted.astype(int).tolist()}\n".encode())
     batches = []
     for drawn in _draws(len(numbers)):
         batches.append(np.stack([_auc(*ranking, drawn) for ranking in rankings]))
@@ -120,7 +121,7 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
         in_mean=tuple(table["finding"][counted]),
         patients=len(numbers),
         resamples=means.to_numpy(),
-        sample=sample.hexdigest(),
+        sample=sample.hexdigest()[:32],
     )
 
 
@@ -206,16 +207,6 @@ def _draws(patients: int) -> Iterator[np.ndarray]:
         chosen = generator.random_raw((count, patients)) % patients
         counts = [np.bincount(row.astype(np.int64), minlength=patients) for row in chosen]
         yield np.stack(counts, axis=1).astype(float)
-
-
-def _digest(part: pd.DataFrame, labels: np.ndarray, counted: np.ndarray) -> Any:
-    """A hash over all that the resamples are of, but for the draws: in whatever order it comes."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{FINDINGS} {counted.astype(int).tolist()}\n".encode())
-    images = zip(part["image"], part["patient"], labels.astype(int).tolist(), strict=True)
-    for image, patient, row in sorted(images):
-        digest.update(f"{image} {int(patient)} {row}\n".encode())
-    return digest
 
 
 def _interval(resampled: Any) -> tuple[Any, Any]:

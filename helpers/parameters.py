@@ -1,7 +1,5 @@
 """From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
 
-import hashlib
-import json
 import math
 import os
 import time
@@ -18,7 +16,7 @@ from PIL import Image
 import data_prep
 from data_prep import demo
 from helpers import devices as device_helpers
-from helpers import paths
+from helpers import identity, paths
 from helpers.devices import Devices
 from helpers.errors import UserError
 from helpers.recipe import Recipe, ScaledRecipe, lookup
@@ -97,12 +95,13 @@ class Data:
     def sha256(self) -> str:
         """Digest over names, patients, labels and sizes of all images, however they are split."""
         images = pd.concat([self.train, self.valid, self.test]).sort_values("image")
-        rows = images[["image", "patient", *data_prep.FINDINGS]].astype(str)
+        found = identity.images(images)
         if self.packed is None:
-            rows["size"] = [str(Path(path).stat().st_size) for path in images["path"]]
+            sizes = [Path(path).stat().st_size for path in images["path"]]
         else:
-            rows["size"] = str(self.packed.shape)
-        return hashlib.sha256(json.dumps(rows.to_numpy().tolist()).encode()).hexdigest()
+            sizes = list(self.packed.shape)
+        found.update(str(sizes).encode())
+        return str(found.hexdigest())
 
 
 def resolve(
