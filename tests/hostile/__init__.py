@@ -1,0 +1,1 @@
+"""What strangers hand us, one module a kind: each has its ``CASES``."""
