@@ -138,7 +138,7 @@ def waiting(compared: Comparison) -> Answer:
     doubt = ""
     if broken:
         names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
-        doubt = f" The measurement is invalid in {names}: files were faster than synthetic data."
+        doubt = f" The measurement is invalid in {names}; the runs' own words say why."
     if not told:
         known = len(waits.bounded(compared))
         verdict = "little" if 2 * known > len(runs) else "unknown"

@@ -97,7 +97,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
         if pd.notna(row[waits.INVALID]):
             axes.annotate(
-                f"{waits.INVALID}: faster on files than without",
+                f"{waits.INVALID}: its words say why",
                 (0, place),
                 xytext=(8, 0),
                 textcoords="offset points",

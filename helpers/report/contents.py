@@ -232,7 +232,7 @@ def _machine(compared: Comparison) -> Section:
             waits.table(compared),
             "By leaving out loading and then the all-reduce, in rounds that take turns; in "
             "brackets the least and the most. Below zero nothing was waited for, as far as the "
-            "rounds can tell; invalid: files were faster than synthetic data by more than that.",
+            "rounds can tell; invalid: nothing can be taken off, and the words below say why.",
         ),
         Texts("In words", tables.sentences(compared)),
         Chart("energy", "Energy", charts.energy, words.energy(compared)),
