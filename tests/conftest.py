@@ -2,8 +2,13 @@
 
 import contextlib
 import signal
+import sys
+from pathlib import Path
 
 import pytest
+
+# publish.py stands beside what it publishes.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "docs"))
 
 # What a script starts in the background inherits an ignored Ctrl-C and hands it on to every
 # process it starts; the tests that press it would then test nothing.

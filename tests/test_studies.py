@@ -1,6 +1,5 @@
 """The studies' last words, from figures made up for them; and that README repeats what they say."""
 
-import importlib.util
 import json
 import math
 import re
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import publish
 import pytest
 from test_notebooks import STUDIES
 
@@ -275,7 +275,6 @@ def test_a_published_notebook_names_no_machine_and_its_links_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A link to the study beside a notebook leads to the study that is published."""
-    publish = load_publish()
     monkeypatch.setattr(publish, "STUDIES", tmp_path)
     said = [f"{paths.ROOT}/data\n", "see [a study](Study_Loader.ipynb)\n"]
     cell = {"cell_type": "markdown", "metadata": {"papermill": {}}, "source": said}
@@ -287,11 +286,3 @@ def test_a_published_notebook_names_no_machine_and_its_links_hold(
         (copied,) = json.loads(target.read_text())["cells"]
         assert "".join(copied["source"]) == f"data\nsee [a study]({link}.ipynb)\n"
         assert copied["metadata"] == {}
-
-
-def load_publish() -> Any:
-    spec = importlib.util.spec_from_file_location("publish", paths.ROOT / "docs" / "publish.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
