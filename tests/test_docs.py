@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -152,6 +153,9 @@ def test_readme_figures_are_those_measured() -> None:
     assert (repeats["runs"] >= 3).all(), "a figure of fewer seeds has no range"
     for label, run in repeats.iterrows():
         assert tuple(shown[str(label)][:2]) == publish.cells(run)
+    for record in folder.parent.glob("*/record.json"):
+        cpu = json.loads(record.read_text(encoding="utf-8"))["hardware"]["cpu"]
+        assert cpu in text, f"README.md names another machine than {record}"
 
 
 def test_every_row_of_the_certificate_is_explained() -> None:
