@@ -104,7 +104,7 @@ def table(found: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def doubted(found: Mapping[str, Any]) -> list[str]:
-    """On what the ways differ; a figure of it is not to be trusted."""
+    """On what the ways differ; a figure of it is no surer than by how much."""
     return [what for what, said in found.get("agreement", {}).items() if not said["agree"]]
 
 
@@ -137,15 +137,15 @@ def leaves_little(found: Mapping[str, Any]) -> bool:
 def agreement(found: Mapping[str, Any]) -> str:
     """Whether the ways agree, in a line."""
     apart = [
-        f"on {what} by {found['agreement'][what]['difference']:.0%} of an epoch"
+        f"on {what} by {_percent(found['agreement'][what]['difference'])} of an epoch"
         for what in doubted(found)
     ]
     if apart:
-        return f"The ways differ {' and '.join(apart)}: trust neither figure there."
+        return f"The ways differ {' and '.join(apart)}: no figure there is surer than that."
     compared = " and ".join(found["agreement"])
     if not compared:
         return "Only one way could be measured."
-    return f"The ways agree on {compared}, to {LITTLE:.0%} of an epoch or to the rounds' spread."
+    return f"The ways agree on {compared}, to {_percent(LITTLE)} of an epoch or the rounds' spread."
 
 
 def _by_ablation(

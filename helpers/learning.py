@@ -38,8 +38,8 @@ def target(compared: Comparison) -> float | None:
 def time_to_auc(compared: Comparison, wanted: float | None = None) -> list[dict[str, Any]]:
     """For each run: the end of the first epoch whose mean validation AUC was at least ``wanted``.
 
-    Keys: run (with its marks), best, epoch and seconds (None where it was not reached). ``wanted`` is
-    :func:`target` by default. Nothing is interpolated between epochs.
+    Keys: run (with its marks), best, epoch and seconds (None where it was not reached).
+    ``wanted`` is :func:`target` by default. Nothing is interpolated between epochs.
     """
     wanted = target(compared) if wanted is None else wanted
     rows = []

@@ -115,6 +115,14 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
     records.save(tmp_path, quick)
     compared = comparison.load(tmp_path)
     assert list(tables.training(compared).index) == ["PyTorch", "Keras (not comparable)"]
+    assert learning.table(compared).index[0] == "Keras, 2 devices (not comparable)"
+    for told in (words.throughput, words.placed):
+        assert "Keras on 2 devices (not comparable)" in told(compared)
+    assert "Keras, 2 devices (not comparable) ends after" in words.curves(compared, clock=True)
+    state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
+    batch = batches.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    said = "Keras_MultiGPU on 2 devices, not comparable: its times may not stand beside"
+    assert said in overview.final_table(batch)
     page = report.write(tmp_path).read_text()
     marked = r'<tr class="unfair">\s*<th scope="row">Keras <span class="badge bad">not comparable'
     assert len(re.findall(marked, page)) == 2  # both speed tables

@@ -98,7 +98,8 @@ def _speed(compared: Comparison) -> Section:
             "training",
             "Training on image files",
             tables.training(compared),
-            "All epochs, training and validation; images/s is the median epoch after the first. "
+            "All epochs, training and validation, with the tracing and autotuning of the first; "
+            "images/s is the median epoch after it. "
             f"{repeats} {words.uncertainty(compared)}",
             kind="measured",
         ),
@@ -113,8 +114,8 @@ def _speed(compared: Comparison) -> Section:
             "synthetic",
             "Training on synthetic data",
             tables.synthetic(compared),
-            "Compute and all-reduce: nothing is loaded or validated. ~ marks a time scaled up to the run's "
-            "number of training images from a shorter measurement. " + repeats,
+            "Compute and all-reduce: nothing is loaded or validated. ~ marks a time scaled up to "
+            "the run's number of training images from a shorter measurement. " + repeats,
             kind="measured",
         ),
         Table(

@@ -56,10 +56,7 @@ def throughput(compared: Comparison) -> str:
 def placed(compared: Comparison) -> str:
     return _told(
         "Training time by framework and number of devices, beside the times published in 2018",
-        (
-            f"{_timed(row)} {row['seconds']:.0f} s"
-            for _, row in summarise(compared).iterrows()
-        ),
+        (f"{_timed(row)} {row['seconds']:.0f} s" for _, row in summarise(compared).iterrows()),
     )
 
 
@@ -83,8 +80,8 @@ def curves(compared: Comparison, *, clock: bool = False) -> str:
             end = epochs.iloc[-1]
             auc = "n/a" if math.isnan(end["valid_auc"]) else f"{end['valid_auc']:.3f}"
             parts.append(
-                f"{entry.timed if clock else entry.run} ends after {end['clock']:.0f} s with validation loss "
-                f"{end['valid_loss']:.3f} and AUC {auc}"
+                f"{entry.timed if clock else entry.run} ends after {end['clock']:.0f} s with "
+                f"validation loss {end['valid_loss']:.3f} and AUC {auc}"
             )
     return _told(f"Losses and validation AUC against {across}", parts)
 
@@ -141,8 +138,8 @@ def differences(compared: Comparison) -> str:
     )
     if paired.differences(compared)["pairs"].max() > 1:
         text += (
-            "Repeats are paired and averaged, and the interval holds both that over patients and "
-            "that over runs. "
+            "Repeats are paired and their differences averaged, where the AUC beside is a median; "
+            "the interval holds both that over patients and that over runs. "
         )
     else:
         text += (
