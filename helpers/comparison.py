@@ -245,8 +245,8 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
     if epoch := standing.resumed_after(content):
         texts.append(
-            f"resumed after epoch {epoch}: its times are of its last process, or of two added up, "
-            "and stand in no comparison"
+            f"resumed after epoch {epoch}: its times are of its last process, or of several added "
+            "up, and stand in no comparison"
         )
     if content.get("checkpoint", {}).get("changed_code"):
         texts.append("the code was changed before it was resumed: its epochs are of two programs")

@@ -252,12 +252,12 @@ def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
     assert "The median of 3 runs" in page
 
 
-def seeds(batch: Path, **of_one: dict[str, Any]) -> comparison.Comparison:
+def seeds(batch: Path, **of_one: Any) -> comparison.Comparison:
     """Two frameworks with three seeds each; ``of_one`` are sections of PyTorch's first run."""
     for seed in range(3):
         for name in ("PyTorch", "Keras"):
-            first = name == "PyTorch" and seed == 0
-            content = records.make(name, gpu=True, **(of_one if first else {}))
+            own: dict[str, Any] = of_one if (name, seed) == ("PyTorch", 0) else {}
+            content = records.make(name, gpu=True, **own)
             content["recipe"]["seed"] = seed
             content["run"] |= {"variant": f"seed{seed}", "started": f"2026-11-21T0{seed}:00:00"}
             content["weights"]["sha256"] = str(seed) * 64
