@@ -104,7 +104,7 @@ def table(found: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def doubted(found: Mapping[str, Any]) -> list[str]:
-    """On what the ways differ; a figure of it is not to be trusted."""
+    """On what the ways differ; a figure of it is no surer than by how much."""
     return [what for what, said in found.get("agreement", {}).items() if not said["agree"]]
 
 
@@ -127,25 +127,25 @@ def telling(found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def leaves_little(found: Mapping[str, Any]) -> bool:
-    """Whether the rounds leave room for no more than twice ``LITTLE`` of any wait."""
-    ends = found.get("intervals", {})
+    """Whether the rounds leave room for no more than twice ``LITTLE`` of any wait, undisputed."""
+    ends, disputed = found.get("intervals", {}), doubted(found)
     return not found.get("invalid") and all(
-        wait in ends and ends[wait][1] <= 2 * LITTLE for wait in WAITS
+        wait in ends and ends[wait][1] <= 2 * LITTLE and wait not in disputed for wait in WAITS
     )
 
 
 def agreement(found: Mapping[str, Any]) -> str:
     """Whether the ways agree, in a line."""
     apart = [
-        f"on {what} by {found['agreement'][what]['difference']:.0%} of an epoch"
+        f"on {what} by {_percent(found['agreement'][what]['difference'])} of an epoch"
         for what in doubted(found)
     ]
     if apart:
-        return f"The ways differ {' and '.join(apart)}: trust neither figure there."
+        return f"The ways differ {' and '.join(apart)}: no figure there is surer than that."
     compared = " and ".join(found["agreement"])
     if not compared:
         return "Only one way could be measured."
-    return f"The ways agree on {compared}, to {LITTLE:.0%} of an epoch or to the rounds' spread."
+    return f"The ways agree on {compared}, to {_percent(LITTLE)} of an epoch or the rounds' spread."
 
 
 def _by_ablation(
@@ -218,7 +218,7 @@ def _invalid(
     if trained > synthetic["high"]:
         return (
             f"the epochs on files were faster, {trained:,.0f} images/s, than synthetic data in "
-            f"section 11, {_spread(synthetic)}: the machine's pace changed"
+            f"section 11, {_spread(synthetic)}: the two were not measured at one pace"
         )
     return None
 
@@ -269,15 +269,16 @@ def _sentence(
     )
     alone = f"the loader alone delivers {_spread(loader)}"
     told, data = telling(found), found["shares"]["data"]
-    least, most = found["intervals"]["data"]
-    share = f"{_percent(data)} of an epoch ({_percent(least)} to {_percent(most)})"
+    (least, most), share = found["intervals"]["data"], _share(found, "data")
     if "data" not in told:
         doubt = "" if least <= 0 or data < LITTLE else ", less than the ways of measuring differ by"
         waited = found["ways"]["steps"]["data"]
         seen = "" if waited is None else f", in the loop itself {_percent(waited)}"
-        # Told by either way: the rounds leave room for little, or the loop saw hardly any wait.
-        told_from_data = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
-        limit = "Compute is the limit" if told_from_data else "What the limit is cannot be told"
+        # Either way can tell, unless they differ: the rounds leave room for little, or the loop
+        # saw hardly any wait.
+        little = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
+        told_apart = little and "data" not in doubted(found)
+        limit = _limit(found) if told_apart else "What the limit is cannot be told"
         said = f"{limit}: {able}. Waiting for data is {share}{seen}{doubt}; {alone}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
@@ -288,11 +289,17 @@ def _sentence(
             "share something, most often the CPU cores."
         )
     if "synchronisation" in told:
-        said += f" The all-reduce takes {_percent(told['synchronisation'])} of an epoch: "
+        said += f" The all-reduce takes {_share(found, 'synchronisation')}: "
         said += "a larger batch per device would need fewer."
     if found["shares"]["validation"] > 4 * LITTLE:
-        said += f" Validation takes {_percent(found['shares']['validation'])} of an epoch."
+        said += f" Validation takes {_share(found, 'validation')}."
     return said + _pace(epochs, files)
+
+
+def _limit(found: Mapping[str, Any]) -> str:
+    """The limit where it is not loading: compute, unless devices may also wait for each other."""
+    most = found["intervals"]["synchronisation"][1]
+    return "Compute is the limit" if most <= 2 * LITTLE else "Loading is not the limit"
 
 
 def _invalid_sentence(why: str) -> str:
@@ -305,8 +312,8 @@ def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:
     if min(paces) <= files["high"] and max(paces) >= files["low"]:
         return ""
     return (
-        f" The epochs themselves ran at {min(paces):,.0f} to {max(paces):,.0f} images/s: the "
-        "machine's pace changed."
+        f" The epochs themselves ran at {min(paces):,.0f} to {max(paces):,.0f} images/s: these "
+        "shares were measured at another pace."
     )
 
 
@@ -315,6 +322,12 @@ def _spread(found: Mapping[str, Any]) -> str:
     return (
         f"{found['images_per_second']:,.0f} images/s ({found['low']:,.0f} to {found['high']:,.0f})"
     )
+
+
+def _share(found: Mapping[str, Any], name: str) -> str:
+    """``13 % of an epoch (10 % to 15 %)``: with the least and the most of the rounds."""
+    least, most = found["intervals"][name]
+    return f"{_percent(found['shares'][name])} of an epoch ({_percent(least)} to {_percent(most)})"
 
 
 def _percent(share: float) -> str:

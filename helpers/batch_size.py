@@ -68,5 +68,5 @@ def explained(scaled: ScaledRecipe, out_of_memory: OutOfMemory) -> Iterator[None
         raise UserError(
             f"out of memory at {scaled.recipe.batch} images of {scaled.recipe.crop} px per device: "
             f"set batch = {half}, or batch = 'auto' for the largest that fits; a lower precision "
-            "(bf16) takes about half"
+            "(bf16) takes less"
         ) from error

@@ -50,6 +50,17 @@ class Entry:
         return ", ".join(parts + ([standing.RESUMED] if self.resumed_after else []))
 
     @property
+    def timed(self) -> str:
+        """``run`` as it stands beside a time: ``Keras, 2 devices (not comparable)``."""
+        marks = standing.marks(self.content)
+        return standing.marked(self.run, [mark for mark in marks if mark != standing.RESUMED])
+
+    @property
+    def variant(self) -> str:
+        """Which of a batch's runs of the same notebook it is: ``seed0``; "" where it is alone."""
+        return (self.content["run"].get("variant") or "").replace("-", " ")
+
+    @property
     def finished(self) -> bool:
         return bool(self.content["state"] == "finished")
 
@@ -130,7 +141,8 @@ def remarks(compared: Comparison) -> pd.DataFrame:
         if not entry.finished:
             reason = entry.content.get("reason") or "no reason was recorded"
             state = _STATES[entry.content["state"]]
-            said.setdefault(f"{state}: {reason}", []).append(entry.run)
+            name = ", ".join(filter(None, [entry.run, entry.variant]))
+            said.setdefault(f"{state}: {reason}", []).append(name)
     for what, remark in differences(compared.finished):
         said.setdefault(remark, []).append(what)
     limited: dict[str, list[str]] = {}
@@ -233,8 +245,8 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
     if epoch := standing.resumed_after(content):
         texts.append(
-            f"resumed after epoch {epoch}: its times are of its last process, or of two added up, "
-            "and stand in no comparison"
+            f"resumed after epoch {epoch}: its times are of its last process, or of several added "
+            "up, and stand in no comparison"
         )
     if content.get("checkpoint", {}).get("changed_code"):
         texts.append("the code was changed before it was resumed: its epochs are of two programs")

@@ -38,8 +38,8 @@ def target(compared: Comparison) -> float | None:
 def time_to_auc(compared: Comparison, wanted: float | None = None) -> list[dict[str, Any]]:
     """For each run: the end of the first epoch whose mean validation AUC was at least ``wanted``.
 
-    Keys: run, best, epoch and seconds (None where it was not reached). ``wanted`` is
-    :func:`target` by default. Nothing is interpolated between epochs.
+    Keys: run (with its marks), best, epoch and seconds (None where it was not reached).
+    ``wanted`` is :func:`target` by default. Nothing is interpolated between epochs.
     """
     wanted = target(compared) if wanted is None else wanted
     rows = []
@@ -49,7 +49,7 @@ def time_to_auc(compared: Comparison, wanted: float | None = None) -> list[dict[
         first = None if reached.empty else reached.iloc[0]
         rows.append(
             {
-                "run": entry.run,
+                "run": entry.timed,
                 "best": best_auc(entry),
                 "epoch": None if first is None else int(first["epoch"]),
                 "seconds": None if first is None else float(first["clock"]),

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from helpers import batches, estimate, kernels, progress, record
+from helpers import batches, estimate, kernels, progress, record, standing
 from helpers.batches import Batch
 from helpers.errors import UserError
 from helpers.estimate import History
@@ -61,7 +61,11 @@ def figures(batch: Batch, state: RunState) -> tuple[str, str]:
 
 
 def final_table(batch: Batch) -> str:
-    """One row a run, then a line for each that did not finish or needed another attempt."""
+    """One row a run, then what is to be said of single ones.
+
+    A line for each that did not finish, needed another attempt, or has times that may not stand
+    beside others'.
+    """
     varied = any(state.variant for state in batch.runs)
     rows = []
     for state in batch.runs:
@@ -77,7 +81,19 @@ def final_table(batch: Batch) -> str:
         if state.reason:
             lines.append(f"{state.title}, {state.state}: {state.reason}")
         lines += [f"{state.title}, earlier attempt: {came}" for came in state.earlier]
+        if marks := ", ".join(_marks(batch, state)):
+            lines.append(f"{state.title}, {marks}: its times may not stand beside the others'")
     return "\n".join(lines)
+
+
+def _marks(batch: Batch, state: RunState) -> tuple[str, ...]:
+    """Why a run's times may not stand beside others'; nothing of one that has none."""
+    if state.state != "finished":
+        return ()
+    try:
+        return standing.marks(record.read(batch.folder / state.folder))
+    except UserError:
+        return ()
 
 
 def where_to_look(batch: Batch, problems: list[str]) -> int:

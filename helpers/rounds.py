@@ -31,6 +31,8 @@ _ORDERS = (
     ("silent", "synthetic", "loader", "files"),
 )
 
+_TRAINING = ("files", "synthetic")
+
 Turn = Callable[[int], float]
 """Takes that many steps, after one more that is not counted; the mean seconds of a step."""
 Seconds = dict[str, list[float]]
@@ -61,7 +63,9 @@ def take_turns(
     Args:
         phase: ``monitor.phase``; each turn is marked with its kind.
         steps: that a turn counts; all replicas must take equally many.
-        images: in a step, over the devices whose work ``phase`` is to count.
+        images: in a step, over the devices whose work ``phase`` is to count. Only training's:
+            the loader's are as many as come in its time, and to be silent some frameworks only
+            reduce.
     """
     turns = {"files": files, "synthetic": synthetic, "silent": silent, "loader": loader}
     seconds: Seconds = {kind: [] for kind, turn in turns.items() if turn is not None}
@@ -69,7 +73,8 @@ def take_turns(
         for kind in _ORDERS[number % 2]:
             turn = turns[kind]
             if turn is not None:
-                with phase(_PHASES[kind], images=(steps + 1) * images):
+                trained = {"images": (steps + 1) * images} if kind in _TRAINING else {}
+                with phase(_PHASES[kind], **trained):
                     seconds[kind].append(turn(steps))
     return seconds
 

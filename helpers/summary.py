@@ -128,7 +128,8 @@ def fairness(compared: Comparison) -> Answer:
 def waiting(compared: Comparison) -> Answer:
     """What the devices waited for, where it is told from zero and by more than its doubts.
 
-    In more than half of the frameworks it is an answer for all; else the runs are named.
+    In more than half of the frameworks it is an answer for all; else the runs are named. Of
+    repeats every one has to tell it.
     """
     question = "Waited for"
     runs = widest(compared.finished)
@@ -139,6 +140,9 @@ def waiting(compared: Comparison) -> Answer:
     if broken:
         names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
         doubt = f" The measurement is invalid in {names}; the runs' own words say why."
+    if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
+        figures = "; the last one's figures are given" if told else ""
+        doubt += f" Of repeated runs every one has to tell it{figures}."
     if not told:
         known = len(waits.bounded(compared))
         verdict = "little" if 2 * known > len(runs) else "unknown"
@@ -176,7 +180,8 @@ def _lead(best: pd.Series, second: pd.Series) -> str:
         low = second["seconds_low"] / best["seconds_high"]
         high = second["seconds_high"] / best["seconds_low"]
         return f"{ratio} ({low:.2f} to {high:.2f}) times as fast as {second['label']}"
-    return f"{ratio} times as fast as {second['label']}, one run each"
+    runs = "one run each" if best["runs"] == second["runs"] else "of one of them a single run"
+    return f"{ratio} times as fast as {second['label']}, {runs}"
 
 
 def _time(row: pd.Series) -> str:
@@ -216,14 +221,14 @@ def _shown(compared: Comparison) -> str:
 
 
 def _aucs(compared: Comparison) -> str:
-    """Whether the mean AUCs on the same test images are told apart; nothing where none pair."""
+    """Which mean AUCs are told apart from the reference's; nothing where none pair."""
     found = paired.differences(compared)
     if found.empty:
         return ""
+    base = found["reference"].iloc[0]
     apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
     if not apart:
-        return "their mean AUCs on the same test images are not told apart"
-    base = found["reference"].iloc[0]
+        return f"on the same test images no mean AUC is told apart from that of {base}"
     said = [f"{run} is {found['verdict'][run]}" for run in apart]
     return f"of their mean AUCs on the same test images, against that of {base}, {_listed(said)}"
 

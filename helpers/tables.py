@@ -19,7 +19,7 @@ def training(compared: Comparison) -> pd.DataFrame:
 
 
 def synthetic(compared: Comparison) -> pd.DataFrame:
-    """The article's table for synthetic data: compute only, nothing is loaded.
+    """The article's table for synthetic data: nothing is loaded or validated.
 
     ``~`` marks a time scaled up from fewer measured images than the run trained on.
     """
@@ -43,7 +43,7 @@ def auc(compared: Comparison) -> pd.DataFrame:
 
 
 def state(compared: Comparison) -> pd.DataFrame:
-    """Every run, how it ended, and why if not well.
+    """Every run, which of several it was, how it ended, and why if not well.
 
     The run time is that of the whole run, with the kernel's start, the certificate and the test:
     minutes and seconds, as the terminal shows it.
@@ -57,42 +57,53 @@ def state(compared: Comparison) -> pd.DataFrame:
             {
                 "framework": entry.label,
                 "devices": "-" if entry.devices is None else str(entry.devices),
+                "variant": entry.variant or "-",
                 "state": state,
                 "run time": "-" if seconds is None else progress.clock(seconds),
                 "reason": entry.content.get("reason") or "",
             }
         )
-    rows += [
-        {"framework": "?", "devices": "-", "state": "unreadable", "run time": "-", "reason": why}
-        for why in compared.unreadable
-    ]
-    return _table(rows, ["framework", "devices", "state", "run time", "reason"])
+    unknown = {"framework": "?", "devices": "-", "variant": "-", "run time": "-"}
+    rows += [unknown | {"state": "unreadable", "reason": why} for why in compared.unreadable]
+    columns = ["framework", "devices", "variant", "state", "run time", "reason"]
+    if not any(entry.variant for entry in compared.entries):
+        columns.remove("variant")
+    return _table(rows, columns)
 
 
 def fairness(compared: Comparison) -> pd.DataFrame:
-    """The certificate: rows checks, columns runs; each cell the difference and the verdict."""
-    columns = {}
-    for entry in latest_of_each(compared.entries):
-        if "fairness" in entry.content:
-            checks = entry.content["fairness"]["checks"]
-            columns[entry.run] = pd.Series({c["check"]: _check_cell(c) for c in checks})
-    return pd.DataFrame(columns).rename_axis("check").fillna("-") if columns else pd.DataFrame()
+    """The certificate: rows checks, columns runs; each cell the difference and the verdict.
+
+    Of repeats the worst of each check is shown.
+    """
+    columns: dict[str, dict[str, dict[str, Any]]] = {}
+    for entry in compared.entries:
+        for check in entry.content.get("fairness", {}).get("checks", []):
+            worst = columns.setdefault(entry.run, {})
+            before = worst.get(check["check"], check)
+            worst[check["check"]] = max(before, check, key=_badness)
+    shown = {run: {name: _check_cell(c) for name, c in of.items()} for run, of in columns.items()}
+    return pd.DataFrame(shown).rename_axis("check").fillna("-") if shown else pd.DataFrame()
+
+
+def _badness(check: dict[str, Any]) -> tuple[int, float]:
+    order_of = ("pass", "known", "not checked", "fail")
+    verdict = check["verdict"]
+    place = order_of.index(verdict) if verdict in order_of else len(order_of)
+    return place, check["difference"] or 0.0
 
 
 def energy(compared: Comparison) -> pd.DataFrame:
     """What training took from the GPUs: rows runs, of those whose GPUs told it."""
-    rows = []
-    for entry in latest_of_each(compared.finished):
-        found = entry.content.get("energy", {})
-        if found.get("joules") is not None:
-            rows.append(
-                {
-                    "run": entry.run,
-                    "energy": f"{short_number(found['joules'] / 1000)} kJ",
-                    "images per joule": f"{found['images_per_joule']:.3g}",
-                }
-            )
-    return _table(rows, ["run", "energy", "images per joule"])
+    rows = [
+        {
+            "run": marked(f"{row['label']}, {devices(row['devices'])}", row["marks"]),
+            "energy (kJ)": told(row, "joules", short_number, 1000),
+            "images per joule": told(row, "images_per_joule", "{:.3g}".format),
+        }
+        for _, row in summarise(compared).dropna(subset=["joules"]).iterrows()
+    ]
+    return _table(rows, ["run", "energy (kJ)", "images per joule"])
 
 
 def no_energy(compared: Comparison) -> list[str]:
@@ -131,16 +142,15 @@ def versions(compared: Comparison) -> pd.DataFrame:
 def hardware(compared: Comparison) -> pd.DataFrame:
     """What the numbers were measured on: machine, devices, recipe, data; rows properties.
 
-    What is the same for all runs stands in one row; else there is a row for each value.
+    What is the same for all runs stands in one row; else there is a row for each value. Repeats
+    that differ, as those of several seeds do, have all their values in one.
     """
-    rows: dict[tuple[str, str], list[str]] = {}
-    runs = []
-    for entry in latest_of_each(compared.entries):
+    found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
+    for entry in compared.entries:
         content = entry.content
         if "hardware" not in content:
             continue
         hardware, recipe, data = content["hardware"], content["recipe"], content.get("data")
-        runs.append(entry.run)
         values = {
             "machine": content["run"]["host"],
             "CPU": f"{hardware['cpu']}, {hardware['cores']} cores",
@@ -149,8 +159,9 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "driver": hardware["driver"] or "none",
             "recipe": (
                 f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
-                f"{recipe['precision']}, seed {recipe['seed']}"
+                f"{recipe['precision']}"
             ),
+            "seed": str(recipe["seed"]),
             "global batch": str(recipe["global_batch"]),
             "learning rate": f"{recipe['scaled_learning_rate']:g}",
             "data": _data_cell(data),
@@ -158,13 +169,18 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "commit": content["run"].get("commit") or "unknown",
         }
         for what, value in values.items():
-            rows.setdefault((what, value), []).append(entry.run)
-    order_of = list(dict.fromkeys(what for what, _ in rows))
-    table = [
-        {"what": what, "value": value, "runs": "every run" if who == runs else "; ".join(who)}
-        for (what, value), who in sorted(rows.items(), key=lambda row: order_of.index(row[0][0]))
-    ]
-    return _table(table, ["what", "value", "runs"])
+            found.setdefault(what, {}).setdefault(entry.run, []).append(value)
+    rows = []
+    for what, runs in found.items():
+        alike: dict[str, list[str]] = {}
+        for run, values_of in runs.items():
+            alike.setdefault("; ".join(dict.fromkeys(values_of)), []).append(run)
+        for value, who in alike.items():
+            every = len(who) == len(runs)
+            rows.append(
+                {"what": what, "value": value, "runs": "every run" if every else "; ".join(who)}
+            )
+    return _table(rows, ["what", "value", "runs"])
 
 
 def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | None) -> pd.DataFrame:

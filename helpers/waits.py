@@ -50,13 +50,16 @@ def shares_of(found: pd.DataFrame) -> list[str]:
 def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
     """By wait, the runs (each label's widest) in which it is told, with its share of an epoch.
 
-    What is told in more than half of the runs comes first, and of such the largest.
+    Of repeats every one has to tell it; the last is given. What is told in more than half of the
+    runs comes first, and of such the largest.
     """
     told: dict[str, list[tuple[Entry, float]]] = {}
-    runs = widest(compared.finished)
-    for entry in runs:
-        for wait, share in attribution.telling(attribution.read(entry.content)).items():
-            told.setdefault(wait, []).append((entry, share))
+    runs = _repeats(compared)
+    for repeats in runs:
+        each = [attribution.telling(attribution.read(entry.content)) for entry in repeats]
+        for wait, share in each[-1].items():
+            if all(wait in one for one in each):
+                told.setdefault(wait, []).append((repeats[-1], share))
 
     def weight(wait: str) -> tuple[bool, float]:
         return 2 * len(told[wait]) > len(runs), median(share for _, share in told[wait])
@@ -65,17 +68,32 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
 
 
 def bounded(compared: Comparison) -> list[Entry]:
-    """The runs, of each label's widest, whose rounds leave room for little waiting of any kind."""
+    """The runs, of each label's widest, whose rounds leave room for little waiting of any kind.
+
+    Of repeats every one has to.
+    """
     return [
-        entry
-        for entry in widest(compared.finished)
-        if attribution.leaves_little(attribution.read(entry.content))
+        repeats[-1]
+        for repeats in _repeats(compared)
+        if all(attribution.leaves_little(attribution.read(e.content)) for e in repeats)
     ]
 
 
 def invalid(compared: Comparison) -> list[Entry]:
-    """The runs whose measurement contradicts itself, of each label's widest."""
-    return [e for e in widest(compared.finished) if attribution.read(e.content).get("invalid")]
+    """The runs, of each label's widest, of which any repeat's measurement contradicts itself."""
+    return [
+        repeats[-1]
+        for repeats in _repeats(compared)
+        if any(attribution.read(e.content).get("invalid") for e in repeats)
+    ]
+
+
+def _repeats(compared: Comparison) -> list[list[Entry]]:
+    """Of each label the finished runs on the most devices, the last one last."""
+    return [
+        [e for e in compared.finished if (e.label, e.devices) == (last.label, last.devices)]
+        for last in widest(compared.finished)
+    ]
 
 
 def percent(entry: Entry, share: str) -> str:

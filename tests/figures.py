@@ -188,7 +188,7 @@ def expected(made: list[Record]) -> Cells:
         put(
             "Energy of the GPUs while training",
             run(content),
-            energy=f"{short(energy['joules'] / 1000)} kJ",
+            **{"energy (kJ)": short(energy["joules"] / 1000)},
             images_per_joule=f"{energy['images_per_joule']:.3g}",
         )
         check = content["fairness"]["checks"][0]
@@ -238,7 +238,8 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
         "memory": f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
         "driver": hardware["driver"],
         "recipe": f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
-        f"{recipe['precision']}, seed {recipe['seed']}",
+        f"{recipe['precision']}",
+        "seed": str(recipe["seed"]),
         "data": f"{data['kind']}, {data['pixels']} px, {images['train']} + {images['valid']} + "
         f"{images['test']} images, {data['folder']}",
         "initial weights": f"{first['weights']['source']}, {first['weights']['sha256'][:12]}",
@@ -287,7 +288,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"Their checks: {checks} pass.",
         f"- **Waited for** data: Of an epoch, data took {waited}, in 6 of 6 runs.",
         f"### Time to a validation AUC of {wanted:.2f}",
-        f"Each minus {run(median_one(made))}, whose mean AUC is the median one, on the same "
+        f"Each minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
         "images: all are resampled by the same draws, so that an easy or a hard test part moves "
         "all alike and falls out of the difference. What is told apart are these trained networks: "
         "with another seed it may be the other way round. At 95 %, one of twenty equals is told "

@@ -157,7 +157,7 @@ def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_pat
     assert tables.training(three).loc["PyTorch", ("2 devices", "test AUC")] == (
         "0.750 (0.740 to 0.780 over 3 runs)"
     )
-    assert words.uncertainty(three).endswith("the range over runs of a framework shows that.")
+    assert words.uncertainty(three).endswith("shows only what a seed leaves open.")
 
 
 def test_no_auc_at_all(tmp_path: Path) -> None:

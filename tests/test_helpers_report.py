@@ -27,6 +27,7 @@ from helpers import (
     waits,
 )
 from helpers.__main__ import main
+from helpers.report import contents, words
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,14 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
     records.save(tmp_path, quick)
     compared = comparison.load(tmp_path)
     assert list(tables.training(compared).index) == ["PyTorch", "Keras (not comparable)"]
+    assert learning.table(compared).index[0] == "Keras, 2 devices (not comparable)"
+    for told in (words.throughput, words.placed):
+        assert "Keras on 2 devices (not comparable)" in told(compared)
+    assert "Keras, 2 devices (not comparable) ends after" in words.curves(compared, clock=True)
+    state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
+    batch = batches.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    said = "Keras_MultiGPU on 2 devices, not comparable: its times may not stand beside"
+    assert said in overview.final_table(batch)
     page = report.write(tmp_path).read_text()
     marked = r'<tr class="unfair">\s*<th scope="row">Keras <span class="badge bad">not comparable'
     assert len(re.findall(marked, page)) == 2  # both speed tables
@@ -240,7 +249,49 @@ def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
     )
     page = report.write(batches, tmp_path / "out").read_text()
     assert re.search(r'<td class="number">100 <small>90.0 to 130</small>', page)
-    assert "The median of 3 repeats" in page
+    assert "The median of 3 runs" in page
+
+
+def seeds(batch: Path, **of_one: Any) -> comparison.Comparison:
+    """Two frameworks with three seeds each; ``of_one`` are sections of PyTorch's first run."""
+    for seed in range(3):
+        for name in ("PyTorch", "Keras"):
+            own: dict[str, Any] = of_one if (name, seed) == ("PyTorch", 0) else {}
+            content = records.make(name, gpu=True, **own)
+            content["recipe"]["seed"] = seed
+            content["run"] |= {"variant": f"seed{seed}", "started": f"2026-11-21T0{seed}:00:00"}
+            content["weights"]["sha256"] = str(seed) * 64
+            content["test"]["sample"] = str(seed) * 32
+            records.save(batch / f"seed{seed}", content)
+    return comparison.load([batch / f"seed{seed}" for seed in range(3)])
+
+
+def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
+    compared = seeds(tmp_path)
+    machine = tables.hardware(compared)
+    assert list(machine.loc["seed"]) == ["0; 1; 2", "every run"]
+    weights = "; ".join(f"seeded, {str(seed) * 12}" for seed in range(3))
+    assert list(machine.loc["initial weights"]) == [weights, "every run"]
+    assert list(tables.state(compared)["variant"]) == ["seed0", "seed1", "seed2"] * 2
+    found = {section.name: section.lead for section in contents.sections(compared)}
+    for section in ("learning", "devices"):
+        assert "Of repeated runs the last is shown (seed 2)" in found[section]
+    assert "a seed also decides the split" in words.uncertainty(compared)
+    once = comparison.load(tmp_path / "seed0")
+    assert not any("repeated runs the last" in s.lead for s in contents.sections(once))
+
+
+def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
+    """An earlier run's failed check, and a wait that only the last run tells of."""
+    compared = seeds(tmp_path, fairness=UNFAIR, attribution=_waited(0.01))
+    checks = tables.fairness(compared)
+    assert checks.loc["gradients", "PyTorch, 2 devices"].startswith("fail")
+    assert checks.loc["logits", "PyTorch, 2 devices"].startswith("pass")
+    reasons = next(s for s in contents.sections(compared) if s.name == "fairness").blocks[1]
+    assert isinstance(reasons, contents.Table) and "summed" in set(reasons.frame["reason"])
+    told = waits.telling(compared)["data"]
+    assert [entry.run for entry, _ in told] == ["Keras, 2 devices"]
+    assert "every one has to tell it" in summary.waiting(compared).text
 
 
 def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
@@ -315,6 +366,8 @@ INVALID = {"shares": {"compute": None, "data": None, "validation": 0.1}, "invali
         ([_waited(0.2, low=-0.01), _waited(0.01), _waited(0.01)], "little"),
         # Smaller than what the ways of measuring differ by: no sentence.
         ([_waited(0.2, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
+        # Little by the rounds, which the training loop itself does not bear out.
+        ([_waited(0.01, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
         ([_waited(0.2) | INVALID] * 3, "unknown"),
         ([_waited(0.2) | INVALID, _waited(0.01), _waited(0.01)], "little"),
     ],
@@ -348,7 +401,7 @@ def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> Non
     assert "| Keras, 2 devices | invalid |" in text
     numbers = pd.read_csv(tmp_path / report.CSV / "attribution.csv").set_index("run")
     assert numbers.loc["PyTorch, 2 devices", "data"] == -0.004
-    assert numbers.loc["Keras, 2 devices", "invalid"] == "too fast"
+    assert numbers.loc["Keras, 2 devices", "invalid"] == "resumed"
 
 
 def test_a_lead_within_the_repeats_is_called_that(tmp_path: Path) -> None:

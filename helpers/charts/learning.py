@@ -46,10 +46,10 @@ def _curves(compared: Comparison, across: str, name: str, width: float) -> Figur
     for entry in entries:
         epochs = history(entry)
         style = line_of(entry.label, labels_of(entries))
-        x = epochs[across]
-        left.plot(x, epochs["valid_loss"], lw=2.2, label=safe(entry.run), **style)
+        x, name_of = epochs[across], entry.timed if across == "clock" else entry.run
+        left.plot(x, epochs["valid_loss"], lw=2.2, label=safe(name_of), **style)
         left.plot(x, epochs["train_loss"], lw=1, alpha=0.75, **style | {"ms": 3})
-        right.plot(x, epochs["valid_auc"], lw=2.2, label=safe(entry.run), **style)
+        right.plot(x, epochs["valid_auc"], lw=2.2, label=safe(name_of), **style)
     left.set_title("Loss: validation bold, training thin", loc="left")
     right.set_title("Mean AUC on the validation part", loc="left")
     for axes in (left, right):

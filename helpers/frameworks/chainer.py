@@ -57,7 +57,9 @@ SKIPPED = {
     ),
     "compilation": "Chainer 7 defines by run: there is no graph to compile",
     "overlapped synchronisation": "its updaters reduce the gradients after the whole backward pass",
-    "training loss of all GPUs": "MultiprocessParallelUpdater keeps the other processes' losses",
+    "training loss of all devices on GPUs": (
+        "MultiprocessParallelUpdater keeps the other processes' losses"
+    ),
     "the same bits from the same seed on GPUs": (
         "by Chainer's documentation of its configuration, cuDNN's convolutions are reproducible "
         "only with chainer.config.cudnn_deterministic, which is not set"

@@ -40,7 +40,7 @@ SKIPPED = {
         "contrib.amp has float16 for GPUs only, and its loss scaling makes Python wait for the "
         "devices in every step"
     ),
-    "unbiased running variance": (
+    "unbiased running variance on CPUs": (
         "on the CPU gluon's BatchNorm keeps the biased variance, (n-1)/n of PyTorch's with "
         "n = images per device x height x width of the layer, and has no setting for it"
     ),

@@ -98,7 +98,8 @@ def _speed(compared: Comparison) -> Section:
             "training",
             "Training on image files",
             tables.training(compared),
-            "All epochs, training and validation; images/s is the median epoch after the first. "
+            "All epochs, training and validation, with the tracing and autotuning of the first; "
+            "images/s is the median epoch after it. "
             f"{repeats} {words.uncertainty(compared)}",
             kind="measured",
         ),
@@ -113,8 +114,8 @@ def _speed(compared: Comparison) -> Section:
             "synthetic",
             "Training on synthetic data",
             tables.synthetic(compared),
-            "Compute only: nothing is loaded or validated. ~ marks a time scaled up to the run's "
-            "number of training images from a shorter measurement. " + repeats,
+            "Compute and all-reduce: nothing is loaded or validated. ~ marks a time scaled up to "
+            "the run's number of training images from a shorter measurement. " + repeats,
             kind="measured",
         ),
         Table(
@@ -134,16 +135,15 @@ def _speed(compared: Comparison) -> Section:
     ]
     lead = (
         "Two tables, as in the article this repeats: images read from files, and synthetic data "
-        "that lies on the device. They are measured minutes apart: what loading costs stands "
+        "that lies ready. They are measured minutes apart: what loading costs stands "
         "below, in the shares of an epoch, which are measured in turns."
     )
-    lead = _unless_ranked(compared, lead)
+    lead = _joined(lead, unranked(compared))
     return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
 
 
-def _unless_ranked(compared: Comparison, lead: str) -> str:
-    """``lead``, and why these times rank nothing where they do not."""
-    return " ".join(filter(None, [lead, unranked(compared)]))
+def _joined(*sentences: str | None) -> str:
+    return " ".join(filter(None, sentences))
 
 
 _SPEED = ("runs", "repeats", "published")
@@ -167,7 +167,7 @@ def _scaling(compared: Comparison) -> Section:
             "'compare --devices 1,2' adds scaling where there are as many."
         )
         blocks = [Texts("Scaling", [one])]
-    lead = _unless_ranked(compared, lead)
+    lead = _joined(lead, unranked(compared))
     return Section("scaling", "What more devices bring", lead, blocks, ("scaling",))
 
 
@@ -201,9 +201,10 @@ def _learning(compared: Comparison) -> Section:
             words.differences(compared),
         ),
     ]
-    lead = (
+    lead = _joined(
         "The curves should lie close together: same weights, same images, same learning rate. "
-        "The test part was never seen in training; 0.5 is guessing, 1 is perfect."
+        "The test part was never seen in training; 0.5 is guessing, 1 is perfect.",
+        words.shown(compared),
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
     return Section("learning", "How well it learnt", lead, blocks if some else [], _LEARNT)
@@ -213,10 +214,11 @@ _LEARNT = ("epochs", "auc", "paired")
 
 
 def _machine(compared: Comparison) -> Section:
-    lead = (
+    lead = _joined(
         "The same axes for every framework, from the start of the first epoch: a longer lane is a "
         "slower run, a valley is a device that waits. 100 % only means that the GPU was never "
-        "without a kernel, not that it was full."
+        "without a kernel, not that it was full.",
+        words.shown(compared),
     )
     energy = tables.energy(compared)
     blocks: list[Block] = [
@@ -245,7 +247,8 @@ def _machine(compared: Comparison) -> Section:
 def _fairness(compared: Comparison) -> Section:
     lead = (
         "The certificate: what each run really had and computed, held against one float64 "
-        "reference. A run that failed a check is marked as not comparable wherever it is timed."
+        "reference. A run that failed a check is marked as not comparable wherever it is timed. "
+        "Of repeated runs the worst of each check is shown."
     )
     blocks: list[Block] = [
         Table("fairness", "Certificate", tables.fairness(compared), kind="verdicts"),
@@ -256,13 +259,13 @@ def _fairness(compared: Comparison) -> Section:
 
 def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
     """The certificate's own words, the runs that share them together."""
-    said: dict[tuple[str, str, str], list[str]] = {}
-    checked = [entry for entry in latest_of_each(entries) if "fairness" in entry.content]
-    for entry in checked:
-        for check in entry.content["fairness"]["checks"]:
+    said: dict[tuple[str, str, str], dict[str, None]] = {}
+    checked = {entry.run: None for entry in entries if "fairness" in entry.content}
+    for entry in entries:
+        for check in entry.content.get("fairness", {}).get("checks", []):
             if check.get("reason"):
                 key = (check["check"], check["verdict"], check["reason"])
-                said.setdefault(key, []).append(entry.run)
+                said.setdefault(key, {})[entry.run] = None
     rows = [
         {
             "check": check,
@@ -311,5 +314,5 @@ def targets(compared: Comparison) -> list[dict[str, Any]]:
             [int(epoch), round(float(clock), 3), round(float(auc), 4)]
             for epoch, clock, auc in known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
         ]
-        rows.append({"run": entry.run, "epochs": steps})
+        rows.append({"run": entry.timed, "epochs": steps})
     return rows

@@ -3,29 +3,49 @@
 import math
 from collections.abc import Iterable
 
+import pandas as pd
+
 from helpers import learning, paired, waits
-from helpers.comparison import Comparison, devices, widest
+from helpers.comparison import Comparison, devices, latest_of_each, widest
 from helpers.repeats import interval, summarise
 from helpers.scaling import scaling as scaling_numbers
+from helpers.standing import marked
 from helpers.tables import short_number
 
 
 def repeats(compared: Comparison) -> str:
-    """How repeats are told in the tables; nothing where there are none."""
+    """How repeats are told in the tables."""
     numbers = summarise(compared)
-    if numbers.empty or numbers["runs"].max() == 1:
+    if not _repeated(compared):
         return "Each figure is of one run, so its spread is not known."
     low, high = numbers["runs"].min(), numbers["runs"].max()
     count = str(low) if low == high else f"{low} to {high}"
-    return f"The median of {count} repeats, in brackets the least and the most."
+    return f"The median of {count} runs, in brackets the least and the most."
+
+
+def shown(compared: Comparison) -> str:
+    """Of which run the figures are that tell of one; nothing where none was repeated."""
+    if not _repeated(compared):
+        return ""
+    seeds = {entry.content["recipe"]["seed"] for entry in latest_of_each(compared.finished)}
+    seed = f" (seed {seeds.pop()})" if len(seeds) == 1 and len(_seeds(compared)) > 1 else ""
+    return f"Of repeated runs the last is shown{seed}, but where a figure says that it is of all."
+
+
+def _repeated(compared: Comparison) -> bool:
+    numbers = summarise(compared)
+    return not numbers.empty and bool(numbers["runs"].max() > 1)
+
+
+def _seeds(compared: Comparison) -> set[int]:
+    return {entry.content["recipe"]["seed"] for entry in compared.finished}
 
 
 def throughput(compared: Comparison) -> str:
     return _told(
         "Images per second",
         (
-            f"{row['label']} on {devices(row['devices'])} "
-            f"{short_number(row['images_per_second'])} from files, "
+            f"{_timed(row)} {short_number(row['images_per_second'])} from files, "
             f"{short_number(row['synthetic_images_per_second'])} synthetic, "
             f"{short_number(row['loader_images_per_second'])} by the loader alone"
             for _, row in summarise(compared).iterrows()
@@ -36,10 +56,7 @@ def throughput(compared: Comparison) -> str:
 def placed(compared: Comparison) -> str:
     return _told(
         "Training time by framework and number of devices, beside the times published in 2018",
-        (
-            f"{row['label']} on {devices(row['devices'])} {row['seconds']:.0f} s"
-            for _, row in summarise(compared).iterrows()
-        ),
+        (f"{_timed(row)} {row['seconds']:.0f} s" for _, row in summarise(compared).iterrows()),
     )
 
 
@@ -48,7 +65,7 @@ def scaling(compared: Comparison) -> str:
     return _told(
         "Lines of throughput and parallel efficiency against devices",
         (
-            f"{row['label']} on {devices(row['devices'])} {100 * row['efficiency']:.0f} %"
+            f"{_timed(row)} {100 * row['efficiency']:.0f} %"
             for _, row in numbers[numbers["devices"] > numbers["base"]].iterrows()
         ),
     )
@@ -63,8 +80,8 @@ def curves(compared: Comparison, *, clock: bool = False) -> str:
             end = epochs.iloc[-1]
             auc = "n/a" if math.isnan(end["valid_auc"]) else f"{end['valid_auc']:.3f}"
             parts.append(
-                f"{entry.run} ends after {end['clock']:.0f} s with validation loss "
-                f"{end['valid_loss']:.3f} and AUC {auc}"
+                f"{entry.timed if clock else entry.run} ends after {end['clock']:.0f} s with "
+                f"validation loss {end['valid_loss']:.3f} and AUC {auc}"
             )
     return _told(f"Losses and validation AUC against {across}", parts)
 
@@ -95,14 +112,18 @@ def left_out(compared: Comparison) -> str:
 
 def uncertainty(compared: Comparison) -> str:
     """What the intervals of the AUCs hold, and what they leave out."""
-    numbers = summarise(compared)
     text = (
         "Intervals of AUCs are 95 %, over the test part's patients. What another run would change, "
         "with other initial weights or in another order, is not in them"
     )
-    if numbers.empty or numbers["runs"].max() == 1:
+    if not _repeated(compared):
         return f"{text}, and with one run of each it is not shown at all."
-    return f"{text}; the range over runs of a framework shows that."
+    if len(_seeds(compared)) == 1:
+        return f"{text}; the range over runs, all of one seed, shows only what a seed leaves open."
+    return (
+        f"{text}; the range over runs of a framework shows that, and other test images too, for a "
+        "seed also decides the split."
+    )
 
 
 def differences(compared: Comparison) -> str:
@@ -111,14 +132,14 @@ def differences(compared: Comparison) -> str:
     if base is None:
         return ""
     text = (
-        f"Each minus {base}, whose mean AUC is the median one, on the same images: all are "
+        f"Each minus {base}, whose mean AUC is in the middle, on the same images: all are "
         "resampled by the same draws, so that an easy or a hard test part moves all alike and "
         "falls out of the difference. "
     )
     if paired.differences(compared)["pairs"].max() > 1:
         text += (
-            "Repeats are paired and averaged, and the interval holds both that over patients and "
-            "that over runs. "
+            "Repeats are paired and their differences averaged, where the AUC beside is a median; "
+            "the interval holds both that over patients and that over runs. "
         )
     else:
         text += (
@@ -148,6 +169,11 @@ def energy(compared: Comparison) -> str:
             for _, row in numbers.iterrows()
         ),
     )
+
+
+def _timed(row: pd.Series) -> str:
+    """A row of numbers by its name, with why its times may not stand beside others'."""
+    return marked(f"{row['label']} on {devices(row['devices'])}", row["marks"])
 
 
 def _told(what: str, parts: Iterable[str]) -> str:
