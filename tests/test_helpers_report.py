@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import gpumon_tools
 import pandas as pd
 import pytest
 import records
@@ -281,6 +282,15 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     assert "a seed also decides the split" in words.uncertainty(compared)
     once = comparison.load(tmp_path / "seed0")
     assert not any("repeated runs the last" in s.lead for s in contents.sections(once))
+
+
+def test_a_lane_of_an_earlier_repeat_says_so(tmp_path: Path) -> None:
+    """As in docs/results, which keep the trace of one run of each notebook."""
+    seeds(tmp_path)
+    folder = tmp_path / "seed0" / "PyTorch_MultiGPU-2x"
+    gpumon_tools.write(folder / "trace", {}, marks=(("train", 0.0, 1.0, {"epoch": 1}),))
+    page = report.write([tmp_path / f"seed{seed}" for seed in range(3)]).read_text()
+    assert "PyTorch seed0</label>" in page and "Without a trace: Keras, 2 devices." in page
 
 
 def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
