@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import gpumon_tools
 import pandas as pd
 import pytest
 import records
@@ -140,6 +141,8 @@ def test_a_cpu_ranks_nobody(tmp_path: Path, devices: int, why: str) -> None:
     compared = comparison.load(tmp_path)
     first, line = summary.fastest(compared), summary.headline(compared)
     assert first.verdict == summary.UNRANKED and first.text.startswith(why)
+    # Only against the reference was it looked, not every pair.
+    assert "no mean AUC is told apart from that of PyTorch" in first.text
     assert line.startswith("2 frameworks trained the same network on")
     assert "fair" in line and "speed is not ranked here" in line
     page = report.write(tmp_path).read_text()
@@ -281,6 +284,15 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     assert not any("repeated runs the last" in s.lead for s in contents.sections(once))
 
 
+def test_a_lane_of_an_earlier_repeat_says_so(tmp_path: Path) -> None:
+    """As in docs/results, which keep the trace of one run of each notebook."""
+    seeds(tmp_path)
+    folder = tmp_path / "seed0" / "PyTorch_MultiGPU-2x"
+    gpumon_tools.write(folder / "trace", {}, marks=(("train", 0.0, 1.0, {"epoch": 1}),))
+    page = report.write([tmp_path / f"seed{seed}" for seed in range(3)]).read_text()
+    assert "PyTorch seed0</label>" in page and "Without a trace: Keras, 2 devices." in page
+
+
 def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
     """An earlier run's failed check, and a wait that only the last run tells of."""
     compared = seeds(tmp_path, fairness=UNFAIR, attribution=_waited(0.01))
@@ -413,6 +425,22 @@ def test_a_lead_within_the_repeats_is_called_that(tmp_path: Path) -> None:
     first_of = summary.fastest(comparison.load([tmp_path / "0", tmp_path / "1"]))
     assert first_of.verdict == "PyTorch and Keras"
     assert "not told apart from it: Keras" in first_of.text and "in 2 runs" in first_of.text
+
+
+def test_a_lead_over_a_run_that_was_not_repeated_says_so(tmp_path: Path) -> None:
+    for number in range(2):
+        records.save(tmp_path / str(number), records.make("PyTorch", gpu=True))
+    records.save(tmp_path / "0", records.make("Keras", speed=50, gpu=True))
+    text = summary.fastest(comparison.load([tmp_path / "0", tmp_path / "1"])).text
+    assert "of one of them a single run" in text and "one run each" not in text
+
+
+def test_energy_is_told_of_all_repeats_in_the_table_as_in_the_chart(tmp_path: Path) -> None:
+    for number, joules in enumerate((4000.0, 5000.0, 9000.0)):
+        told = {"joules": joules, "images_per_joule": 5000 / joules, "reason": None}
+        records.save(tmp_path / str(number), records.make(gpu=True, energy=told))
+    found = tables.energy(comparison.load([tmp_path / str(number) for number in range(3)]))
+    assert list(found.loc["PyTorch, 2 devices"]) == ["5.00 (4.00 to 9.00)", "1 (0.556 to 1.25)"]
 
 
 def test_where_no_gpu_told_its_energy_one_sentence_says_so(tmp_path: Path) -> None:

@@ -126,12 +126,24 @@ def _drawn(compared: Comparison, chart: Chart) -> dict[str, Markup] | None:
 
 
 def _utilisation(compared: Comparison) -> dict[str, Any]:
+    """A lane a label: the last run's, else that of the last repeat with a trace, by its name."""
     traces, without = {}, []
-    for entry in widest(compared.entries):
-        try:
-            traces[entry.label] = gpumon.read(entry.folder / "trace")
-        except MonitorError:
-            without.append(entry.run)
+    for last in widest(compared.entries):
+        repeats = [
+            entry
+            for entry in compared.entries
+            if (entry.label, entry.devices) == (last.label, last.devices)
+            and (entry is last or entry.variant)
+        ]
+        for entry in reversed(repeats):
+            try:
+                trace = gpumon.read(entry.folder / "trace")
+            except MonitorError:
+                continue
+            traces[entry.label if entry is last else f"{entry.label} {entry.variant}"] = trace
+            break
+        else:
+            without.append(last.run)
     chart = Markup(sidebyside.fragment(traces)) if traces else Markup("")
     return {"chart": chart, "without": without}
 
