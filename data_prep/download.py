@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.errors import DataError
-from data_prep.files import OUT_OF_SPACE
+from data_prep.files import OUT_OF_SPACE, sync_file
 
 CHUNK = 1 << 20
 
@@ -87,6 +87,7 @@ def download(
             ) from None
         else:
             if remote.md5 is None or md5_of(part) == remote.md5:
+                sync_file(part)  # a power cut must not leave the name without the bytes
                 part.replace(to)
                 return to
             wrong += 1

@@ -30,8 +30,12 @@ TEMPORARY = ".part-of-data-prep"
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also when killed half-way."""
+def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
+    """Write a file so that it is there whole or not at all, also when killed half-way.
+
+    A power cut within half a minute may still leave the name without the bytes: for many files
+    `sync` follows, for a single one `durable` waits until it is on the disk.
+    """
     folder, name = os.path.split(os.fspath(path))
     temporary = os.path.join(folder, f".{name}.{os.getpid()}{TEMPORARY}")  # noqa: PTH118 (speed)
     try:
@@ -40,30 +44,71 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
+            if durable:
+                os.fsync(handle)
         finally:
             os.close(handle)
         os.replace(temporary, path)  # noqa: PTH105 (speed)
+        if durable:
+            sync_file(folder or ".")  # the name is the folder's
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
         raise
 
 
-def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write a small JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
+def sync(folder: str | os.PathLike[str]) -> None:
+    """Wait until all that was written to the file system of a folder is on the disk.
 
-
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """A JSON file's object, or None where there is no such file."""
+    One call for a hundred thousand files, where `fsync` would wait for each. Raises `OSError` where
+    the disk says that something could not be written, which Linux tells since 5.8.
+    """
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:  # not Linux
+        os.sync()
+        return
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if syncfs(handle) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), os.fspath(folder))
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Wait until a file's bytes, or a folder's names, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write a small JSON file, whole or not at all; when this returns it is on the disk."""
+    write_whole(path, (json.dumps(content, indent=2) + "\n").encode(), durable=True)
+
+
+def read_json(
+    path: str | os.PathLike[str], cure: str = "remove it and run again"
+) -> dict[str, Any] | None:
+    """A JSON file's object, or None where there is no such file; `cure` is for a damaged one."""
+    path = Path(path)
+    try:
+        if path.exists() and not path.is_file():  # a pipe of that name would keep us waiting
+            raise DataError(f"{path}: not a file; {cure}")
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise DataError(f"{path}: damaged (nested too deeply); {cure}") from None
     except ValueError as error:
-        raise DataError(f"{path}: damaged ({error}); remove it and run again") from None
+        raise DataError(f"{path}: damaged ({error}); {cure}") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: damaged (not an object); remove it and run again")
+        raise DataError(f"{path}: damaged (not an object); {cure}")
     return content
 
 

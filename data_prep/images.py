@@ -32,14 +32,18 @@ def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     Raises `DataError`, naming the file, if it is missing, empty, truncated, damaged, not an image
     or larger than `MAX_PIXELS`.
     """
+    return decode_grey(read_bytes(path), path)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """An image file as it stands; `DataError`, naming it, if it is missing or cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes as long as the reading
-            data = file.read()
+            return file.read()
     except FileNotFoundError:
         raise DataError(f"{path}: the image is missing") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    return decode_grey(data, path)
 
 
 def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
