@@ -149,7 +149,8 @@ def test_the_whole_way(tmp_path: Path, server: Server) -> None:
     small, resized = digest(tmp_path / "small"), digest(tmp_path / "resized")
     images = [name for name in resized if name.startswith("images/")]
     assert {name: small[name] for name in images} == {name: resized[name] for name in images}
-    assert set(small) == {*images, "Data_Entry_2017_v2020.csv", "prepared.json"}
+    beside = {"Data_Entry_2017_v2020.csv", "prepared.json", "manifest.csv"}
+    assert set(small) == {*images, *beside}
     assert len(read_catalog(tmp_path / "small")) == 24
     asked = len(server.asked)
     assert fetch(listing, server, tmp_path / "small")["written"] == 0
@@ -316,7 +317,8 @@ def test_hostile_archives_are_refused(tmp_path: Path, server: Server, kind: str)
     with pytest.raises(DataError, match=r"images_001.tar.gz: "):
         fetch(listing, server, tmp_path / "small")
     new = set(digest(tmp_path)) - set(around)
-    assert {Path(name).name for name in new} == {"prepared.json", "Data_Entry_2017_v2020.csv"}
+    ours = {"prepared.json", "manifest.csv", "Data_Entry_2017_v2020.csv"}
+    assert {Path(name).name for name in new} == ours
     assert not (tmp_path / "small" / "Data_Entry_2017_v2020.csv").exists()
 
 
