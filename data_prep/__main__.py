@@ -118,6 +118,11 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("folder", help="the data folder")
     verify.add_argument("--seed", type=int, default=0, help="seed of the split (default 0)")
     verify.add_argument("--no-decode", action="store_true", help="do not open the images")
+    verify.add_argument(
+        "--drop-leaks",
+        action="store_true",
+        help="leave out pictures that come again under another patient, in left_out.csv",
+    )
     _add_workers(verify)
     verify.set_defaults(run=_verify)
 
@@ -235,7 +240,11 @@ def _verify(options: argparse.Namespace) -> int:
     from data_prep.verify import describe, verify_folder
 
     report = verify_folder(
-        options.folder, seed=options.seed, decode=not options.no_decode, workers=options.workers
+        options.folder,
+        seed=options.seed,
+        decode=not options.no_decode,
+        drop_leaks=options.drop_leaks,
+        workers=options.workers,
     )
     print(describe(report))
     return 0 if report.fine else 1
@@ -252,13 +261,22 @@ def _pack(options: argparse.Namespace) -> int:
 def _catalog(options: argparse.Namespace) -> int:
     from data_prep.catalog import FINDINGS, read_catalog
     from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
+    from data_prep.manifest import MANIFEST
+    from data_prep.packed import is_packed
     from data_prep.split import split_by_patient
+    from data_prep.verify import labelled, wrong_sizes
 
-    catalog = read_catalog(
-        options.folder, check_images=not options.labels_only, only_present=options.only_present
-    )
+    folder = Path(options.folder)
+    if options.labels_only or is_packed(folder):
+        catalog = labelled(folder)
+    else:
+        catalog = read_catalog(folder, only_present=options.only_present)
+    if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
+        raise DataError(
+            f"{folder}: {len(wrong):,} images are not what {MANIFEST} says was written, the first"
+            f" is {wrong[0]}; 'data-prep verify {folder}' looks at them all"
+        )
     if options.nih_lists:
-        folder = Path(options.folder)
         lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST
         parts = split_by_lists(catalog, *lists, seed=options.seed)
     else:

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
+from data_prep.left_out import LEFT_OUT, left_out
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -79,6 +80,8 @@ def read_catalog(
     Columns: `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup` (int64),
     then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
 
+    Images that the folder's `left_out.csv` names are left out (see `left_out`).
+
     With `check_images` every image must be there. With `only_present` the rows whose image is not
     there are left out instead. An image `x.png` is also found as `x.jpg`, which is what
     `resize --format jpeg` leaves.
@@ -88,6 +91,10 @@ def read_catalog(
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
+    if out := left_out(folder):
+        table = table[~table["image"].isin(out)].reset_index(drop=True)
+        if table.empty:
+            raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
     here = list_images(folder)
     names = table["image"].tolist()
     paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
