@@ -13,7 +13,7 @@ import pandas as pd
 
 from data_prep import manifest, nih
 from data_prep.catalog import FINDINGS, list_images, read_catalog
-from data_prep.errors import DataError
+from data_prep.errors import DataError, printable
 from data_prep.left_out import leave_out, left_out
 from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
 from data_prep.manifest import MANIFEST
@@ -283,4 +283,4 @@ def describe(report: Report) -> str:
     lines += [f"note: {note}" for note in report.notes]
     lines += [f"PROBLEM: {problem}" for problem in report.problems]
     lines.append("no problems" if report.fine else f"{len(report.problems)} problems")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
