@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from data_prep.errors import DataError
 
@@ -26,6 +27,9 @@ Result = TypeVar("Result")
 
 #: Temporary files start with a dot and end so; no reader takes them for images.
 TEMPORARY = ".part-of-data-prep"
+
+#: A label file, a list or a note: for the whole NIH set they have up to 9 MB.
+MAX_TEXT_BYTES = 256 << 20
 
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -36,8 +40,10 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
     A power cut within half a minute may still leave the name without the bytes: for many files
     `sync` follows, for a single one `durable` waits until it is on the disk.
     """
-    folder, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}{TEMPORARY}")  # noqa: PTH118 (speed)
+    folder = os.path.dirname(path)  # noqa: PTH120 (speed)
+    # Not made of the file's name, which may be as long as a name can be.
+    mine = f".{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+    temporary = os.path.join(folder, mine)  # noqa: PTH118 (speed)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
@@ -55,6 +61,33 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
         with contextlib.suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
         raise
+
+
+def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
+    """A file's bytes.
+
+    Raises `DataError` for what could hold a program up for ever or take all its memory: a pipe or a
+    device, and a file of more than `most` bytes. Raises `OSError` as `open` does.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise DataError(f"{path}: {size:,} bytes, more than the {most:,} that are read")
+        return file.read()
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file, open for reading. Raises `DataError` for a pipe or a device, `OSError` as `open`."""
+    # Without O_NONBLOCK, opening a pipe waits until somebody writes to it.
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (pathlib has no opener)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise DataError(f"{path}: cannot be read (not a file but a pipe, a device or the like)")
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def sync(folder: str | os.PathLike[str]) -> None:
@@ -94,11 +127,8 @@ def read_json(
     path: str | os.PathLike[str], cure: str = "remove it and run again"
 ) -> dict[str, Any] | None:
     """A JSON file's object, or None where there is no such file; `cure` is for a damaged one."""
-    path = Path(path)
     try:
-        if path.exists() and not path.is_file():  # a pipe of that name would keep us waiting
-            raise DataError(f"{path}: not a file; {cure}")
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_whole(path, MAX_TEXT_BYTES))
     except FileNotFoundError:
         return None
     except OSError as error:
