@@ -48,6 +48,8 @@ def make_plan(source: Path, target: Path, only_present: bool, format: str) -> Pl
         to = os.path.splitext(name)[0] + ending  # noqa: PTH122
         if to in taken:  # x.jpg beside x.png
             to = name + ending
+            if len(os.fsencode(os.path.basename(to))) > 255:  # noqa: PTH119
+                raise DataError(f"{source / name}: its name is too long to get {ending}; rename it")
         taken.add(to)
         rows.append(Row(name, to, source=name))
     return Plan(rows, None)

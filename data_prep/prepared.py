@@ -17,8 +17,17 @@ from PIL import Image
 
 from data_prep import manifest, png
 from data_prep.catalog import LABEL_FILES, keep_rows
-from data_prep.errors import DataError
-from data_prep.files import OUT_OF_SPACE, read_json, sweep, sync, write_json, write_whole
+from data_prep.errors import DataError, printable
+from data_prep.files import (
+    MAX_TEXT_BYTES,
+    OUT_OF_SPACE,
+    read_json,
+    read_whole,
+    sweep,
+    sync,
+    write_json,
+    write_whole,
+)
 from data_prep.images import decode_grey
 from data_prep.manifest import MANIFEST, Row
 
@@ -202,7 +211,7 @@ def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
 
 def reason_only(error: DataError, path: str) -> str:
     """An error's text without the path it starts with."""
-    return str(error).removeprefix(f"{path}: ")
+    return str(error).removeprefix(printable(f"{path}: "))
 
 
 def encode(image: np.ndarray, settings: dict[str, Any]) -> bytes:
@@ -226,12 +235,19 @@ def _reject_list(rejected: list[Reject]) -> bytes | None:
     if not rejected:
         return None
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([("image", "reason"), *rejected])
-    return text.getvalue().encode("utf-8", "surrogateescape")
+    rows = ([_as_text(name), _as_text(reason)] for name, reason in rejected)
+    csv.writer(text, lineterminator="\n").writerows([("image", "reason"), *rows])
+    return text.getvalue().encode()
+
+
+def _as_text(cell: str) -> str:
+    """A cell that a spreadsheet shows and does not compute: `=cmd...` gets a quote in front."""
+    cell = printable(cell)
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
 
 
 def _content(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None
+    return read_whole(file, MAX_TEXT_BYTES) if file.is_file() else None
 
 
 def _write_note(target: Path, content: dict[str, Any]) -> None:
