@@ -48,6 +48,7 @@ from data_prep.prepared import (
     image_file,
     make,
     mark_incomplete,
+    reason_only,
     rejects,
 )
 from data_prep.sources import AHEAD, Sources, arrivals, nih_sources
@@ -115,7 +116,7 @@ def prepare_nih(
         for place in (workshop, target / "images"):
             sweep(place)
         label_file = _label_file(sources, labels, workshop)
-        known = parse_label_file(label_file)["image"].tolist()
+        known = _images_named(label_file, sources, fetched=label_file.parent == workshop)
         asked = manifest.digest(label_file.read_bytes())
         done = _done(sources, before, rows, workshop, asked)
         mark_incomplete(target, settings)
@@ -231,6 +232,24 @@ def _label_file(sources: Sources, labels: str | os.PathLike[str] | None, worksho
                 return sources.folder / name
         raise DataError(f"{sources.folder}: no label file; put it there or name it with --labels")
     return download(sources.label_file, workshop)
+
+
+def _images_named(label_file: Path, sources: Sources, fetched: bool) -> list[str]:
+    """The images of a label file. A fetched one that is none does not stay to be taken again.
+
+    The NIH publishes no checksum of it, and what arrives may be the page of a hotel's network.
+    """
+    try:
+        return parse_label_file(label_file)["image"].tolist()
+    except DataError as error:
+        if not fetched:
+            raise
+        label_file.unlink()
+        reason = reason_only(error, str(label_file))
+        raise DataError(
+            f"{sources.label_file.url}: what came is no label file ({reason}); it is removed:"
+            " run the same command again, or name a label file with --labels"
+        ) from None
 
 
 def _check_space(
