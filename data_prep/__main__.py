@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from data_prep.errors import DataError
+from data_prep.errors import DataError, printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Version(argparse.Action):
+    """`--version`: what pyproject.toml says, by way of the installed package's metadata."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("chexnet-compare")
+        except metadata.PackageNotFoundError:  # run from a folder that was copied
+            version = "not installed"
+        print(f"{parser.prog} {version}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="data-prep",
@@ -41,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         " Data_Entry_2017_v2020.csv, or .gz) and the images, in images/ or in images_001/images/"
         " to images_012/images/. Every command can be interrupted and goes on when run again.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     demo = commands.add_parser(
@@ -173,7 +188,7 @@ def _demo(options: argparse.Namespace) -> int:
         size=options.size,
         workers=options.workers,
     )
-    print(
+    _print(
         f"{options.folder}: {made['images']:,} images of {made['patients']:,} patients"
         f" ({made['written']:,} new, {made['seconds']:.0f} s)"
     )
@@ -183,6 +198,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _resize(options: argparse.Namespace) -> int:
     from data_prep.resize import resize_folder
 
+    _tell_if_slow()
     made = resize_folder(
         options.source,
         options.target,
@@ -200,6 +216,7 @@ def _nih(options: argparse.Namespace) -> int:
     from data_prep.fetch import prepare_nih
     from data_prep.sources import nih_sources
 
+    _tell_if_slow()
     sources = nih_sources(listing=options.sources, mirror=options.mirror, folder=options.archives)
     made = prepare_nih(
         options.target,
@@ -213,12 +230,29 @@ def _nih(options: argparse.Namespace) -> int:
         connections=options.connections,
     )
     if made["absent"]:
-        print(
+        _print(
             f"{options.target}: {made['absent']:,} images of the label file were in no archive;"
             " their rows are left out",
             file=sys.stderr,
         )
     return _say(options.target, made)
+
+
+def _print(line: str, file: TextIO | None = None) -> None:
+    """A line that holds a name, which may hold anything."""
+    print(printable(line), file=file)
+
+
+def _tell_if_slow() -> None:
+    """A working installation that was meant to be faster says nothing by itself."""
+    from data_prep.png import shrink
+
+    if shrink is None:
+        print(
+            "note: without the part of data_prep that is compiled when it is installed, this takes"
+            " about 2.5 times as long; install a C compiler, then data_prep again (make envs)",
+            file=sys.stderr,
+        )
 
 
 def _say(target: str, made: dict[str, Any]) -> int:
@@ -232,7 +266,7 @@ def _say(target: str, made: dict[str, Any]) -> int:
             f" first is {name}: {reason}; see {Path(target) / 'rejected.csv'}."
             f" The other {done} are ready to use"
         )
-    print(f"{target}: {done} ({made['written']:,} new, {made['seconds']:.0f} s)")
+    _print(f"{target}: {done} ({made['written']:,} new, {made['seconds']:.0f} s)")
     return 0
 
 
@@ -254,7 +288,7 @@ def _pack(options: argparse.Namespace) -> int:
     from data_prep.packed import pack_folder
 
     made = pack_folder(options.source, options.target, workers=options.workers)
-    print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
+    _print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
     return 0
 
 
@@ -283,7 +317,7 @@ def _catalog(options: argparse.Namespace) -> int:
         parts = split_by_patient(catalog, seed=options.seed)
     columns = {"all": catalog, **parts}
     how = "by the NIH's lists, valid" if options.nih_lists else "by patient"
-    print(f"{options.folder}, split {how} with seed {options.seed}")
+    _print(f"{options.folder}, split {how} with seed {options.seed}")
     print(f"{'':20}" + "".join(f"{name:>10}" for name in columns))
     for title, count in (
         ("patients", lambda rows: rows["patient"].nunique()),
