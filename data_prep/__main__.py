@@ -297,6 +297,7 @@ def _catalog(options: argparse.Namespace) -> int:
     from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
     from data_prep.manifest import MANIFEST
     from data_prep.packed import is_packed
+    from data_prep.prepared import number
     from data_prep.split import split_by_patient
     from data_prep.verify import labelled, wrong_sizes
 
@@ -307,8 +308,8 @@ def _catalog(options: argparse.Namespace) -> int:
         catalog = read_catalog(folder, only_present=options.only_present)
     if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
         raise DataError(
-            f"{folder}: {len(wrong):,} images are not what {MANIFEST} says was written, the first"
-            f" is {wrong[0]}; 'data-prep verify {folder}' looks at them all"
+            f"{folder}: {number(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
+            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' looks at them all"
         )
     if options.nih_lists:
         lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST

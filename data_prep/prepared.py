@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,7 +96,7 @@ def begin(target: Path, settings: dict[str, Any]) -> Before:
     if differing:
         raise DataError(
             f"{target} was made with another {' and '.join(differing)}"
-            f" ({', '.join(str(note[key]) for key in differing)});"
+            f" ({', '.join(repr(note[key]) for key in differing)});"
             " name another folder, or remove that one"
         )
     complete = note["complete"]
@@ -207,6 +207,11 @@ def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
         f"{folder}: the disk is full{free}; {kept}:"
         " free some space and run the same command again to go on"
     )
+
+
+def number(some: Sized, one: str, more: str) -> str:
+    """Their number and what they are, as in "1 image is" and "2 images are"."""
+    return f"{len(some):,} {one if len(some) == 1 else more}"
 
 
 def reason_only(error: DataError, path: str) -> str:

@@ -27,6 +27,7 @@ from data_prep.prepared import (
     full_disk,
     make,
     mark_incomplete,
+    number,
     reason_only,
     rejects,
     without_image,
@@ -118,8 +119,8 @@ def _refuse_another_source(source: Path, target: Path, before: dict[str, Row], p
     lost = {image for image in lost if not before[image].problem}
     if lost:
         raise DataError(
-            f"{target} has {len(lost):,} images that {source} has not, the first is {min(lost)}:"
-            " name another folder, or remove that one"
+            f"{target} has {number(lost, 'image', 'images')} that {source} has not, the first:"
+            f" {min(lost)}; name another folder, or remove that one"
         )
 
 

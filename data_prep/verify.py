@@ -19,7 +19,7 @@ from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
 from data_prep.manifest import MANIFEST
 from data_prep.packed import IMAGES, is_packed, open_packed
 from data_prep.pixels import Look, look_at, of_other_patients, twins
-from data_prep.prepared import read_note
+from data_prep.prepared import number, read_note
 from data_prep.split import split_by_patient
 
 #: How an NIH file name tells patient and follow-up.
@@ -149,8 +149,9 @@ def frequencies(catalog: pd.DataFrame) -> pd.DataFrame:
 
 def _add(report: Report, names: Sequence[str], what: str) -> None:
     if names:
-        verb = "image is" if len(names) == 1 else "images are"
-        report.problems.append(f"{len(names):,} {verb} {what}, the first: {names[0]}")
+        report.problems.append(
+            f"{number(names, 'image is', 'images are')} {what}, the first: {names[0]}"
+        )
 
 
 def _missing(folder: Path, catalog: pd.DataFrame) -> list[str]:
@@ -219,7 +220,9 @@ def _check_looks(
         if resized:
             _add(report, odd, text)
         else:
-            report.notes.append(f"{len(odd):,} images are {text}, the first: {odd[0]}")
+            report.notes.append(
+                f"{number(odd, 'image is', 'images are')} {text}, the first: {odd[0]}"
+            )
 
 
 def _check_twins(
@@ -235,7 +238,9 @@ def _check_twins(
     if not same:
         return
     first = " and ".join(same[0][:2])
-    report.notes.append(f"{len(same):,} pictures come more than once, the first: {first}")
+    report.notes.append(
+        f"{number(same, 'picture comes', 'pictures come')} more than once, the first: {first}"
+    )
     way_out = "'data-prep verify --drop-leaks' leaves out all but one patient's"
     for title, split in splits.items():
         part_of = {image: part for part, rows in split.items() for image in rows["image"]}
@@ -245,15 +250,15 @@ def _check_twins(
             other = next(image for image in others if part_of[image] != part_of[one])
             first = f"{one} ({part_of[one]}) and {other} ({part_of[other]})"
             report.problems.append(
-                f"{title} leaks: {len(leaks):,} pictures are in two parts under different"
-                f" patients, the first: {first}; {way_out}"
+                f"{title} leaks: {number(leaks, 'picture is', 'pictures are')} in two parts, under"
+                f" two patients, the first: {first}; {way_out}"
             )
     patient = _by_image(catalog, "patient")
     if shared := [group for group in same if len({patient[image] for image in group}) > 1]:
         first = " and ".join(shared[0][:2])
         report.notes.append(
-            f"{len(shared):,} pictures come under more than one patient, the first: {first};"
-            f" {way_out}, so that no split leaks"
+            f"{number(shared, 'picture comes', 'pictures come')} under two patients, the first:"
+            f" {first}; {way_out}, so that no split leaks"
         )
 
 
