@@ -13,7 +13,6 @@ import shutil
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,17 +28,13 @@ from data_prep.download import Remote, discard, download, md5_of
 from data_prep.errors import DataError
 from data_prep.files import (
     on_all_cores,
-    read_json,
     sole_writer,
     sweep,
-    sync,
-    write_json,
     write_whole,
 )
 from data_prep.manifest import Row
 from data_prep.prepared import (
     FORMATS,
-    Before,
     begin,
     check_settings,
     decoders,
@@ -51,6 +46,7 @@ from data_prep.prepared import (
     reason_only,
     rejects,
 )
+from data_prep.resume import archives_done, mark_done, still_good
 from data_prep.sources import AHEAD, Sources, arrivals, nih_sources
 
 TOOL = "data_prep nih 1"
@@ -59,8 +55,6 @@ TOOL = "data_prep nih 1"
 WORKSHOP = ".fetching"
 
 BATCH = 4
-#: Images looked at in one go, which takes much less time than making them.
-CHECKED = 256
 
 #: Bytes of a small file a pixel, generously; a demo image at 264 px takes 0.4.
 BYTES_PER_PIXEL = {"png": 0.6, "jpeg": 0.3}
@@ -107,7 +101,7 @@ def prepare_nih(
                 " hold: use it as it is, or remove it and run again, which fetches all archives"
             )
         workshop = target / WORKSHOP
-        rows = _still_good(target, before, workers)  # by image
+        rows = still_good(target, before, FORMATS[format], workers)  # by image
         if before.complete and len(rows) == len(before.rows):
             shutil.rmtree(workshop, ignore_errors=True)  # killed just before the end
             return _result(before.note, rows, 0, started)
@@ -118,7 +112,7 @@ def prepare_nih(
         label_file = _label_file(sources, labels, workshop)
         known = _images_named(label_file, sources, fetched=label_file.parent == workshop)
         asked = manifest.digest(label_file.read_bytes())
-        done = _done(sources, before, rows, workshop, asked)
+        done = archives_done(sources, before, rows, workshop, asked)
         mark_incomplete(target, settings)
         todo = [remote for remote in sources.archives if remote.name not in done]
         _check_space(target, sources, todo, workshop, len(known), settings, progress)
@@ -133,7 +127,7 @@ def prepare_nih(
                     for remote, archive in coming:
                         _trust(remote, archive, sources)
                         _read_archive(remote.name, archive, run, add, workers, images_bar)
-                        _mark_done(workshop, remote.name, run, asked)
+                        mark_done(remote.name, rows, workshop, asked, [target, run.originals])
                         if sources.folder is None:
                             discard(workshop, remote.name)
             except OSError as error:
@@ -155,6 +149,7 @@ def _result(
 ) -> dict[str, Any]:
     rejected = rejects(rows.values())
     return {
+        "absent": 0,
         **note,
         "written": written,
         "skipped": len(rows) - len(rejected) - written,
@@ -171,54 +166,6 @@ class _Run:
     rows: dict[str, Row]
     originals: Path | None
     written: int = 0
-
-
-def _still_good(target: Path, before: Before, workers: int | None) -> dict[str, Row]:
-    """The rows of what need not be made again; of a complete folder files are only counted."""
-    ending = FORMATS[before.note["format"]]
-    rows = [
-        row
-        for row in before.rows.values()
-        if row.problem or row.file == image_file(row.image, ending)
-    ]
-    batches = (rows[start : start + CHECKED] for start in range(0, len(rows), CHECKED))
-    work = partial(_check_some, target=target, thorough=not before.complete)
-    return {row.image: row for good in on_all_cores(work, batches, workers) for row in good}
-
-
-def _check_some(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
-    return [row for row in rows if row.problem or manifest.holds(target, row, thorough=thorough)]
-
-
-def _done(
-    sources: Sources, before: Before, rows: dict[str, Row], workshop: Path, asked: str
-) -> set[str]:
-    """The archives that need not be read again: all they gave is good, of what is asked for.
-
-    What was asked for is the label file, by its digest.
-    """
-    have = Counter(row.source for row in rows.values())
-    gave = Counter(row.source for row in before.rows.values())
-    done = set()
-    for remote in sources.archives:
-        mark = workshop / f"{remote.name}.done"
-        wanted = {"images": have[remote.name], "labels": asked}
-        if before.complete and gave[remote.name] == have[remote.name]:
-            write_json(mark, wanted)
-        if read_json(mark) == wanted:
-            done.add(remote.name)
-        else:
-            mark.unlink(missing_ok=True)
-    return done
-
-
-def _mark_done(workshop: Path, name: str, run: _Run, asked: str) -> None:
-    """Note that an archive is no longer needed: when what came of it is on the disk."""
-    sync(run.target)
-    if run.originals is not None:
-        sync(run.originals)
-    images = sum(row.source == name for row in run.rows.values())
-    write_json(workshop / f"{name}.done", {"images": images, "labels": asked})
 
 
 def _label_file(sources: Sources, labels: str | os.PathLike[str] | None, workshop: Path) -> Path:

@@ -11,7 +11,7 @@ import io
 from pathlib import Path
 
 from data_prep.errors import DataError
-from data_prep.files import write_whole
+from data_prep.files import MAX_TEXT_BYTES, read_whole, write_whole
 
 LEFT_OUT = "left_out.csv"
 
@@ -21,15 +21,13 @@ HEADER = ["image", "reason"]
 def left_out(folder: Path) -> dict[str, str]:
     """The reason by image; empty where the folder has no such file."""
     file = folder / LEFT_OUT
-    if not file.exists():
-        return {}
     try:
-        if not file.is_file():
-            raise ValueError("not a file")
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_whole(file, MAX_TEXT_BYTES).decode("utf-8-sig")
         header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
         if header != HEADER or any(len(row) != len(HEADER) for row in rows if row):
             raise ValueError("expected the columns image and reason")
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(
             f"{file}: cannot be read ({error}); mend it, or remove it to use all images"

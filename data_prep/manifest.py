@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep.errors import DataError
-from data_prep.files import write_whole
+from data_prep.files import read_whole, write_whole
 
 MANIFEST = "manifest.csv"
+
+#: About four million images; the whole NIH set takes 30 MB.
+MAX_BYTES = 1 << 30
 
 CURE = "remove it and run again, which makes the images anew"
 
@@ -61,7 +64,7 @@ def state_of(path: str | os.PathLike[str]) -> str:
 
 def exists(folder: Path) -> bool:
     """Whether a folder has a manifest of ours, whole or not."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, DataError):
         return _text(folder / MANIFEST).startswith(HEADER)
     return False
 
@@ -77,8 +80,8 @@ def read(folder: Path, *, partial: bool = False) -> dict[str, Row]:
         text = _text(file)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{file}: cannot be read ({error}); {CURE}") from None
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror}); {CURE}") from None
     rows: dict[str, Row] = {}
     try:
         for row in _rows(text):
@@ -162,6 +165,4 @@ def _encoded(rows: Iterable[Iterable[object]]) -> bytes:
 
 
 def _text(file: Path) -> str:
-    if file.exists() and not file.is_file():  # a pipe of that name would keep us waiting
-        raise ValueError("not a file")
-    return file.read_bytes().decode("utf-8", "surrogateescape")
+    return read_whole(file, MAX_BYTES).decode("utf-8", "surrogateescape")

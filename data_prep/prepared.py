@@ -37,7 +37,14 @@ TOOL = "data_prep resize 1"
 NOTE = "prepared.json"
 
 #: The types of what prepared.json holds.
-NOTE_TYPES = {"tool": str, "size": int, "format": str, "images": int, "complete": bool}
+NOTE_TYPES = {
+    "tool": str,
+    "size": int,
+    "format": str,
+    "images": int,
+    "absent": int,
+    "complete": bool,
+}
 
 #: Formats that can be written, with the ending of their files.
 FORMATS = {"png": ".png", "jpeg": ".jpg"}
@@ -91,12 +98,13 @@ def begin(target: Path, settings: dict[str, Any]) -> Before:
         mark_incomplete(target, settings)
         manifest.write(target, [])
         return Before({}, False, settings)
-    # Folders of earlier versions do not say everything; they have no manifest either.
-    differing = [key for key in settings if key in note and note[key] != settings[key]]
+    # Folders of earlier versions do not say what resampled; they have no manifest either.
+    note.setdefault("resampling", settings["resampling"])
+    differing = [key for key in settings if note.get(key) != settings[key]]
     if differing:
         raise DataError(
             f"{target} was made with another {' and '.join(differing)}"
-            f" ({', '.join(repr(note[key]) for key in differing)});"
+            f" ({', '.join(repr(note.get(key)) for key in differing)});"
             " name another folder, or remove that one"
         )
     complete = note["complete"]

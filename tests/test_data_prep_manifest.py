@@ -12,17 +12,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data_prep_server import Server, fetch, publish, server_fixture
 from data_prep_tools import command, digest, make_folder, the_line
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from test_data_prep_fetch import Server, fetch, publish, server  # noqa: F401
 
 import data_prep.fetch
 import data_prep.prepared
+import data_prep.resume
 from data_prep import DataError, is_complete, make_demo, read_catalog, read_grey, resize_folder
 from data_prep import manifest as manifests
 from data_prep.manifest import Row
+
+__all__ = ["server_fixture"]
 
 IMAGE = "00000007_001.png"
 
@@ -227,12 +230,12 @@ def test_all_is_on_the_disk_before_it_is_called_complete(
 def test_an_archive_is_removed_when_its_images_are_on_the_disk(
     source: Path,
     tmp_path: Path,
-    server: Server,  # noqa: F811
+    server: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps: list[str] = []
     discard = data_prep.fetch.discard
-    monkeypatch.setattr(data_prep.fetch, "sync", lambda folder: steps.append("sync"))
+    monkeypatch.setattr(data_prep.resume, "sync", lambda folder: steps.append("sync"))
 
     def remove(folder: Path, name: str) -> None:
         steps.append("remove")
@@ -246,7 +249,7 @@ def test_an_archive_is_removed_when_its_images_are_on_the_disk(
 def test_images_gone_from_an_nih_folder_are_fetched_again(
     source: Path,
     tmp_path: Path,
-    server: Server,  # noqa: F811
+    server: Server,
 ) -> None:
     listing = publish(server.folder, source)
     fetch(listing, server, tmp_path / "small")

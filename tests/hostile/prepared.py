@@ -25,6 +25,7 @@ NOTE = {
     "images": 12,
     "complete": True,
 }
+ARCHIVES = [f"images_{number:03d}.tar.gz" for number in range(1, 13)]
 #: What a damaged file's line has to lead to.
 AGAIN = "remove it and run again"
 
@@ -55,6 +56,7 @@ def prepared(folder: Path, command: str, files: dict[str, bytes]) -> list[str]:
     words = {
         "resize": [str(folder / "source"), str(folder / "small"), "--size", "8"],
         "pack": [str(folder / "small"), str(folder / "packed")],
+        "nih": [str(folder / "small"), "--size", "8", "--archives", str(folder / "source")],
     }
     return ["data-prep", command, *words.get(command, [str(folder / "small")])]
 
@@ -191,15 +193,29 @@ OTHERS = {
         partial(prepared, command="resize", files=note(tool="\x1b]0;owned\x07") | manifest()),
         "made with another tool",
     ),
+    "another command's folder": (
+        partial(prepared, command="nih", files=manifest()),
+        "made with another tool and source",
+    ),
+    "archives that are gone, and no manifest": (
+        partial(prepared, command="nih", files=note(tool="data_prep nih 1", source=ARCHIVES)),
+        "complete, but without the manifest.csv.*use it as it is, or remove it and run again",
+    ),
     "a source that is not complete": (
         partial(prepared, command="pack", files=note(complete=False)),
         "is not complete: run the command that makes it again",
     ),
-    "a pipe as note": (partial(pipe, name="prepared.json"), f"not a file; {AGAIN}"),
-    "a pipe as manifest": (partial(pipe, name="manifest.csv"), f"not a file.*{AGAIN}"),
+    "a pipe as note": (
+        partial(pipe, name="prepared.json"),
+        "prepared.json: .* but a pipe",
+    ),
+    "a pipe as manifest": (
+        partial(pipe, name="manifest.csv"),
+        "manifest.csv: .* but a pipe",
+    ),
     "a pipe as list of what is left out": (
         partial(pipe, name="left_out.csv", command="catalog"),
-        "not a file.*remove it to use all images",
+        "left_out.csv: cannot be read .not a file but a pipe",
     ),
 }
 

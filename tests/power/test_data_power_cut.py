@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from data_prep_server import Server, publish
 from data_prep_tools import ROOT, SHARED, digest, make_folder
 from power_cut import Disk, cut, disk, mounted, why_not
-from test_data_prep_fetch import Server, publish
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be done")
 
