@@ -87,7 +87,8 @@ def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
         # OSError, zlib.error, EOFError and TarError say what is wrong. Of tarfile, on headers made
         # to confuse it, come also ValueError, KeyError, RecursionError and more, which do not.
         unclear = isinstance(error, ValueError | LookupError | RuntimeError | TypeError)
-        reason = "a header without sense" if unclear else " ".join(str(error).split())
+        said = " ".join(str(error).split()) or type(error).__name__
+        reason = "a header without sense" if unclear else said
         raise DataError(
             f"{archive}: damaged or cut short ({reason}); remove it and fetch it again"
         ) from None
