@@ -19,7 +19,6 @@ from data_prep import manifest, png
 from data_prep.catalog import LABEL_FILES, keep_rows
 from data_prep.errors import DataError, printable
 from data_prep.files import (
-    MAX_TEXT_BYTES,
     OUT_OF_SPACE,
     read_json,
     read_whole,
@@ -260,7 +259,7 @@ def _as_text(cell: str) -> str:
 
 
 def _content(file: Path) -> bytes | None:
-    return read_whole(file, MAX_TEXT_BYTES) if file.is_file() else None
+    return read_whole(file, manifest.MAX_BYTES) if file.is_file() else None
 
 
 def _write_note(target: Path, content: dict[str, Any]) -> None:
