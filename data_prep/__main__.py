@@ -250,7 +250,7 @@ def _tell_if_slow() -> None:
     if shrink is None:
         print(
             "note: without the part of data_prep that is compiled when it is installed, this takes"
-            " about 2.5 times as long; install a C compiler, then data_prep again (make envs)",
+            " two to three times as long; install a C compiler, then data_prep again (make envs)",
             file=sys.stderr,
         )
 

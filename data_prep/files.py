@@ -79,7 +79,7 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """A file, open for reading. Raises `DataError` for a pipe or a device, `OSError` as `open`."""
     # Without O_NONBLOCK, opening a pipe waits until somebody writes to it.
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (pathlib has no opener)
+    file = open(path, "rb", 0, opener=_without_waiting)  # noqa: SIM115 (pathlib has no opener)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise DataError(f"{path}: cannot be read (not a file but a pipe, a device or the like)")

@@ -256,11 +256,11 @@ def what_is_slow() -> str:
     if sources.compiler():
         return (
             "data_prep's compiled part is missing (see .venvs/lab.log): preparing images takes"
-            " about 2.5 times as long without it."
+            " two to three times as long without it."
         )
     return (
-        "Without a C compiler preparing images takes about 2.5 times as long: install one (Debian:"
-        " gcc) and run make envs again."
+        "Without a C compiler preparing images takes two to three times as long: install one"
+        " (Debian: gcc) and run make envs again."
     )
 
 
