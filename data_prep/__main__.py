@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from data_prep.errors import DataError
+from data_prep.errors import DataError, printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Version(argparse.Action):
+    """`--version`: what pyproject.toml says, by way of the installed package's metadata."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("chexnet-compare")
+        except metadata.PackageNotFoundError:  # run from a folder that was copied
+            version = "not installed"
+        print(f"{parser.prog} {version}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="data-prep",
@@ -41,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         " Data_Entry_2017_v2020.csv, or .gz) and the images, in images/ or in images_001/images/"
         " to images_012/images/. Every command can be interrupted and goes on when run again.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     demo = commands.add_parser(
@@ -118,6 +133,11 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("folder", help="the data folder")
     verify.add_argument("--seed", type=int, default=0, help="seed of the split (default 0)")
     verify.add_argument("--no-decode", action="store_true", help="do not open the images")
+    verify.add_argument(
+        "--drop-leaks",
+        action="store_true",
+        help="leave out pictures that come again under another patient, in left_out.csv",
+    )
     _add_workers(verify)
     verify.set_defaults(run=_verify)
 
@@ -168,7 +188,7 @@ def _demo(options: argparse.Namespace) -> int:
         size=options.size,
         workers=options.workers,
     )
-    print(
+    _print(
         f"{options.folder}: {made['images']:,} images of {made['patients']:,} patients"
         f" ({made['written']:,} new, {made['seconds']:.0f} s)"
     )
@@ -178,6 +198,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _resize(options: argparse.Namespace) -> int:
     from data_prep.resize import resize_folder
 
+    _tell_if_slow()
     made = resize_folder(
         options.source,
         options.target,
@@ -195,6 +216,7 @@ def _nih(options: argparse.Namespace) -> int:
     from data_prep.fetch import prepare_nih
     from data_prep.sources import nih_sources
 
+    _tell_if_slow()
     sources = nih_sources(listing=options.sources, mirror=options.mirror, folder=options.archives)
     made = prepare_nih(
         options.target,
@@ -208,12 +230,29 @@ def _nih(options: argparse.Namespace) -> int:
         connections=options.connections,
     )
     if made["absent"]:
-        print(
+        _print(
             f"{options.target}: {made['absent']:,} images of the label file were in no archive;"
             " their rows are left out",
             file=sys.stderr,
         )
     return _say(options.target, made)
+
+
+def _print(line: str, file: TextIO | None = None) -> None:
+    """A line that holds a name, which may hold anything."""
+    print(printable(line), file=file)
+
+
+def _tell_if_slow() -> None:
+    """A working installation that was meant to be faster says nothing by itself."""
+    from data_prep.png import shrink
+
+    if shrink is None:
+        print(
+            "note: without the part of data_prep that is compiled when it is installed, this takes"
+            " two to three times as long; install a C compiler, then data_prep again (make envs)",
+            file=sys.stderr,
+        )
 
 
 def _say(target: str, made: dict[str, Any]) -> int:
@@ -227,7 +266,7 @@ def _say(target: str, made: dict[str, Any]) -> int:
             f" first is {name}: {reason}; see {Path(target) / 'rejected.csv'}."
             f" The other {done} are ready to use"
         )
-    print(f"{target}: {done} ({made['written']:,} new, {made['seconds']:.0f} s)")
+    _print(f"{target}: {done} ({made['written']:,} new, {made['seconds']:.0f} s)")
     return 0
 
 
@@ -235,7 +274,11 @@ def _verify(options: argparse.Namespace) -> int:
     from data_prep.verify import describe, verify_folder
 
     report = verify_folder(
-        options.folder, seed=options.seed, decode=not options.no_decode, workers=options.workers
+        options.folder,
+        seed=options.seed,
+        decode=not options.no_decode,
+        drop_leaks=options.drop_leaks,
+        workers=options.workers,
     )
     print(describe(report))
     return 0 if report.fine else 1
@@ -245,27 +288,37 @@ def _pack(options: argparse.Namespace) -> int:
     from data_prep.packed import pack_folder
 
     made = pack_folder(options.source, options.target, workers=options.workers)
-    print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
+    _print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
     return 0
 
 
 def _catalog(options: argparse.Namespace) -> int:
     from data_prep.catalog import FINDINGS, read_catalog
     from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
+    from data_prep.manifest import MANIFEST
+    from data_prep.packed import is_packed
+    from data_prep.prepared import number
     from data_prep.split import split_by_patient
+    from data_prep.verify import labelled, wrong_sizes
 
-    catalog = read_catalog(
-        options.folder, check_images=not options.labels_only, only_present=options.only_present
-    )
+    folder = Path(options.folder)
+    if options.labels_only or is_packed(folder):
+        catalog = labelled(folder)
+    else:
+        catalog = read_catalog(folder, only_present=options.only_present)
+    if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
+        raise DataError(
+            f"{folder}: {number(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
+            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' looks at them all"
+        )
     if options.nih_lists:
-        folder = Path(options.folder)
         lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST
         parts = split_by_lists(catalog, *lists, seed=options.seed)
     else:
         parts = split_by_patient(catalog, seed=options.seed)
     columns = {"all": catalog, **parts}
     how = "by the NIH's lists, valid" if options.nih_lists else "by patient"
-    print(f"{options.folder}, split {how} with seed {options.seed}")
+    _print(f"{options.folder}, split {how} with seed {options.seed}")
     print(f"{'':20}" + "".join(f"{name:>10}" for name in columns))
     for title, count in (
         ("patients", lambda rows: rows["patient"].nunique()),

@@ -10,32 +10,34 @@ import gzip
 import os
 import re
 import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from data_prep.errors import DataError
+from data_prep.files import open_regular
 from data_prep.prepared import KINDS
 
 quick_gzip: Any = gzip
-#: What damage looks like to whoever reads; isal has an error of its own.
-DAMAGED: tuple[type[Exception], ...] = (tarfile.TarError, EOFError, OSError, zlib.error)
 try:
-    from isal import igzip, isal_zlib
+    from isal import igzip
 except ImportError:  # slower, and the same
     pass
 else:
     quick_gzip = igzip
-    DAMAGED = (*DAMAGED, isal_zlib.error)  # type: ignore[arg-type]  # its stub says instance
 
 #: The NIH's largest image has about 1.2 MB.
 MAX_IMAGE_BYTES = 64 << 20
 MAX_MEMBERS = 1_000_000
 #: PNGs do not shrink further: an archive that grows so much when opened holds something else.
 MAX_GROWTH = 20
+AT_ONCE = 1 << 20
+#: Bytes from the end of one member to the next: headers of some hundred, and what is read ahead.
+#: `tarfile` would keep headers in memory however long they are.
+MAX_HEADER_BYTES = 3 * AT_ONCE
 
-SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]*")
+#: Short enough for every file system, with an ending more.
+SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,239}")
 
 
 def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
@@ -48,16 +50,23 @@ def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     archive = Path(archive)
     seen: set[str] = set()
     try:
-        with archive.open("rb") as file:
+        with open_regular(archive) as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             stream: Any = quick_gzip.open(file) if packed else file
-            guard = _Guard(stream, archive, MAX_GROWTH * archive.stat().st_size + MAX_IMAGE_BYTES)
-            with tarfile.open(fileobj=guard, mode="r|", bufsize=1 << 20) as members:  # type: ignore[call-overload]
+            most = MAX_GROWTH * archive.stat().st_size + MAX_IMAGE_BYTES
+            guard = _Guard(stream, archive, most)
+            with tarfile.open(fileobj=guard, mode="r|", bufsize=AT_ONCE) as members:  # type: ignore[call-overload]
                 for count, member in enumerate(members):
                     if count >= MAX_MEMBERS:
                         raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
                     name = _safe_name(member, archive)
+                    if member.size > most:
+                        raise DataError(
+                            f"{archive}: {member.name!r} claims {member.size:,} bytes, more than"
+                            " can be in it; refused"
+                        )
+                    guard.allow(member.size + MAX_HEADER_BYTES)
                     members.members = []  # tarfile keeps every header otherwise
                     if name is None:
                         continue
@@ -67,14 +76,21 @@ def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
                     data = members.extractfile(member)
                     assert data is not None  # a regular file
                     yield name, data.read()
-            while guard.read(1 << 20):  # to the end: gzip's checksum of the whole stands there
+            guard.allow(MAX_HEADER_BYTES)
+            while guard.read(AT_ONCE):  # to the end: gzip's checksum of the whole stands there
                 pass
     except FileNotFoundError:
         raise DataError(f"{archive}: the archive is missing") from None
-    except DAMAGED as error:
+    except DataError:
+        raise
+    except Exception as error:
+        # OSError, zlib.error, EOFError and TarError say what is wrong. Of tarfile, on headers made
+        # to confuse it, come also ValueError, KeyError, RecursionError and more, which do not.
+        unclear = isinstance(error, ValueError | LookupError | RuntimeError | TypeError)
+        said = " ".join(str(error).split()) or type(error).__name__
+        reason = "a header without sense" if unclear else said
         raise DataError(
-            f"{archive}: damaged or cut short ({' '.join(str(error).split())});"
-            " remove it and fetch it again"
+            f"{archive}: damaged or cut short ({reason}); remove it and fetch it again"
         ) from None
 
 
@@ -85,8 +101,10 @@ def _safe_name(member: tarfile.TarInfo, archive: Path) -> str | None:
         raise DataError(f"{archive}: the member {member.name!r} leads out of the folder; refused")
     if member.isdir():
         return None
-    if not member.isreg():
-        raise DataError(f"{archive}: the member {member.name!r} is a link or a device; refused")
+    if not member.isreg() or member.issparse():
+        raise DataError(
+            f"{archive}: the member {member.name!r} is a link, a device or sparse; refused"
+        )
     name = parts[-1]
     if not name.lower().endswith(KINDS) or name.startswith("."):
         return None
@@ -98,10 +116,17 @@ def _safe_name(member: tarfile.TarInfo, archive: Path) -> str | None:
 
 
 class _Guard:
-    """A stream that stops when more comes out of it than an archive of images can hold."""
+    """A stream that stops when more comes out of it than an archive of images can hold.
+
+    That is `most` bytes in all, and from one member to the next as many as `allow` says.
+    """
 
     def __init__(self, stream: IO[bytes], archive: Path, most: int) -> None:
         self.stream, self.archive, self.most, self.given = stream, archive, most, 0
+        self.allow(MAX_HEADER_BYTES)
+
+    def allow(self, more: int) -> None:
+        self.until = self.given + more
 
     def read(self, size: int) -> bytes:
         data = self.stream.read(min(size, 1 << 22))
@@ -111,4 +136,6 @@ class _Guard:
                 f"{self.archive}: grows more than {MAX_GROWTH} times when opened, which images"
                 " do not; refused"
             )
+        if self.given > self.until:
+            raise DataError(f"{self.archive}: holds megabytes that belong to no file; refused")
         return data

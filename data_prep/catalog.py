@@ -15,7 +15,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
 
@@ -23,6 +23,8 @@ import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
+from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.left_out import LEFT_OUT, left_out
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -61,8 +63,6 @@ NEEDED = ("Image Index", "Finding Labels", "Follow-up #", "Patient ID")
 #: No folders, no drive letter, no control characters, not hidden, no space at the end.
 NAME_ONLY = re.compile(r"[^./\\:\x00-\x1f][^/\\:\x00-\x1f]*(?<! )")
 WHOLE_NUMBER = re.compile(r"[0-9]{1,15}")
-#: The first release wrote ages as 058Y (or 013M, 002D); later ones as 58.
-AGE = re.compile(r"[0-9]{1,3}[YMD]?")
 
 
 def read_catalog(
@@ -79,6 +79,8 @@ def read_catalog(
     Columns: `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup` (int64),
     then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
 
+    Images that the folder's `left_out.csv` names are left out (see `left_out`).
+
     With `check_images` every image must be there. With `only_present` the rows whose image is not
     there are left out instead. An image `x.png` is also found as `x.jpg`, which is what
     `resize --format jpeg` leaves.
@@ -88,6 +90,10 @@ def read_catalog(
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
+    if out := left_out(folder):
+        table = table[~table["image"].isin(out)].reset_index(drop=True)
+        if table.empty:
+            raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
     here = list_images(folder)
     names = table["image"].tolist()
     paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
@@ -165,8 +171,6 @@ def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
             if name in seen:
                 raise DataError(f"{file}, row {number}: the image {name} is listed twice")
             seen.add(name)
-    if "Patient Age" in columns:
-        _check(file, "Patient Age", columns["Patient Age"], AGE, "an age such as 58 or 058Y")
 
     table: dict[str, object] = {"image": images}
     for column, name in (("patient", "Patient ID"), ("followup", "Follow-up #")):
@@ -202,9 +206,10 @@ def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
     """The bytes of a (checked) label file with the rows of these images only, as they stand."""
     file = Path(file)
     text = _read_text(file)
-    lines = text.splitlines(keepends=True)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    at = ",".join(next(reader)).split(",").index("Image Index")
+    # Lines as the reader counts them: str.splitlines also ends one at U+2028, a form feed and more.
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(lines, strict=True)
+    at = _header(reader).index("Image Index")
     kept, start = lines[: reader.line_num], reader.line_num
     dropped = False
     for row in reader:
@@ -226,9 +231,12 @@ def _as_jpeg(name: str) -> str:
 
 def _read_text(file: Path) -> str:
     try:
-        data = file.read_bytes()
+        data = read_whole(file, MAX_TEXT_BYTES)
         if file.suffix == ".gz":
-            data = gzip.decompress(data)
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(MAX_TEXT_BYTES + 1)
+            if len(data) > MAX_TEXT_BYTES:
+                raise DataError(f"{file}: unpacks to more than the {MAX_TEXT_BYTES:,} bytes read")
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{file}: the label file is missing") from None
@@ -240,20 +248,23 @@ def _read_text(file: Path) -> str:
         raise DataError(f"{file}: cannot be read ({error}); fetch the label file again") from None
 
 
+def _header(reader: Iterator[list[str]]) -> list[str]:
+    # Joining and splitting again makes eleven names of nine, whether or not they were quoted.
+    return [name.strip() for name in ",".join(next(reader, [])).split(",")]
+
+
 def _read_columns(file: Path) -> dict[str, list[str]]:
     """The texts of the columns we use, by name; blank lines are left out."""
     # strict: a quote left open would swallow the rest of the file without a word.
     reader = csv.reader(io.StringIO(_read_text(file), newline=""), strict=True)
     try:
-        # Joining and splitting again makes eleven names of nine, whether or not they were quoted.
-        header = [name.strip() for name in ",".join(next(reader, [])).split(",")]
+        header = _header(reader)
         if header == [""]:
             raise DataError(f"{file}: empty; expected the NIH's label file with its header")
         for name in NEEDED:
             if name not in header:
                 raise DataError(f"{file}: the column '{name}' is missing from the header")
-        wanted = [*NEEDED, "Patient Age"] if "Patient Age" in header else list(NEEDED)
-        pick = itemgetter(*(header.index(name) for name in wanted))
+        pick = itemgetter(*(header.index(name) for name in NEEDED))
         widths = {len(header)}
         if header[-1] == "":  # one comma more at the header's end, but not at the rows'
             widths.add(len(header) - 1)
@@ -265,7 +276,7 @@ def _read_columns(file: Path) -> dict[str, list[str]]:
                 if not row:
                     continue
                 raise DataError(
-                    f"{file}, row {len(flat) // len(wanted) + 2}: {len(row)} columns,"
+                    f"{file}, row {len(flat) // len(NEEDED) + 2}: {len(row)} columns,"
                     f" expected {len(header)}"
                 )
             flat += pick(row)
@@ -275,7 +286,7 @@ def _read_columns(file: Path) -> dict[str, list[str]]:
         ) from None
     if not flat:
         raise DataError(f"{file}: no rows below the header")
-    return {name: flat[at :: len(wanted)] for at, name in enumerate(wanted)}
+    return {name: flat[at :: len(NEEDED)] for at, name in enumerate(NEEDED)}
 
 
 def _check(file: Path, name: str, texts: list[str], form: re.Pattern[str], what: str) -> None:

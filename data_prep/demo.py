@@ -28,12 +28,23 @@ from data_prep import nih
 from data_prep.catalog import FINDINGS, NO_FINDING
 from data_prep.demo_image import draw_body, paint
 from data_prep.errors import DataError
-from data_prep.files import on_all_cores, read_json, sole_writer, sweep, write_json, write_whole
-from data_prep.png import encode_grain
+from data_prep.files import (
+    on_all_cores,
+    read_json,
+    sole_writer,
+    sweep,
+    sync,
+    write_json,
+    write_whole,
+)
+from data_prep.images import MAX_PIXELS
+from data_prep.png import decode_plain, encode_grain
 from data_prep.prepared import full_disk
 
 #: A new number when the same seed would give other images.
 VERSION = 2
+LABEL_FILE = "Data_Entry_2017.csv"
+
 #: Goes into demo.json.
 TOOL = f"data_prep demo {VERSION}"
 
@@ -71,7 +82,7 @@ def make_demo(
 
     The same images, seed and size give the same bytes, whatever the number of workers. Files are
     written whole; a call that was cut short goes on where it stopped when it is made again. The
-    label file comes last, so that a folder with one is complete.
+    label file comes last, when all images are on the disk, so that a folder with one is complete.
 
     Returns `images`, `patients`, `seed`, `size`, `written`, `skipped` and `seconds`.
     Raises `DataError` if the folder holds something else, or the disk is full.
@@ -99,9 +110,12 @@ def make_demo(
             (folder / "images").mkdir(exist_ok=True)
             sweep(folder / "images")
             done = set(os.listdir(folder / "images"))  # noqa: PTH208
+            if not (folder / LABEL_FILE).exists():
+                done = _whole(sorted(done), folder / "images", workers)
             todo = [job for job in jobs if job[0] not in done]
             _make_all(todo, folder, seed, size, workers, progress, images)
-            write_whole(folder / "Data_Entry_2017.csv", table.encode())
+            sync(folder)
+            write_whole(folder / LABEL_FILE, table.encode(), durable=True)
         except OSError as error:
             have = len(list((folder / "images").glob("*.png")))
             raise DataError(full_disk(folder, error, have, images)) from None
@@ -112,6 +126,22 @@ def make_demo(
         "skipped": images - len(todo),
         "seconds": time.monotonic() - started,
     }
+
+
+def _whole(names: list[str], folder: Path, workers: int | None) -> set[str]:
+    """Which files of a set that is not complete hold their image; a power cut may empty some."""
+    batches = (names[start : start + BATCH] for start in range(0, len(names), BATCH))
+    found = on_all_cores(partial(_whole_some, folder=os.fspath(folder)), batches, workers)
+    return {name for some in found for name in some}
+
+
+def _whole_some(names: Sequence[str], *, folder: str) -> list[str]:
+    paths = {name: Path(folder, name) for name in names}
+    return [
+        name
+        for name, path in paths.items()
+        if path.is_file() and decode_plain(path.read_bytes(), MAX_PIXELS) is not None
+    ]
 
 
 def _make_all(

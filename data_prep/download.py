@@ -11,15 +11,18 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.files import OUT_OF_SPACE
+from data_prep.files import OUT_OF_SPACE, open_regular, sync_file
 
 CHUNK = 1 << 20
 
-#: What a broken line, a tired server or a name server out of reach look like.
-BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+class BrokenLine(Exception):
+    """The line broke, the server is tired or out of reach: worth another try."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ def download(
     part = folder / f"{remote.name}.part"
     if to.exists():
         return to
+    if not remote.url.startswith(("http://", "https://")):
+        raise DataError(f"{remote.url}: only http and https addresses are fetched")
     stop = stop or threading.Event()
     failures, wrong = 0, 0
     if part.exists():
@@ -76,8 +81,8 @@ def download(
                     f" {remote.name} may have moved: name a mirror or a folder that has it"
                 ) from None
             problem = f"the server answers {error.code} {error.reason}"
-        except BROKEN as error:
-            problem = str(getattr(error, "reason", error)) or type(error).__name__
+        except BrokenLine as error:
+            problem = str(error)
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
                 raise DataError(f"{part}: cannot be written ({error.strerror})") from None
@@ -87,6 +92,7 @@ def download(
             ) from None
         else:
             if remote.md5 is None or md5_of(part) == remote.md5:
+                sync_file(part)  # a power cut must not leave the name without the bytes
                 part.replace(to)
                 return to
             wrong += 1
@@ -121,7 +127,7 @@ def _transfer(
     if had:
         request.add_header("Range", f"bytes={had}-")
     try:
-        answer = urllib.request.urlopen(request, timeout=timeout)
+        answer = _from_the_line(partial(urllib.request.urlopen, request, timeout=timeout))
     except urllib.error.HTTPError as error:
         if error.code == 416 and had:  # nothing after this byte: all is there, or too much is
             total = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
@@ -130,7 +136,7 @@ def _transfer(
                 return
             told(-had)
             part.unlink()
-            raise ConnectionError("the part on disk was longer than the file") from None
+            raise BrokenLine("the part on disk was longer than the file") from None
         raise
     with answer:
         start = 0
@@ -138,28 +144,42 @@ def _transfer(
             span = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
             start = int(span[1]) if span else -1
             if start != had:
-                raise ConnectionError(f"asked for bytes from {had}, got them from {start}")
+                raise BrokenLine(f"asked for bytes from {had}, got them from {start}")
         elif had:
             told(-had)  # a server without ranges sends the whole file again
         length = answer.headers.get("Content-Length")
         expected = start + int(length) if length and length.isdecimal() else None
         with part.open("ab" if start else "wb") as file:
-            while chunk := answer.read(CHUNK):
+            while chunk := _from_the_line(partial(answer.read, CHUNK)):
                 file.write(chunk)
                 told(len(chunk))
                 if stop.is_set():
                     raise Cancelled
             size = file.tell()
     if expected is not None and size < expected:
-        raise ConnectionError(f"the line broke after {size:,} of {expected:,} bytes")
+        raise BrokenLine(f"the line broke after {size:,} of {expected:,} bytes")
     if expected is None and remote.bytes is not None and size < remote.bytes:
-        raise ConnectionError(f"the line broke after {size:,} of {remote.bytes:,} bytes")
+        raise BrokenLine(f"the line broke after {size:,} of {remote.bytes:,} bytes")
+
+
+def _from_the_line(receive: Callable[[], Any]) -> Any:
+    """What `receive` gives; every error of the line, also one of TLS, as `BrokenLine`.
+
+    Kept apart from writing what came, whose errors are of the same class (OSError) and mean
+    something else.
+    """
+    try:
+        return receive()
+    except urllib.error.HTTPError:  # an answer, though not the file
+        raise
+    except (OSError, http.client.HTTPException) as error:
+        raise BrokenLine(str(getattr(error, "reason", error)) or type(error).__name__) from None
 
 
 def md5_of(file: Path) -> str:
     """The MD5 of a file, as hexadecimal digits."""
     digest = hashlib.md5(usedforsecurity=False)
-    with file.open("rb") as data:
+    with open_regular(file) as data:
         while chunk := data.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

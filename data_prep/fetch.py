@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,23 +21,32 @@ from typing import Any
 
 from tqdm import tqdm
 
+from data_prep import manifest
 from data_prep.archive import images_in
 from data_prep.catalog import LABEL_FILES, parse_label_file
 from data_prep.download import Remote, discard, download, md5_of
 from data_prep.errors import DataError
-from data_prep.files import on_all_cores, read_json, sole_writer, sweep, write_json, write_whole
-from data_prep.images import decode_grey
+from data_prep.files import (
+    on_all_cores,
+    sole_writer,
+    sweep,
+    write_whole,
+)
+from data_prep.manifest import Row
 from data_prep.prepared import (
     FORMATS,
-    Reject,
     begin,
     check_settings,
-    encode,
+    decoders,
     finish,
     full_disk,
+    image_file,
+    make,
+    mark_incomplete,
     reason_only,
-    target_path,
+    rejects,
 )
+from data_prep.resume import archives_done, mark_done, still_good
 from data_prep.sources import AHEAD, Sources, arrivals, nih_sources
 
 TOOL = "data_prep nih 1"
@@ -66,13 +75,15 @@ def prepare_nih(
 ) -> dict[str, Any]:
     """Fetch (or take from a folder) the archives and the label file, and fill a target folder.
 
-    The target is laid out as `resize_folder`'s: `images/`, label file, `prepared.json` and, where
-    an image could not be read, `rejected.csv`; the label file is cut to the images there are.
-    `labels` names a label file on this machine. With `originals` the 1024 px files are kept there.
-    Interrupted anywhere, the same call goes on, at the byte or the image it had reached.
+    The target is laid out as `resize_folder`'s: `images/`, label file, `manifest.csv`,
+    `prepared.json` and, where an image could not be read, `rejected.csv`; the label file is cut to
+    the images there are. `labels` names a label file on this machine. With `originals` the 1024 px
+    files are kept there. Interrupted anywhere, the same call goes on, at the byte or the image it
+    had reached; an archive is removed only when its images are on the disk. Images that have gone
+    from a complete folder are made again, of the archives that hold them.
 
-    Returns what prepared.json holds, and `written`, `skipped`, `rejected`, `absent` (images of the
-    label file that were in no archive) and `seconds`. Raises `DataError` for everything a user can
+    Returns what prepared.json holds (`absent`: images of the label file that were in no archive),
+    and `written`, `skipped`, `rejected` and `seconds`. Raises `DataError` for everything a user can
     put right: out of reach, wrong checksums, a full disk or one too small, hostile archives.
     """
     target, started = Path(target), time.monotonic()
@@ -83,52 +94,68 @@ def prepare_nih(
         **check_settings(size, format, quality),
     }
     with sole_writer(target):
-        begin(target, settings)
-        note = read_json(target / "prepared.json") or {}
-        if note.get("complete"):
-            shutil.rmtree(target / WORKSHOP, ignore_errors=True)  # killed just before the end
-            images = note["images"]
-            return {**note, "written": 0, "skipped": images, "rejected": [], "absent": 0,
-                    "seconds": time.monotonic() - started}  # fmt: skip
+        before = begin(target, settings)
+        if before.complete and not before.rows:
+            raise DataError(
+                f"{target}: complete, but without the manifest.csv that says what its images must"
+                " hold: use it as it is, or remove it and run again, which fetches all archives"
+            )
         workshop = target / WORKSHOP
+        rows = still_good(target, before, FORMATS[format], workers)  # by image
+        if before.complete and len(rows) == len(before.rows):
+            shutil.rmtree(workshop, ignore_errors=True)  # killed just before the end
+            return _result(before.note, rows, 0, started)
         workshop.mkdir(exist_ok=True)
         (target / "images").mkdir(exist_ok=True)
         for place in (workshop, target / "images"):
             sweep(place)
         label_file = _label_file(sources, labels, workshop)
-        known = set(parse_label_file(label_file)["image"])
-        marks = {remote.name: read_json(workshop / f"{remote.name}.done") or {}
-                 for remote in sources.archives}  # fmt: skip
-        todo = [remote for remote in sources.archives if not marks[remote.name]]
+        known = _images_named(label_file, sources, fetched=label_file.parent == workshop)
+        asked = manifest.digest(label_file.read_bytes())
+        done = archives_done(sources, before, rows, workshop, asked)
+        mark_incomplete(target, settings)
+        todo = [remote for remote in sources.archives if remote.name not in done]
         _check_space(target, sources, todo, workshop, len(known), settings, progress)
-        run = _Run(target, settings, known, None if originals is None else Path(originals))
+        run = _Run(
+            target, settings, set(known), rows, None if originals is None else Path(originals)
+        )
         stop = threading.Event()
         with _bars(todo, sources, len(known), progress) as (bytes_bar, images_bar):
             coming = arrivals(sources, todo, workshop, connections, bytes_bar, stop)
             try:
-                for remote, archive in coming:
-                    _trust(remote, archive, sources)
-                    marks[remote.name] = _read_archive(archive, run, workers, images_bar)
-                    write_json(workshop / f"{remote.name}.done", marks[remote.name])
-                    if sources.folder is None:
-                        discard(workshop, remote.name)
+                with manifest.added_to(target, rows) as add:
+                    for remote, archive in coming:
+                        _trust(remote, archive, sources)
+                        _read_archive(remote.name, archive, run, add, workers, images_bar)
+                        mark_done(remote.name, rows, workshop, asked, [target, run.originals])
+                        if sources.folder is None:
+                            discard(workshop, remote.name)
             except OSError as error:
                 raise DataError(full_disk(target, error, images_bar.n, len(known))) from None
             finally:
                 stop.set()
                 coming.close()
-        present = {name for mark in marks.values() for name in mark["images"]}
-        rejected = sorted(
-            {(name, why) for mark in marks.values() for name, why in mark["rejected"]}
-        )
-        settings["images"] = len(present) + len(rejected)
-        if not present:
+        if not any(not row.problem for row in rows.values()):
             raise DataError(f"{target}: no image named in {label_file.name} was in the archives")
-        finish(target, settings, rejected, label_file, present)
+        rows = {name: rows[name] for name in known if name in rows}
+        note = {**settings, "decoders": decoders(), "absent": len(known) - len(rows)}
+        finish(target, note, list(rows.values()), label_file)
         shutil.rmtree(workshop)
-    return {**settings, "complete": True, "written": run.written, "skipped": run.skipped,
-            "rejected": rejected, "absent": len(known) - len(present) - len(rejected),
-            "seconds": time.monotonic() - started}  # fmt: skip
+    return _result({**note, "images": len(rows), "complete": True}, rows, run.written, started)
+
+
+def _result(
+    note: dict[str, Any], rows: dict[str, Row], written: int, started: float
+) -> dict[str, Any]:
+    rejected = rejects(rows.values())
+    return {
+        "absent": 0,
+        **note,
+        "written": written,
+        "skipped": len(rows) - len(rejected) - written,
+        "rejected": rejected,
+        "seconds": time.monotonic() - started,
+    }
 
 
 @dataclass
@@ -136,9 +163,9 @@ class _Run:
     target: Path
     settings: dict[str, Any]
     known: set[str]
+    rows: dict[str, Row]
     originals: Path | None
     written: int = 0
-    skipped: int = 0
 
 
 def _label_file(sources: Sources, labels: str | os.PathLike[str] | None, workshop: Path) -> Path:
@@ -152,6 +179,24 @@ def _label_file(sources: Sources, labels: str | os.PathLike[str] | None, worksho
                 return sources.folder / name
         raise DataError(f"{sources.folder}: no label file; put it there or name it with --labels")
     return download(sources.label_file, workshop)
+
+
+def _images_named(label_file: Path, sources: Sources, fetched: bool) -> list[str]:
+    """The images of a label file. A fetched one that is none does not stay to be taken again.
+
+    The NIH publishes no checksum of it, and what arrives may be the page of a hotel's network.
+    """
+    try:
+        return parse_label_file(label_file)["image"].tolist()
+    except DataError as error:
+        if not fetched:
+            raise
+        label_file.unlink()
+        reason = reason_only(error, str(label_file))
+        raise DataError(
+            f"{sources.label_file.url}: what came is no label file ({reason}); it is removed:"
+            " run the same command again, or name a label file with --labels"
+        ) from None
 
 
 def _check_space(
@@ -217,25 +262,30 @@ def _bars(
         yield first, second
 
 
-def _read_archive(archive: Path, run: _Run, workers: int | None, bar: tqdm[Any]) -> dict[str, Any]:
-    """Resize what an archive holds; the mark that says what came of each image."""
-    done = set(os.listdir(run.target / "images"))  # noqa: PTH208
+def _read_archive(
+    name: str,
+    archive: Path,
+    run: _Run,
+    add: Callable[[Iterable[Row]], None],
+    workers: int | None,
+    bar: tqdm[Any],
+) -> None:
+    """Resize what an archive holds, as far as it is not there yet."""
     ending = FORMATS[run.settings["format"]]
-    names: list[str] = []
+    taken = {image for image, row in run.rows.items() if row.source != name}
 
-    def batches() -> Iterator[list[tuple[str, str, bytes, str | None]]]:
-        batch: list[tuple[str, str, bytes, str | None]] = []
-        for name, data in images_in(archive):
-            if name not in run.known:
+    def batches() -> Iterator[list[tuple[Row, bytes, str | None]]]:
+        batch: list[tuple[Row, bytes, str | None]] = []
+        for image, data in images_in(archive):
+            if image not in run.known or image in taken:
                 continue
-            names.append(name)
-            to = target_path(run.target, name, ending)
-            original = None if run.originals is None else str(run.originals / "images" / name)
-            if os.path.basename(to) in done and original is None:  # noqa: PTH119
-                run.skipped += 1
+            before = run.rows.get(image)
+            original = None if run.originals is None else str(run.originals / "images" / image)
+            same = before is not None and before.source_sha256 == manifest.digest(data)
+            if same and original is None:
                 bar.update(1)
                 continue
-            batch.append((name, to, data, original))
+            batch.append((Row(image, image_file(image, ending), source=name), data, original))
             if len(batch) == BATCH:
                 yield batch
                 batch = []
@@ -244,26 +294,19 @@ def _read_archive(archive: Path, run: _Run, workers: int | None, bar: tqdm[Any])
 
     if run.originals is not None:
         (run.originals / "images").mkdir(parents=True, exist_ok=True)
-    rejected: list[Reject] = []
-    for count, rejects in on_all_cores(partial(_shrink, settings=run.settings), batches(), workers):
-        rejected += rejects
-        run.written += count - len(rejects)
-        bar.update(count)
-    bad = {name for name, _ in rejected}
-    return {"images": sorted(set(names) - bad), "rejected": sorted(rejected)}
+    work = partial(_shrink, target=os.fspath(run.target), settings=run.settings)
+    for made in on_all_cores(work, batches(), workers):
+        add(made)
+        run.written += sum(not row.problem for row in made)
+        bar.update(len(made))
 
 
 def _shrink(
-    batch: Sequence[tuple[str, str, bytes, str | None]], *, settings: dict[str, Any]
-) -> tuple[int, list[Reject]]:
-    rejected: list[Reject] = []
-    for name, to, data, original in batch:
+    batch: Sequence[tuple[Row, bytes, str | None]], *, target: str, settings: dict[str, Any]
+) -> list[Row]:
+    made = []
+    for row, data, original in batch:
         if original is not None:
             write_whole(original, data)
-        try:
-            small = encode(decode_grey(data, name), settings)
-        except DataError as error:
-            rejected.append((name, reason_only(error, name)))
-        else:
-            write_whole(to, small)
-    return len(batch), rejected
+        made.append(make(data, row, target, settings))
+    return made

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from data_prep.errors import DataError
 
@@ -27,43 +28,117 @@ Result = TypeVar("Result")
 #: Temporary files start with a dot and end so; no reader takes them for images.
 TEMPORARY = ".part-of-data-prep"
 
+#: A label file, a list or a note: for the whole NIH set they have up to 9 MB.
+MAX_TEXT_BYTES = 256 << 20
+
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also when killed half-way."""
-    folder, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}{TEMPORARY}")  # noqa: PTH118 (speed)
+def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
+    """Write a file so that it is there whole or not at all, also when killed half-way.
+
+    A power cut within half a minute may still leave the name without the bytes: for many files
+    `sync` follows, for a single one `durable` waits until it is on the disk.
+    """
+    folder = os.path.dirname(path)  # noqa: PTH120 (speed)
+    # Not made of the file's name, which may be as long as a name can be.
+    mine = f".{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+    temporary = os.path.join(folder, mine)  # noqa: PTH118 (speed)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
+            if durable:
+                os.fsync(handle)
         finally:
             os.close(handle)
         os.replace(temporary, path)  # noqa: PTH105 (speed)
+        if durable:
+            sync_file(folder or ".")  # the name is the folder's
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
         raise
 
 
-def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write a small JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
+def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
+    """A file's bytes.
+
+    Raises `DataError` for what could hold a program up for ever or take all its memory: a pipe or a
+    device, and a file of more than `most` bytes. Raises `OSError` as `open` does.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise DataError(f"{path}: {size:,} bytes, more than the {most:,} that are read")
+        return file.read()
 
 
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """A JSON file's object, or None where there is no such file."""
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file, open for reading. Raises `DataError` for a pipe or a device, `OSError` as `open`."""
+    # Without O_NONBLOCK, opening a pipe waits until somebody writes to it.
+    file = open(path, "rb", 0, opener=_without_waiting)  # noqa: SIM115 (pathlib has no opener)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise DataError(f"{path}: cannot be read (not a file but a pipe, a device or the like)")
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def sync(folder: str | os.PathLike[str]) -> None:
+    """Wait until all that was written to the file system of a folder is on the disk.
+
+    One call for a hundred thousand files, where `fsync` would wait for each. Raises `OSError` where
+    the disk says that something could not be written, which Linux tells since 5.8.
+    """
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:  # not Linux
+        os.sync()
+        return
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if syncfs(handle) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), os.fspath(folder))
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Wait until a file's bytes, or a folder's names, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write a small JSON file, whole or not at all; when this returns it is on the disk."""
+    write_whole(path, (json.dumps(content, indent=2) + "\n").encode(), durable=True)
+
+
+def read_json(
+    path: str | os.PathLike[str], cure: str = "remove it and run again"
+) -> dict[str, Any] | None:
+    """A JSON file's object, or None where there is no such file; `cure` is for a damaged one."""
+    try:
+        content = json.loads(read_whole(path, MAX_TEXT_BYTES))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise DataError(f"{path}: damaged (nested too deeply); {cure}") from None
     except ValueError as error:
-        raise DataError(f"{path}: damaged ({error}); remove it and run again") from None
+        raise DataError(f"{path}: damaged ({error}); {cure}") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: damaged (not an object); remove it and run again")
+        raise DataError(f"{path}: damaged (not an object); {cure}")
     return content
 
 

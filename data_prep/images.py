@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from data_prep.errors import DataError
+from data_prep.files import read_whole
 from data_prep.png import decode_plain
 
 try:
@@ -21,25 +22,38 @@ except ImportError:  # an environment with nothing but the common packages
 #: damage, and decoding it could take all memory.
 MAX_PIXELS = 64_000_000
 
+#: What so many pixels take at most as a file: four channels of 16 bits, not compressed.
+MAX_BYTES = 8 * MAX_PIXELS + (1 << 20)
+
+#: What Pillow may open. Left to itself it tries some forty formats, hands a PostScript file to the
+#: program `gs`, and reads others or not depending on what it was built with; these it always reads.
+FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF")
+
 
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     """Read an image file as uint8 of shape (height, width).
 
-    Grey comes as it is, colour by the ITU-R 601 weights (three equal planes give their value
-    exactly), palettes through their colours, transparency is dropped (it says nothing in an
-    X-ray), 16-bit grey is scaled by 255/65535.
+    PNG, JPEG, BMP, PGM and its kin, and TIFF without compression are read. Grey comes as it is,
+    colour by the ITU-R 601 weights (three equal planes give their value exactly), palettes through
+    their colours, transparency is dropped (it says nothing in an X-ray), 16-bit grey is scaled by
+    255/65535. Pixels come as they are stored: an orientation in EXIF, which cameras write and X-ray
+    machines do not, is not applied.
 
     Raises `DataError`, naming the file, if it is missing, empty, truncated, damaged, not an image
-    or larger than `MAX_PIXELS`.
+    of these formats, an animation, larger than `MAX_PIXELS`, or of 16-bit values of which the
+    brightest comes to 64 of 255 or less: 12 bits that nobody scaled would be nearly black.
     """
+    return decode_grey(read_bytes(path), path)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """An image file as it stands; `DataError`, naming it, if it is missing or cannot be read."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes as long as the reading
-            data = file.read()
+        return read_whole(path, MAX_BYTES)
     except FileNotFoundError:
         raise DataError(f"{path}: the image is missing") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    return decode_grey(data, path)
 
 
 def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
@@ -53,21 +67,30 @@ def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
         raise DataError(f"{path}: cannot be read as an image (the file is empty)")
     try:
         with warnings.catch_warnings():
-            # Pillow's own size warning: the line below says it better.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(data))
-        with image:
-            width, height = image.size
-            if width * height > MAX_PIXELS:
-                raise DataError(f"{path}: {width} x {height} pixels, more than an X-ray can have")
-            image.load()
-            return np.array(to_grey(image))
-    except DataError:
-        raise
+            # Pillow's own warnings, of size or of odd metadata: what matters is said below.
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                width, height = image.size
+                if width * height > MAX_PIXELS:
+                    raise ValueError(f"{width} x {height} pixels, more than an X-ray can have")
+                _refuse_odd_kinds(image)
+                image.load()
+                pixels = np.array(to_grey(image))
+                _refuse_unscaled(pixels, _bits(image, data))
+                return pixels
     except Exception as error:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
         # more on damaged input; to us they all mean the same.
-        raise DataError(f"{path}: cannot be read as an image ({_reason(error)})") from None
+        raise DataError(f"{path}: cannot be read as an image ({_reason(error, data)})") from None
+
+
+def _refuse_odd_kinds(image: Image.Image) -> None:
+    """What an environment's Pillow may or may not read, and what is more than one picture."""
+    if image.format == "TIFF" and image.info.get("compression") != "raw":
+        raise ValueError("compressed TIFF, which not every environment reads; convert it to PNG")
+    # A camera's JPEG may have a preview behind the picture (Pillow's MPO).
+    if image.format in ("PNG", "TIFF") and getattr(image, "is_animated", False):
+        raise ValueError("more than one picture in it; an X-ray is one")
 
 
 def _decode_grey_jpeg(data: bytes) -> np.ndarray | None:
@@ -104,10 +127,31 @@ def to_grey(image: Image.Image) -> Image.Image:
     return image.convert("L")
 
 
-def _reason(error: Exception) -> str:
+def _bits(image: Image.Image, data: bytes) -> int:
+    """The bits of one value in the file, of which Pillow keeps the upper eight in colour images."""
+    if image.format == "PNG":
+        return data[24]
+    if image.format == "TIFF":
+        bits: tuple[int, ...] = image.tag_v2.get(258, (1,))  # type: ignore[attr-defined]
+        return max(bits)
+    return 16 if image.mode.startswith("I") else 8
+
+
+def _refuse_unscaled(pixels: np.ndarray, bits: int) -> None:
+    """Detectors give 10 to 14 bits, and a file of 16 does not say whether they were scaled."""
+    if bits > 8 and pixels.max(initial=0) <= 64:  # 14 bits or fewer
+        raise ValueError(
+            f"{bits}-bit values, the brightest at level {pixels.max(initial=0)} of 255, as where 12"
+            " bits were stored without scaling; scale them so that white is 65,535, or to 8 bits"
+        )
+
+
+def _reason(error: Exception, data: bytes) -> str:
     name = type(error).__name__
     if name == "UnidentifiedImageError":
-        return "not an image, or its first bytes are damaged"
+        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            return "WebP, which not every environment reads; convert it to PNG"
+        return "not a PNG, JPEG, BMP, PGM or TIFF image, or its first bytes are damaged"
     if name == "DecompressionBombError":
         return "more pixels than an X-ray can have"
     text = " ".join(str(error).split())

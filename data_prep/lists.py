@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
-from pathlib import Path
 
 import pandas as pd
 
 from data_prep.errors import DataError
+from data_prep.files import MAX_TEXT_BYTES, read_whole
 from data_prep.split import split_by_patient
 
 TRAIN_VALID_LIST = "train_val_list.txt"
@@ -57,13 +58,14 @@ def split_by_lists(
 
 def _read_list(file: str | os.PathLike[str]) -> set[str]:
     try:
-        names = Path(file).read_text(encoding="utf-8-sig").split()
+        text = read_whole(file, MAX_TEXT_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise DataError(
             f"{file}: the list is missing; the NIH has it beside the archives"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
+    names = {line.strip() for line in io.StringIO(text, newline=None)} - {""}
     if not names:
         raise DataError(f"{file}: no names in it")
-    return set(names)
+    return names

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
 import shutil
+from collections.abc import Iterable, Sequence, Sized
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from data_prep.catalog import keep_rows
-from data_prep.errors import DataError
-from data_prep.files import OUT_OF_SPACE, read_json, sweep, write_json, write_whole
-from data_prep.png import encode_plain, square
+from data_prep import manifest, png
+from data_prep.catalog import LABEL_FILES, keep_rows
+from data_prep.errors import DataError, printable
+from data_prep.files import (
+    OUT_OF_SPACE,
+    read_json,
+    read_whole,
+    sweep,
+    sync,
+    write_json,
+    write_whole,
+)
+from data_prep.images import decode_grey
+from data_prep.manifest import MANIFEST, Row
 
 #: What goes into prepared.json; a new number when the same command would give other pixels.
 TOOL = "data_prep resize 1"
+
+NOTE = "prepared.json"
+
+#: The types of what prepared.json holds.
+NOTE_TYPES = {
+    "tool": str,
+    "size": int,
+    "format": str,
+    "images": int,
+    "absent": int,
+    "complete": bool,
+}
 
 #: Formats that can be written, with the ending of their files.
 FORMATS = {"png": ".png", "jpeg": ".jpg"}
@@ -30,6 +55,14 @@ KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm")
 Reject = tuple[str, str]
 
 
+class Before(NamedTuple):
+    """What a folder held when a command began with it."""
+
+    rows: dict[str, Row]
+    complete: bool
+    note: dict[str, Any]
+
+
 def check_settings(size: int, format: str, quality: int) -> dict[str, Any]:
     """The settings that decide what a file holds, as prepared.json keeps them."""
     if format not in FORMATS:
@@ -39,71 +72,133 @@ def check_settings(size: int, format: str, quality: int) -> dict[str, Any]:
     if not 1 <= quality <= 95:
         raise DataError(f"quality is {quality}: JPEG knows 1 to 95")
     settings: dict[str, Any] = {"size": size, "format": format}
-    return {**settings, "quality": quality} if format == "jpeg" else settings
+    if format == "jpeg":
+        settings["quality"] = quality
+    return {**settings, "resampling": _resampling()}
 
 
-def begin(target: Path, settings: dict[str, Any]) -> None:
+def decoders() -> dict[str, str]:
+    """The versions of what reads and writes images here, for prepared.json."""
+    found = {}
+    for package in ("pillow-simd", "pillow", "simplejpeg", "isal"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def begin(target: Path, settings: dict[str, Any]) -> Before:
     """Take a folder for these settings, or refuse it; the caller is its `sole_writer`."""
     sweep(target)
-    before = read_json(target / "prepared.json")
-    if before is None and any(target.iterdir()):
-        raise DataError(f"{target} holds other files; name an empty or a new folder")
-    if before is not None:
-        differing = [key for key in settings if before.get(key) != settings[key]]
-        if differing:
-            raise DataError(
-                f"{target} was made with another {' and '.join(differing)}"
-                f" ({', '.join(str(before.get(key)) for key in differing)});"
-                " name another folder, or remove that one"
-            )
-    if before is None or not before.get("complete"):
-        _write_note(target, {**settings, "complete": False})
+    note = read_note(target)
+    if note is None:
+        # With a manifest it is one of ours, only no longer known for which settings.
+        if any(target.iterdir()) and not manifest.exists(target):
+            raise DataError(f"{target} holds other files; name an empty or a new folder")
+        mark_incomplete(target, settings)
+        manifest.write(target, [])
+        return Before({}, False, settings)
+    # Folders of earlier versions do not say what resampled; they have no manifest either.
+    note.setdefault("resampling", settings["resampling"])
+    differing = [key for key in settings if note.get(key) != settings[key]]
+    if differing:
+        raise DataError(
+            f"{target} was made with another {' and '.join(differing)}"
+            f" ({', '.join(repr(note.get(key)) for key in differing)});"
+            " name another folder, or remove that one"
+        )
+    complete = note["complete"]
+    return Before(manifest.read(target, partial=not complete), complete, note)
+
+
+def read_note(folder: Path) -> dict[str, Any] | None:
+    """What prepared.json says, or None where there is none; `DataError` where it is damaged."""
+    note = read_json(folder / NOTE, manifest.CURE)
+    if note is None:
+        return None
+    needed = ("complete", "images") if note.get("complete") else ("complete",)
+    wrong = [key for key in needed if key not in note]
+    wrong += [key for key in note if type(note[key]) is not NOTE_TYPES.get(key, type(note[key]))]
+    if wrong:
+        raise DataError(f"{folder / NOTE}: damaged ('{wrong[0]}'); {manifest.CURE}")
+    return note
 
 
 def is_complete(folder: str | os.PathLike[str]) -> bool:
     """Whether `resize_folder` or `prepare_nih` came to the end of this folder."""
-    note = read_json(Path(folder) / "prepared.json")
-    return note is not None and bool(note.get("complete"))
+    note = read_note(Path(folder))
+    return note is not None and note["complete"]
+
+
+def mark_incomplete(target: Path, settings: dict[str, Any]) -> None:
+    """Say in prepared.json that images are being made."""
+    _write_note(target, {**settings, "complete": False})
 
 
 def finish(
     target: Path,
-    settings: dict[str, Any],
-    rejected: list[Reject],
+    note: dict[str, Any],
+    rows: Sequence[Row],
     label_file: Path | None,
-    names: set[str],
+    beside: Iterable[Path] = (),
 ) -> None:
-    """Write what says that the folder is complete: rejected.csv, label file, prepared.json."""
+    """Write what goes beside the images, and say that the folder is complete: last, and only when
+    everything is on the disk. What is there already stays as it is.
+
+    `rows` are those of all images, in their order; `beside` are files to be copied, where there
+    are such.
+    """
+    ready = {row.image for row in rows if not row.problem}
+    files = {MANIFEST: manifest.as_bytes(rows), "rejected.csv": _reject_list(rejects(rows))}
+    files |= {file.name: _content(file) for file in beside}
+    if label_file is not None:
+        files |= dict.fromkeys(LABEL_FILES) | {label_file.name: keep_rows(label_file, ready)}
+    note = {**note, "images": len(rows), "complete": True}
     try:
-        if rejected:
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(("image", "reason"))
-            writer.writerows(rejected)
-            write_whole(target / "rejected.csv", text.getvalue().encode())
-        else:
-            (target / "rejected.csv").unlink(missing_ok=True)
-        if label_file is not None:
-            kept = keep_rows(label_file, names - {name for name, _ in rejected})
-            write_whole(target / label_file.name, kept)
+        stale = {name: data for name, data in files.items() if _content(target / name) != data}
+        if not stale and read_note(target) == note:
+            return
+        _write_note(target, {**note, "complete": False})
+        for name, data in stale.items():
+            if data is None:
+                (target / name).unlink()
+            else:
+                write_whole(target / name, data)
+        sync(target)
     except OSError as error:
-        images = settings["images"]
-        raise DataError(full_disk(target, error, images - len(rejected), images)) from None
-    _write_note(target, {**settings, "complete": True})
+        raise DataError(full_disk(target, error, len(ready), len(rows))) from None
+    _write_note(target, note)
 
 
-def target_path(target: Path, name: str, ending: str) -> str:
+def make(data: bytes, row: Row, target: str, settings: dict[str, Any]) -> Row:
+    """Write the small image of a source file's bytes; its row, also where there can be none.
+
+    `row` says what the image is called and which file to write.
+    """
+    row = row._replace(source_sha256=manifest.digest(data))
+    try:
+        small = encode(decode_grey(data, row.image), settings)
+    except DataError as error:
+        return without_image(row, reason_only(error, row.image), target)
+    write_whole(os.path.join(target, row.file), small)  # noqa: PTH118 (speed)
+    return row._replace(bytes=len(small), sha256=manifest.digest(small))
+
+
+def without_image(row: Row, problem: str, target: str) -> Row:
+    """The row of a source that cannot be read; what it gave when it could be goes."""
+    (Path(target) / row.file).unlink(missing_ok=True)
+    return row._replace(file="", problem=problem)
+
+
+def rejects(rows: Iterable[Row]) -> list[Reject]:
+    """The images that could not be read, in the order of their names."""
+    return sorted((row.image, row.problem) for row in rows if row.problem)
+
+
+def image_file(name: str, ending: str) -> str:
     """Where the image `name` of a label file goes in a target folder."""
     stem, dot, old = name.rpartition(".")
     keeps = not dot or f".{old.lower()}" not in KINDS or ending == ".png" == f".{old.lower()}"
-    return os.path.join(target, "images", name if keeps else stem + ending)  # noqa: PTH118
-
-
-def _write_note(target: Path, content: dict[str, Any]) -> None:
-    try:
-        write_json(target / "prepared.json", content)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be written ({error.strerror})") from None
+    return os.path.join("images", name if keeps else stem + ending)  # noqa: PTH118 (speed)
 
 
 def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
@@ -121,16 +216,54 @@ def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
     )
 
 
+def number(some: Sized, one: str, more: str) -> str:
+    """Their number and what they are, as in "1 image is" and "2 images are"."""
+    return f"{len(some):,} {one if len(some) == 1 else more}"
+
+
 def reason_only(error: DataError, path: str) -> str:
     """An error's text without the path it starts with."""
-    return str(error).removeprefix(f"{path}: ")
+    return str(error).removeprefix(printable(f"{path}: "))
 
 
 def encode(image: np.ndarray, settings: dict[str, Any]) -> bytes:
     """A grey image, uint8 (height, width), as the file these settings ask for."""
-    small = square(image, settings["size"])
+    small = png.square(image, settings["size"])
     if settings["format"] == "png":
-        return encode_plain(small)
+        return png.encode_plain(small)
     buffer = io.BytesIO()
     Image.fromarray(small).save(buffer, "JPEG", quality=settings["quality"])
     return buffer.getvalue()
+
+
+def _resampling() -> str:
+    """What makes images smaller here: the three differ by a level in some pixels."""
+    if png.shrink is not None:
+        return "data_prep in C"
+    return "pillow-simd" if "pillow-simd" in decoders() else "Pillow"
+
+
+def _reject_list(rejected: list[Reject]) -> bytes | None:
+    if not rejected:
+        return None
+    text = io.StringIO()
+    rows = ([_as_text(name), _as_text(reason)] for name, reason in rejected)
+    csv.writer(text, lineterminator="\n").writerows([("image", "reason"), *rows])
+    return text.getvalue().encode()
+
+
+def _as_text(cell: str) -> str:
+    """A cell that a spreadsheet shows and does not compute: `=cmd...` gets a quote in front."""
+    cell = printable(cell)
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
+
+
+def _content(file: Path) -> bytes | None:
+    return read_whole(file, manifest.MAX_BYTES) if file.is_file() else None
+
+
+def _write_note(target: Path, content: dict[str, Any]) -> None:
+    try:
+        write_json(target / NOTE, content)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written ({error.strerror})") from None

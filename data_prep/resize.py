@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from tqdm import tqdm
 
-from data_prep.catalog import LABEL_FILES, find_label_file, read_catalog
+from data_prep import manifest
 from data_prep.errors import DataError
-from data_prep.files import on_all_cores, sole_writer, sweep, write_whole
-from data_prep.images import read_grey
+from data_prep.files import on_all_cores, sole_writer, sweep
+from data_prep.images import read_bytes
 from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST
+from data_prep.manifest import Row
+from data_prep.plan import Plan, make_plan
 from data_prep.prepared import (
-    FORMATS,
-    KINDS,
     TOOL,
-    Reject,
     begin,
     check_settings,
-    encode,
+    decoders,
     finish,
     full_disk,
+    make,
+    mark_incomplete,
+    number,
     reason_only,
-    target_path,
+    rejects,
+    without_image,
 )
 
-BATCH = 16
+Item = TypeVar("Item")
 
-#: A unit of work: where to read, where to write.
-Pair = tuple[str, str]
+BATCH = 16
+#: Images looked at in one go, which takes much less time than making them.
+CHECKED = 256
+
+#: Files that go along: demo.json so that nobody takes generated images for real ones.
+BESIDE = ("demo.json", TRAIN_VALID_LIST, TEST_LIST)
 
 
 def resize_folder(
@@ -53,16 +59,19 @@ def resize_folder(
 
     `source` is a data folder (label file and images; the label file, and the NIH's lists where they
     are there, are copied and the images go to `target/images/`) or any folder of images, read with
-    its subfolders, which the target repeats. Sampling is antialiased bilinear, as Pillow's; what is
-    not square is stretched. Images are read as `read_grey` reads them, and the source is never
-    changed. `format` is "png" or "jpeg", of this `quality` (1 to 95).
+    its subfolders, links to folders too, which the target repeats. Sampling is antialiased
+    bilinear, as Pillow's; what is not square is stretched. Images are read as `read_grey` reads
+    them, and the source is never changed. `format` is "png" or "jpeg", of this `quality` (1 to 95).
 
     An image that cannot be read is listed, with the reason, in `target/rejected.csv`, its row is
     left out of the copied label file, and the rest goes on; with `strict` it is an error at once.
 
-    Each file is written under a temporary name and then renamed: after a kill or a full disk what
-    is there is whole, and the same call goes on from there. `target/prepared.json` says what the
-    images were made from and whether all are there; a call with other settings refuses.
+    Each file is written under a temporary name and then renamed, and all are on the disk before
+    `target/prepared.json` calls the folder complete. `target/manifest.csv` has the SHA-256 of every
+    image and of what it was made from. By it the same call goes on after a kill, a full disk or a
+    power cut, takes up images that were added to the source or changed there, and makes those
+    again that are gone or damaged; the source may have been moved. A call with other settings, or
+    with a source that lacks images the target has, refuses.
 
     Returns what prepared.json holds, and `written`, `skipped` (done before), `rejected` (a list of
     name and reason) and `seconds`. Raises `DataError`, e.g. for a source equal to the target, a
@@ -70,135 +79,137 @@ def resize_folder(
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()
-    settings = check_settings(size, format, quality)
-    plan = _plan(source, target, only_present, format)
-    settings = {"tool": TOOL, "source": str(source.resolve()), **settings}
-    settings["images"] = len(plan.pairs)
+    settings = {"tool": TOOL, **check_settings(size, format, quality)}
+    plan = make_plan(source, target, only_present, format)
     with sole_writer(target):
-        begin(target, settings)
-        done: set[str] = set()
-        for folder in sorted({os.path.dirname(to) for _, to in plan.pairs}):  # noqa: PTH120
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            sweep(Path(folder))
-            with os.scandir(folder) as entries:
-                done.update(entry.path for entry in entries)
-        todo = [pair for pair in plan.pairs if pair[1] not in done]
-        rejected = _resize_all(todo, len(plan.pairs), target, settings, workers, strict, progress)
-        if plan.label_file is not None:
-            # demo.json goes along so that nobody takes generated images for real ones.
-            for name in ("demo.json", TRAIN_VALID_LIST, TEST_LIST):
-                if (source / name).is_file():
-                    write_whole(target / name, (source / name).read_bytes())
-        finish(target, settings, rejected, plan.label_file, set(plan.names))
+        before = begin(target, settings)
+        _refuse_another_source(source, target, before.rows, plan)
+        for folder in sorted({os.path.dirname(row.file) for row in plan.rows}):  # noqa: PTH120
+            (target / folder).mkdir(parents=True, exist_ok=True)
+            sweep(target / folder)
+        rows = _still_good(plan.rows, source, target, before.rows, not before.complete, workers)
+        todo = [row for row in plan.rows if row.image not in rows]
+        if todo:
+            mark_incomplete(target, settings)
+            work = partial(
+                _make_some, source=source, target=target, settings=settings, strict=strict
+            )
+            bar = partial(tqdm, desc=f"resize to {size} px", unit=" images", disable=not progress)
+            _make_all(work, todo, rows, target, workers, bar)
+        note = {**settings, "source": str(source.resolve()), "decoders": decoders()}
+        if not todo and before.complete:
+            note["decoders"] = before.note.get("decoders", note["decoders"])
+        result = [rows[row.image] for row in plan.rows]
+        finish(target, note, result, plan.label_file, [source / name for name in BESIDE])
+    rejected = rejects(result)
     return {
-        **settings,
+        **note,
+        "images": len(result),
         "complete": True,
-        "written": len(todo) - len(rejected),
-        "skipped": len(plan.pairs) - len(todo),
+        "written": sum(not rows[row.image].problem for row in todo),
+        "skipped": len(result) - len(todo),
         "rejected": rejected,
         "seconds": time.monotonic() - started,
     }
 
 
-@dataclass
-class _Plan:
-    """What is to be done: which file to read and which to write, and the names for humans."""
-
-    pairs: list[Pair]
-    names: list[str]
-    label_file: Path | None
-
-
-def _plan(source: Path, target: Path, only_present: bool, format: str) -> _Plan:
-    if not source.is_dir():
-        what = "is not a folder" if source.exists() else "does not exist"
-        raise DataError(f"{source} {what}: name a folder of images")
-    here, there = source.resolve(), target.resolve()
-    if here == there:
-        raise DataError(f"{target} is the source itself: name another folder to write to")
-    if here in there.parents or there in here.parents:
-        raise DataError(f"{source} and {target}: one lies inside the other; name a folder outside")
-    ending = FORMATS[format]
-    if any((source / name).is_file() for name in LABEL_FILES):
-        label_file = find_label_file(source)
-        catalog = read_catalog(source, only_present=only_present)
-        names = catalog["image"].tolist()
-        places = [target_path(target, name, ending) for name in names]
-        _no_two_alike(names, places)
-        return _Plan(list(zip(catalog["path"], places, strict=True)), names, label_file)
-    found = sorted(_images_under(source))
-    if not found:
-        raise DataError(f"{source}: neither a label file nor an image in it ({', '.join(KINDS)})")
-    pairs, taken = [], set()
-    for path in found:
-        inner = target / Path(path).relative_to(source)
-        to = str(inner.with_suffix(ending))
-        if to in taken:  # x.jpg beside x.png
-            to = f"{inner}{ending}"
-        taken.add(to)
-        pairs.append((path, to))
-    return _Plan(pairs, [os.path.relpath(path, source) for path in found], None)
+def _refuse_another_source(source: Path, target: Path, before: dict[str, Row], plan: Plan) -> None:
+    """Images that were made once are not thrown away because a source has them no longer."""
+    lost = before.keys() - {row.image for row in plan.rows}
+    lost = {image for image in lost if not before[image].problem}
+    if lost:
+        raise DataError(
+            f"{target} has {number(lost, 'image', 'images')} that {source} has not, the first:"
+            f" {min(lost)}; name another folder, or remove that one"
+        )
 
 
-def _no_two_alike(names: list[str], places: list[str]) -> None:
-    if len(set(places)) < len(places):
-        seen: dict[str, str] = {}
-        for name, place in zip(names, places, strict=True):
-            if seen.setdefault(place, name) != name:
-                raise DataError(f"{name} and {seen[place]} would become one file; rename one")
-
-
-def _images_under(folder: Path) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in names:
-            if name.lower().endswith(KINDS) and not name.startswith("."):
-                yield os.path.join(place, name)  # noqa: PTH118 (speed)
-
-
-def _resize_all(
-    todo: list[Pair],
-    total: int,
+def _still_good(
+    plan: list[Row],
+    source: Path,
     target: Path,
-    settings: dict[str, Any],
+    before: dict[str, Row],
+    thorough: bool,
     workers: int | None,
-    strict: bool,
-    progress: bool,
-) -> list[Reject]:
-    batches = (todo[start : start + BATCH] for start in range(0, len(todo), BATCH))
-    work = partial(_resize_some, settings=settings, strict=strict)
-    rejected: list[Reject] = []
-    done = total - len(todo)
-    with progress_bar(total, done, settings, progress) as bar:
+) -> dict[str, Row]:
+    """The rows, by image, of what need not be made again."""
+    known = [(row, before[row.image]) for row in plan if row.image in before]
+    work = partial(_check_some, source=source, target=target, thorough=thorough)
+    good = on_all_cores(work, _batches(known, CHECKED), workers)
+    return {row.image: row for rows in good for row in rows}
+
+
+def _check_some(
+    rows: Sequence[tuple[Row, Row]], *, source: Path, target: Path, thorough: bool
+) -> list[Row]:
+    good = []
+    for planned, row in rows:
+        if row.problem or row.file != planned.file:
+            continue
+        if not manifest.holds(target, row, thorough=thorough):
+            continue
+        path = os.path.join(source, planned.source)  # noqa: PTH118 (speed)
         try:
-            for count, rejects in on_all_cores(work, batches, workers):
-                rejected += rejects
-                done += count - len(rejects)
-                bar.update(count)
-        except OSError as error:
-            raise DataError(full_disk(target, error, done, total)) from None
-    return sorted(rejected)
+            state = manifest.state_of(path)
+            same = state == row.source_state or (
+                manifest.digest(read_bytes(path)) == row.source_sha256
+            )
+        except (OSError, DataError):  # what is wrong is said when it is made again
+            continue
+        if same:
+            good.append(row._replace(source=planned.source, source_state=state))
+    return good
 
 
-def progress_bar(
-    total: int | None, done: int, settings: dict[str, Any], show: bool
-) -> tqdm[NoReturn]:
-    """The bar of a resizing command: images/s and the time left, on stderr."""
-    words = f"resize to {settings['size']} px"
-    return tqdm(total=total, initial=done, desc=words, unit=" images", disable=not show)
+def _make_all(
+    work: Callable[[Sequence[Row]], list[Row]],
+    todo: list[Row],
+    rows: dict[str, Row],
+    target: Path,
+    workers: int | None,
+    bar: Callable[..., tqdm[NoReturn]],
+) -> None:
+    """Make what is to be made, and note it in `rows` and the manifest as it comes."""
+    total = len(rows) + len(todo)
+    try:
+        with (
+            bar(total=total, initial=len(rows)) as shown,
+            manifest.added_to(target, rows) as add,
+        ):
+            for made in on_all_cores(work, _batches(todo, BATCH), workers):
+                add(made)
+                shown.update(len(made))
+    except OSError as error:
+        done = sum(not row.problem for row in rows.values())
+        raise DataError(full_disk(target, error, done, total)) from None
 
 
-def _resize_some(
-    pairs: Sequence[Pair], *, settings: dict[str, Any], strict: bool
-) -> tuple[int, list[Reject]]:
-    rejected: list[Reject] = []
-    for path, to in pairs:
+def _make_some(
+    rows: Sequence[Row], *, source: Path, target: Path, settings: dict[str, Any], strict: bool
+) -> list[Row]:
+    made = []
+    for row in rows:
+        path = os.path.join(source, row.source)  # noqa: PTH118 (speed)
         try:
-            small = encode(read_grey(path), settings)
+            data, state = _read(path)
         except DataError as error:
-            if strict:
-                raise
-            rejected.append((os.path.basename(path), reason_only(error, path)))  # noqa: PTH119
+            row = without_image(row, reason_only(error, path), os.fspath(target))
         else:
-            write_whole(to, small)
-    return len(pairs), rejected
+            row = make(data, row._replace(source_state=state), os.fspath(target), settings)
+        if strict and row.problem:
+            raise DataError(f"{path}: {row.problem}")
+        made.append(row)
+    return made
+
+
+def _read(path: str) -> tuple[bytes, str]:
+    """A source file's bytes, and its state before they were read."""
+    try:
+        state = manifest.state_of(path)
+    except OSError:  # what is wrong is said by what follows
+        state = ""
+    return read_bytes(path), state
+
+
+def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

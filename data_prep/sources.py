@@ -49,11 +49,10 @@ def nih_sources(
         if content is None:
             raise DataError(f"{listing}: the list of sources is missing")
     try:
-        label_file = Remote(**content["label_file"])
-        archives = [Remote(**archive) for archive in content["archives"]]
-        names = [remote.name for remote in (label_file, *archives)]
-        if not archives or any(Path(name).name != name or name[:1] == "." for name in names):
-            raise ValueError("names must be bare file names, and there must be an archive")
+        label_file = _remote(content["label_file"])
+        archives = [_remote(archive) for archive in content["archives"]]
+        if not archives:
+            raise ValueError("there must be an archive")
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{listing}: not a list of sources ({error})") from None
     if mirror is not None:
@@ -61,6 +60,23 @@ def nih_sources(
         label_file = replace(label_file, url=f"{base}/{label_file.name}")
         archives = [replace(remote, url=f"{base}/{remote.name}") for remote in archives]
     return Sources(label_file, archives, None if folder is None else Path(folder))
+
+
+def _remote(entry: dict[str, Any]) -> Remote:
+    """An entry of a list as `Remote`; TypeError or ValueError for what is none."""
+    remote = Remote(**entry)
+    for field, kinds in (
+        ("name", (str,)),
+        ("url", (str,)),
+        ("bytes", (int, type(None))),
+        ("md5", (str, type(None))),
+    ):
+        if not isinstance(getattr(remote, field), kinds):
+            raise ValueError(f"{field} is {getattr(remote, field)!r}")
+    name = remote.name
+    if Path(name).name != name or name.startswith(".") or not name.isprintable():
+        raise ValueError(f"{name!r} is not a bare file name")
+    return remote
 
 
 def arrivals(

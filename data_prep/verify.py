@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections import defaultdict
@@ -11,18 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
-from tqdm import tqdm
 
-from data_prep import nih
+from data_prep import manifest, nih
 from data_prep.catalog import FINDINGS, list_images, read_catalog
-from data_prep.errors import DataError
-from data_prep.files import on_all_cores
-from data_prep.images import read_grey
+from data_prep.errors import DataError, printable
+from data_prep.left_out import leave_out, left_out
 from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
-from data_prep.prepared import reason_only
+from data_prep.manifest import MANIFEST
+from data_prep.packed import IMAGES, is_packed, open_packed
+from data_prep.pixels import Look, look_at, of_other_patients, twins
+from data_prep.prepared import number, read_note
 from data_prep.split import split_by_patient
-
-BATCH = 32
 
 #: How an NIH file name tells patient and follow-up.
 NAME = re.compile(r"(\d{8})_(\d{3})\.\w+")
@@ -53,36 +51,86 @@ def verify_folder(
     *,
     seed: int = 0,
     decode: bool = True,
+    drop_leaks: bool = False,
     workers: int | None = None,
     progress: bool = True,
 ) -> Report:
     """Check a data folder: files against label file both ways, decoding, duplicates, leakage.
 
     Problems: images that are named but not there or there but not named, that cannot be read, that
-    are not all of one size in a resized folder; a patient in two parts of the split by `seed` or of
-    the NIH's lists where those lie in the folder; a file name that gives another patient than the
-    label file. Notes: images with the same pixels (the NIH's set has some), findings whose share is
-    far from the NIH's.
+    are not what the manifest says was written, that are not all of one size in a resized folder; a
+    folder that is not complete; a patient in two parts of the split by `seed` or of the NIH's lists
+    where those lie in the folder, or a picture that is in two parts under different patients; a
+    file name that gives another patient than the label file. Notes: images with the same pixels
+    (the NIH's set has some), findings whose share is far from the NIH's. Packed folders are checked
+    in the same way.
+
+    With `drop_leaks` pictures that come under more than one patient stay under the first of them;
+    the others go into the folder's `left_out.csv`, which `read_catalog` heeds.
 
     `frequencies` has a row a finding: `here`, `share`, `nih`, `nih_share`. `decode=False` skips
     whatever needs the pixels. Raises `DataError` where the label file itself is wrong.
     """
     folder = Path(folder)
-    catalog = read_catalog(folder, check_images=False)
-    report = Report(len(catalog), int(catalog["patient"].nunique()), 0)
-    there = list_images(folder)
-    present = catalog["path"].map(lambda path: Path(path).name in there)
-    missing = catalog["image"][~present].tolist()
+    packed = is_packed(folder)
+    if drop_leaks and packed:
+        raise DataError(
+            f"{folder} is packed: drop leaks from the folder it was packed from, and pack again"
+        )
+    catalog = labelled(folder)
+    note = read_note(folder)
+    complete = note is None or note["complete"]
+    rows = manifest.read(folder, partial=not complete)
+    missing = [] if packed else _missing(folder, catalog)
+    present = catalog[~catalog["image"].isin(missing)]
+    looks: list[Look] = []
+    if decode or drop_leaks:
+        jobs = [
+            (image, path, place, rows[image].sha256 if image in rows else "")
+            for place, image, path in present[["image", "path"]].itertuples()
+        ]
+        looks = look_at(jobs, folder / IMAGES if packed else None, workers, progress)
+    same = twins(looks)
+    if drop_leaks:
+        leave_out(folder, of_other_patients(same, _by_image(catalog, "patient")))
+        catalog = labelled(folder)
+        kept = set(catalog["image"])
+        same = [images for group in same if len(images := [*filter(kept.__contains__, group)]) > 1]
+
+    report = Report(len(catalog), int(catalog["patient"].nunique()), len(looks))
+    if not complete:
+        report.problems.append("not complete: run the command that makes it again, which goes on")
     _add(report, missing, "named in the label file but not there")
-    extra = sorted(set(there) - {Path(path).name for path in catalog["path"]})
-    _add(report, extra, "there but not named in the label file")
+    if not packed:
+        _add(report, _unnamed(folder, catalog), "there but not named in the label file")
     _check_names(catalog, report)
-    _check_splits(folder, catalog, seed, report)
-    if decode:
-        _check_pixels(catalog["path"][present].tolist(), report, workers, progress)
+    splits = _check_splits(folder, catalog, seed, report)
+    smaller = [] if looks else wrong_sizes(folder, present)
+    _check_looks(looks, smaller, report, resized=note is not None)
+    _check_twins(same, catalog, splits, report)
     report.frequencies = frequencies(catalog)
     _check_frequencies(report)
     return report
+
+
+def labelled(folder: Path) -> pd.DataFrame:
+    """The catalog of a data folder, packed or not, whether its images are there or not."""
+    return open_packed(folder)[1] if is_packed(folder) else read_catalog(folder, check_images=False)
+
+
+def wrong_sizes(folder: Path, catalog: pd.DataFrame) -> list[str]:
+    """The images whose file has not as many bytes as the folder's manifest says, where it has one.
+
+    Of a packed folder none: `open_packed` has looked.
+    """
+    if is_packed(folder):
+        return []
+    rows = manifest.read(folder, partial=True)
+    return [
+        image
+        for image in catalog["image"]
+        if image in rows and not manifest.holds(folder, rows[image], thorough=False)
+    ]
 
 
 def frequencies(catalog: pd.DataFrame) -> pd.DataFrame:
@@ -101,8 +149,27 @@ def frequencies(catalog: pd.DataFrame) -> pd.DataFrame:
 
 def _add(report: Report, names: Sequence[str], what: str) -> None:
     if names:
-        verb = "image is" if len(names) == 1 else "images are"
-        report.problems.append(f"{len(names):,} {verb} {what}, the first: {names[0]}")
+        report.problems.append(
+            f"{number(names, 'image is', 'images are')} {what}, the first: {names[0]}"
+        )
+
+
+def _missing(folder: Path, catalog: pd.DataFrame) -> list[str]:
+    there = list_images(folder)
+    present = catalog["path"].map(lambda path: Path(path).name in there)
+    return catalog["image"][~present].tolist()
+
+
+def _unnamed(folder: Path, catalog: pd.DataFrame) -> list[str]:
+    known = {Path(path).name for path in catalog["path"]}
+    out = {Path(image).stem for image in left_out(folder)}
+    return sorted(
+        name for name in list_images(folder) if name not in known and Path(name).stem not in out
+    )
+
+
+def _by_image(catalog: pd.DataFrame, column: str) -> dict[str, int]:
+    return dict(zip(catalog["image"], catalog[column], strict=True))
 
 
 def _check_names(catalog: pd.DataFrame, report: Report) -> None:
@@ -114,7 +181,10 @@ def _check_names(catalog: pd.DataFrame, report: Report) -> None:
     _add(report, wrong, "named after another patient than the label file says")
 
 
-def _check_splits(folder: Path, catalog: pd.DataFrame, seed: int, report: Report) -> None:
+def _check_splits(
+    folder: Path, catalog: pd.DataFrame, seed: int, report: Report
+) -> dict[str, dict[str, pd.DataFrame]]:
+    """The splits by what they are called; a patient in two parts of one is a problem."""
     try:
         splits = {f"the split by seed {seed}": split_by_patient(catalog, seed=seed)}
         if (folder / TEST_LIST).exists():
@@ -122,58 +192,74 @@ def _check_splits(folder: Path, catalog: pd.DataFrame, seed: int, report: Report
             splits["the NIH's lists"] = split_by_lists(catalog, *lists)
     except DataError as error:
         report.problems.append(str(error))
-        return
+        return {}
     for title, split in splits.items():
         seen: dict[int, str] = {}
         for part, rows in split.items():
             for patient in rows["patient"].unique():
                 if seen.setdefault(patient, part) != part:
                     report.problems.append(f"{title}: patient {patient} is in two parts")
+    return splits
 
 
-def _check_pixels(paths: list[str], report: Report, workers: int | None, progress: bool) -> None:
-    same: dict[bytes, list[str]] = defaultdict(list)
-    sizes: dict[tuple[int, int], list[str]] = defaultdict(list)
-    bad: list[str] = []
-    batches = (paths[start : start + BATCH] for start in range(0, len(paths), BATCH))
-    with tqdm(total=len(paths), desc="verify", unit=" images", disable=not progress) as bar:
-        for results in on_all_cores(_look_at, batches, workers):
-            for name, digest, shape, reason in results:
-                if reason:
-                    bad.append(f"{name} ({reason})")
-                else:
-                    same[digest].append(name)
-                    sizes[shape].append(name)
-            bar.update(len(results))
-    report.checked = len(paths)
+def _check_looks(
+    looks: list[Look], wrong_size: list[str], report: Report, *, resized: bool
+) -> None:
+    bad = [f"{look.image} ({look.problem})" for look in looks if look.problem]
     _add(report, sorted(bad), "not readable")
-    twins = sorted(sorted(names) for names in same.values() if len(names) > 1)
-    if twins:
-        first = " and ".join(twins[0][:2])
-        report.notes.append(f"{len(twins):,} pictures come more than once, the first: {first}")
+    changed = sorted({look.image for look in looks if look.changed} | set(wrong_size))
+    _add(report, changed, f"not what {MANIFEST} says was written")
+    sizes: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for look in looks:
+        if not look.problem:
+            sizes[look.shape].append(look.image)
     if len(sizes) > 1:
         usual = max(sizes, key=lambda shape: len(sizes[shape]))
         odd = sorted(name for shape, names in sizes.items() if shape != usual for name in names)
         text = f"not of the usual {usual[1]} x {usual[0]} pixels"
-        resized = Path(paths[0]).parent.parent / "prepared.json"
-        if resized.exists():
+        if resized:
             _add(report, odd, text)
         else:
-            report.notes.append(f"{len(odd):,} images are {text}, the first: {odd[0]}")
+            report.notes.append(
+                f"{number(odd, 'image is', 'images are')} {text}, the first: {odd[0]}"
+            )
 
 
-def _look_at(paths: Sequence[str]) -> list[tuple[str, bytes, tuple[int, int], str]]:
-    results = []
-    for path in paths:
-        name = os.path.basename(path)  # noqa: PTH119
-        try:
-            pixels = read_grey(path)
-        except DataError as error:
-            results.append((name, b"", (0, 0), reason_only(error, path)))
-        else:
-            digest = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
-            results.append((name, digest, (pixels.shape[0], pixels.shape[1]), ""))
-    return results
+def _check_twins(
+    same: list[list[str]],
+    catalog: pd.DataFrame,
+    splits: dict[str, dict[str, pd.DataFrame]],
+    report: Report,
+) -> None:
+    """A picture that comes again is worth knowing; learnt in one part and asked in another, wrong.
+
+    As parts do not share patients, that takes a picture under two of them.
+    """
+    if not same:
+        return
+    first = " and ".join(same[0][:2])
+    report.notes.append(
+        f"{number(same, 'picture comes', 'pictures come')} more than once, the first: {first}"
+    )
+    way_out = "'data-prep verify --drop-leaks' leaves out all but one patient's"
+    for title, split in splits.items():
+        part_of = {image: part for part, rows in split.items() for image in rows["image"]}
+        leaks = [group for group in same if len({part_of[image] for image in group}) > 1]
+        if leaks:
+            one, *others = leaks[0]
+            other = next(image for image in others if part_of[image] != part_of[one])
+            first = f"{one} ({part_of[one]}) and {other} ({part_of[other]})"
+            report.problems.append(
+                f"{title} leaks: {number(leaks, 'picture is', 'pictures are')} in two parts, under"
+                f" two patients, the first: {first}; {way_out}"
+            )
+    patient = _by_image(catalog, "patient")
+    if shared := [group for group in same if len({patient[image] for image in group}) > 1]:
+        first = " and ".join(shared[0][:2])
+        report.notes.append(
+            f"{number(shared, 'picture comes', 'pictures come')} under two patients, the first:"
+            f" {first}; {way_out}, so that no split leaks"
+        )
 
 
 def _check_frequencies(report: Report) -> None:
@@ -202,4 +288,4 @@ def describe(report: Report) -> str:
     lines += [f"note: {note}" for note in report.notes]
     lines += [f"PROBLEM: {problem}" for problem in report.problems]
     lines.append("no problems" if report.fine else f"{len(report.problems)} problems")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

@@ -249,6 +249,21 @@ def line(status: dict[str, Any]) -> str:
     return f"{status['kernel']:11} {word:6} {status['seconds']:5.0f} s  {status['form']}  {rest}"
 
 
+def what_is_slow() -> str:
+    """One line where data_prep has no compiled part; empty where it has. Nothing needs it."""
+    if any((ROOT / "data_prep").glob("_grey*.so")):
+        return ""
+    if sources.compiler():
+        return (
+            "data_prep's compiled part is missing (see .venvs/lab.log): preparing images takes"
+            " two to three times as long without it."
+        )
+    return (
+        "Without a C compiler preparing images takes two to three times as long: install one"
+        " (Debian: gcc) and run make envs again."
+    )
+
+
 # --- The command -----------------------------------------------------------------------------
 
 
@@ -269,6 +284,8 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
         failed = [one for one in build_all(todo, Maker(uv, python, machine)) if not one["ok"]]
     else:
         print(f"Environments: {', '.join(wanted)} are there.")
+    if slow := what_is_slow():
+        print(slow)
     if stamped("lab"):
         for kernel in (k for k in KERNELS if stamped(k) and kernels.status(k)["ok"]):
             kernels.register(kernel, kernels.status(kernel)["form"])

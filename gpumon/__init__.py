@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gpumon.comparison import compare
     from gpumon.trace import Trace, read
 
-__version__ = "0.1.0"
 __all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "phase", "read"]
 
 _LAZY = {
@@ -34,6 +33,13 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib import metadata
+
+        try:
+            return metadata.version("chexnet-compare")
+        except metadata.PackageNotFoundError:  # this folder alone, copied into another project
+            return "not installed"
     if name not in _LAZY:
         raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -14,10 +14,21 @@ from pathlib import Path
 from gpumon.errors import MonitorError
 
 
+class _Version(argparse.Action):
+    """`--version`: what pyproject.toml says, by way of the installed package's metadata."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import gpumon
+
+        print(f"{parser.prog} {gpumon.__version__}")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(
         prog="gpumon", description="What the GPUs and the host do, lined up with your program."
     )
+    main.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     record = commands.add_parser("record", help="run a command under the monitor")

@@ -3,5 +3,3 @@
 Nothing here imports a deep-learning framework; the few framework-bound helpers are in
 ``helpers.frameworks.<name>``, the same functions in each.
 """
-
-__version__ = "0.1.0"

@@ -97,6 +97,20 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (compare --help shows all options)")
 
 
+class _Version(argparse.Action):
+    """``--version``: what pyproject.toml says, by way of the installed package's metadata."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("chexnet-compare")
+        except metadata.PackageNotFoundError:  # run from a folder that was copied
+            version = "not installed"
+        print(f"{parser.prog} {version}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="compare",
@@ -104,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     parser.add_argument(
         "--notebooks",
         type=_list,

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 import data_prep
 from data_prep import demo
@@ -199,8 +198,7 @@ def image_size(folder: Path) -> int:
     catalog, packed = _open(folder)
     if packed is not None:
         return int(packed.shape[1])
-    with Image.open(catalog["path"].iloc[0]) as image:
-        return min(image.size)
+    return min(data_prep.read_grey(catalog["path"].iloc[0]).shape)
 
 
 def load_data(setup: Setup) -> Data:

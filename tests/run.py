@@ -89,7 +89,10 @@ def parts() -> dict[str, Part]:
 
 def long_parts() -> dict[str, Part]:
     """What takes too long for every day."""
-    return {"mutants": partial(command, "lab", "python", "tests/mutants.py", "--all")}
+    return {
+        "mutants": partial(command, "lab", "python", "tests/mutants.py", "--all"),
+        "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
+    }
 
 
 def main(wanted: list[str]) -> int:

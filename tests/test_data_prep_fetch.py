@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import errno
-import hashlib
-import http.server
 import io
-import json
 import os
 import random
 import shutil
@@ -14,12 +11,12 @@ import signal
 import subprocess
 import sys
 import tarfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from data_prep_server import Server, fetch, no_pause_fixture, publish, server_fixture
 from data_prep_tools import ROOT, command, digest, make_folder, the_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,108 +24,9 @@ from hypothesis import strategies as st
 import data_prep.download
 from data_prep import DataError, read_catalog, resize_folder
 from data_prep.archive import images_in
-from data_prep.download import Remote, download
-from data_prep.fetch import prepare_nih
 from data_prep.sources import nih_sources
 
-
-class Server:
-    """Serves a folder as the NIH's server does, or worse, as `manners` say."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.manners: dict[str, object] = {}
-        self.asked: list[tuple[str, str]] = []
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                outer.answer(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-
-    def answer(self, to: http.server.BaseHTTPRequestHandler) -> None:
-        span = to.headers.get("Range", "")
-        self.asked.append((to.path, span))
-        file = self.folder / to.path.lstrip("/")
-        code = self.manners.get("code")
-        if code or not file.is_file():
-            to.send_error(int(str(code)) if code else 404)
-            to.close_connection = True
-            return
-        data = file.read_bytes()
-        start = 0
-        if span and not self.manners.get("no ranges"):
-            start = int(span.removeprefix("bytes=").rstrip("-"))
-            if start >= len(data):
-                to.send_response(416)
-                to.send_header("Content-Range", f"bytes */{len(data)}")
-                to.send_header("Content-Length", "0")
-                to.end_headers()
-                return
-            to.send_response(206)
-            to.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        else:
-            to.send_response(200)
-        body = data[start:]
-        to.send_header("Content-Length", str(len(body)))
-        to.end_headers()
-        cut = self.manners.get("cut after")
-        pause = float(str(self.manners.get("pause", 0)))
-        to.close_connection = True
-        sent = body if cut is None else body[: int(str(cut))]
-        for at in range(0, len(sent), 4096):
-            to.wfile.write(sent[at : at + 4096])
-            time.sleep(pause)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    folder = tmp_path / "server"
-    folder.mkdir()
-    made = Server(folder)
-    yield made
-    made.http.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        data_prep.download.download, "__kwdefaults__",
-        {**(data_prep.download.download.__kwdefaults__ or {}), "pause": 0.01},
-    )  # fmt: skip
-
-
-def publish(place: Path, source: Path, archives: int = 3, checksums: bool = True) -> Path:
-    """A data folder as `archives` archives, a label file and a list of sources; the list's path."""
-    files = sorted((source / "images").iterdir())
-    entries = []
-    for at in range(archives):
-        name = f"images_{at + 1:03d}.tar.gz"
-        with tarfile.open(place / name, "w:gz", compresslevel=1) as archive:
-            for file in files[at::archives]:
-                archive.add(file, f"images/{file.name}")
-        data = (place / name).read_bytes()
-        md5 = hashlib.md5(data).hexdigest() if checksums else None
-        entries.append({"name": name, "url": "-", "bytes": len(data), "md5": md5})
-    labels = "Data_Entry_2017_v2020.csv"
-    (place / labels).write_bytes((source / "Data_Entry_2017.csv").read_bytes())
-    listing = place / "list.json"
-    label_file = {"name": labels, "url": "-", "bytes": None, "md5": None}
-    listing.write_text(json.dumps({"label_file": label_file, "archives": entries}))
-    return listing
-
-
-def fetch(listing: Path, server: Server, target: Path, **options: object) -> dict:
-    sources = nih_sources(listing=listing, mirror=server.url)
-    return prepare_nih(target, sources=sources, size=8, progress=False, **options)  # type: ignore[arg-type]
+__all__ = ["no_pause_fixture", "server_fixture"]
 
 
 def test_the_list_of_the_nih() -> None:
@@ -149,7 +47,8 @@ def test_the_whole_way(tmp_path: Path, server: Server) -> None:
     small, resized = digest(tmp_path / "small"), digest(tmp_path / "resized")
     images = [name for name in resized if name.startswith("images/")]
     assert {name: small[name] for name in images} == {name: resized[name] for name in images}
-    assert set(small) == {*images, "Data_Entry_2017_v2020.csv", "prepared.json"}
+    beside = {"Data_Entry_2017_v2020.csv", "prepared.json", "manifest.csv"}
+    assert set(small) == {*images, *beside}
     assert len(read_catalog(tmp_path / "small")) == 24
     asked = len(server.asked)
     assert fetch(listing, server, tmp_path / "small")["written"] == 0
@@ -173,42 +72,6 @@ def test_a_folder_of_archives_and_originals(tmp_path: Path) -> None:
         command("nih", tmp_path / "b", "--archives", tmp_path / "archives", "--sources", listing)
     )
     assert "images_002.tar.gz" in line and "wrong checksum" in line
-
-
-def test_cut_lines_are_taken_up_where_they_broke(tmp_path: Path, server: Server) -> None:
-    data = random.Random(1).randbytes(100_000)
-    (server.folder / "x").write_bytes(data)
-    server.manners["cut after"] = 30_000
-    heard: list[int] = []
-    remote = Remote("x", f"{server.url}/x", None, hashlib.md5(data).hexdigest())
-    assert download(remote, tmp_path, told=heard.append).read_bytes() == data
-    assert [span for _, span in server.asked] == [
-        "", "bytes=30000-", "bytes=60000-", "bytes=90000-",
-    ]  # fmt: skip
-    assert sum(heard) == len(data) and not (tmp_path / "x.part").exists()
-
-
-def test_a_server_without_ranges(tmp_path: Path, server: Server) -> None:
-    data = random.Random(2).randbytes(50_000)
-    (server.folder / "x").write_bytes(data)
-    (tmp_path / "x.part").write_bytes(data[:20_000])
-    server.manners["no ranges"] = True
-    heard: list[int] = []
-    download(Remote("x", f"{server.url}/x"), tmp_path, told=heard.append)
-    assert (tmp_path / "x").read_bytes() == data and sum(heard) == len(data)
-    server.manners["cut after"] = 20_000  # it always breaks: tried, then given up with one line
-    with pytest.raises(DataError, match="in a row"):
-        download(Remote("y", f"{server.url}/x"), tmp_path, tries=3)
-    assert (tmp_path / "y.part").exists() and not (tmp_path / "y").exists()
-
-
-@pytest.mark.parametrize("more", [0, 5000])
-def test_a_part_that_is_whole_or_too_long(tmp_path: Path, server: Server, more: int) -> None:
-    data = random.Random(3).randbytes(10_000)
-    (server.folder / "x").write_bytes(data)
-    (tmp_path / "x.part").write_bytes(data + bytes(more))
-    download(Remote("x", f"{server.url}/x"), tmp_path)
-    assert (tmp_path / "x").read_bytes() == data
 
 
 def test_a_wrong_checksum(tmp_path: Path, server: Server) -> None:
@@ -316,7 +179,8 @@ def test_hostile_archives_are_refused(tmp_path: Path, server: Server, kind: str)
     with pytest.raises(DataError, match=r"images_001.tar.gz: "):
         fetch(listing, server, tmp_path / "small")
     new = set(digest(tmp_path)) - set(around)
-    assert {Path(name).name for name in new} == {"prepared.json", "Data_Entry_2017_v2020.csv"}
+    ours = {"prepared.json", "manifest.csv", "Data_Entry_2017_v2020.csv"}
+    assert {Path(name).name for name in new} == ours
     assert not (tmp_path / "small" / "Data_Entry_2017_v2020.csv").exists()
 
 

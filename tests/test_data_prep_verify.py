@@ -63,10 +63,11 @@ def test_every_problem_is_found(tmp_path: Path) -> None:
     assert "1 image is there but not named in the label file, the first: 00000099_000" in problems
     assert "1 image is not readable, the first: 00000003_000.png (cannot be read" in problems
     assert "named after another patient than the label file says" in problems
-    assert len(report.problems) == 4
+    assert "00000005_000.png (test) and 00000005_007.png (train)" in problems
+    assert len(report.problems) == 5
     assert "2 pictures come more than once" in "\n".join(report.notes)
     done = command("verify", folder)
-    assert done.returncode == 1 and "4 problems" in done.stdout
+    assert done.returncode == 1 and "5 problems" in done.stdout
 
 
 def test_one_size_after_resizing(tmp_path: Path) -> None:
@@ -74,7 +75,9 @@ def test_one_size_after_resizing(tmp_path: Path) -> None:
     assert verify(tmp_path / "small").fine
     odd = make_folder(tmp_path / "odd", size=9) / "images" / "00000001_000.png"
     shutil.copy(odd, tmp_path / "small" / "images")
-    assert "not of the usual 8 x 8" in verify(tmp_path / "small").problems[0]
+    changed, size = verify(tmp_path / "small").problems
+    assert "1 image is not what manifest.csv says was written" in changed
+    assert "not of the usual 8 x 8" in size
 
 
 @needs_metadata

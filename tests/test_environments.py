@@ -372,3 +372,19 @@ def test_without_a_compiler_pillow_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sources.shutil, "which", lambda name: None)
     with pytest.raises(build.BuildError, match="no C compiler"):
         build.make_pillow_simd()
+
+
+@pytest.mark.parametrize(
+    ("compiled", "compiler", "said"),
+    [(True, None, ""), (False, None, "Without a C compiler"), (False, "cc", ".venvs/lab.log")],
+)
+def test_who_has_no_compiled_part_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, compiler: str, said: str
+) -> None:
+    (tmp_path / "data_prep").mkdir()
+    if compiled:
+        (tmp_path / "data_prep" / "_grey.abi3.so").touch()
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(sources, "compiler", lambda: compiler)
+    line = build.what_is_slow()
+    assert said in line and bool(said) == ("two to three times" in line) and "\n" not in line

@@ -1,0 +1,168 @@
+"""manifest.csv: what each image of a folder was made from, and the bytes it was written with.
+
+A row an image, in the order of the label file; while images are being made rows are added at the
+end, as they come, and the last one of an image counts. A packed folder has the same file: there
+`bytes` and `sha256` are of the image's place in images.npy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from data_prep.errors import DataError
+from data_prep.files import read_whole, write_whole
+
+MANIFEST = "manifest.csv"
+
+#: About four million images; the whole NIH set takes 30 MB.
+MAX_BYTES = 1 << 30
+
+CURE = "remove it and run again, which makes the images anew"
+
+
+class Row(NamedTuple):
+    """What is known of one image; `problem` says why there is none."""
+
+    image: str
+    """Its name in the label file, or its path within a folder that has none."""
+    file: str = ""
+    """Where it was written, from the folder's top; empty where it could not be."""
+    bytes: int = 0
+    sha256: str = ""
+    source: str = ""
+    """What it was made from: the archive, or the path within the source folder."""
+    source_sha256: str = ""
+    source_state: str = ""
+    """Bytes and times of the source file: while they stand, it need not be read again."""
+    problem: str = ""
+
+
+HEADER = ",".join(Row._fields)
+SHA256 = re.compile(r"[0-9a-f]{64}")
+NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+def digest(data: bytes | memoryview) -> str:
+    """SHA-256 as hexadecimal digits, as `sha256sum` prints it."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def state_of(path: str | os.PathLike[str]) -> str:
+    """Bytes and times of a file: what is written to it changes at least the last of them."""
+    found = os.stat(path)  # noqa: PTH116 (speed)
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def exists(folder: Path) -> bool:
+    """Whether a folder has a manifest of ours, whole or not."""
+    with contextlib.suppress(OSError, DataError):
+        return _text(folder / MANIFEST).startswith(HEADER)
+    return False
+
+
+def read(folder: Path, *, partial: bool = False) -> dict[str, Row]:
+    """The rows of a folder by image; none where it has no manifest.
+
+    `partial` is for a folder that is not complete: rows count up to the first that is damaged, as
+    a power cut or a kill may leave the last ones. Otherwise damage raises `DataError`.
+    """
+    file = folder / MANIFEST
+    try:
+        text = _text(file)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror}); {CURE}") from None
+    rows: dict[str, Row] = {}
+    try:
+        for row in _rows(text):
+            rows[row.image] = row
+    except (ValueError, csv.Error) as error:
+        if not partial:
+            raise DataError(f"{file}, row {len(rows) + 2}: damaged ({error}); {CURE}") from None
+    return rows
+
+
+def write(folder: Path, rows: Iterable[Row]) -> None:
+    """Write a folder's manifest, whole and to the disk."""
+    write_whole(folder / MANIFEST, as_bytes(rows), durable=True)
+
+
+def as_bytes(rows: Iterable[Row]) -> bytes:
+    """The file of these rows."""
+    return _encoded([Row._fields, *rows])
+
+
+@contextlib.contextmanager
+def added_to(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable[Row]], None]]:
+    """Write these rows and hand out what adds more, to the dictionary and to the file."""
+    write(folder, rows.values())
+    with (folder / MANIFEST).open("ab", buffering=0) as file:
+
+        def add(more: Iterable[Row]) -> None:
+            more = list(more)
+            rows.update((row.image, row) for row in more)
+            view = memoryview(_encoded(more))
+            while view:
+                view = view[file.write(view) or 0 :]
+
+        yield add
+
+
+def holds(folder: str | os.PathLike[str], row: Row, *, thorough: bool) -> bool:
+    """Whether the row's file is there with as many bytes as it says, or, thorough, with those."""
+    path = os.path.join(folder, row.file)  # noqa: PTH118 (speed)
+    try:
+        found = os.stat(path)  # noqa: PTH116 (speed)
+        if not stat.S_ISREG(found.st_mode) or found.st_size != row.bytes:
+            return False
+        return not thorough or digest(Path(path).read_bytes()) == row.sha256
+    except OSError:
+        return False
+
+
+def _rows(text: str) -> Iterator[Row]:
+    whole = text[: text.rfind("\n") + 1]  # a row that was being written when all stopped
+    reader = csv.reader(io.StringIO(whole, newline=""), strict=True)
+    if next(reader, None) != list(Row._fields):
+        raise ValueError("not the header of a manifest")
+    for cells in reader:
+        yield _checked(cells)
+    if whole != text:
+        raise ValueError("cut short")
+
+
+def _checked(cells: list[str]) -> Row:
+    if len(cells) != len(Row._fields):
+        raise ValueError(f"{len(cells)} columns, expected {len(Row._fields)}")
+    image, file, size, sha256, source, source_sha256, state, problem = cells
+    if not image or NUMBER.fullmatch(size) is None:
+        raise ValueError("no image or no number of bytes")
+    if SHA256.fullmatch(sha256) is None and (file or sha256 or not problem):
+        raise ValueError(f"sha256 is {sha256!r}")
+    if SHA256.fullmatch(source_sha256) is None and (source_sha256 or not problem):
+        raise ValueError(f"source_sha256 is {source_sha256!r}")
+    return Row(image, file, int(size), sha256, source, source_sha256, state, problem)
+
+
+def _encoded(rows: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO()
+    plain = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        # The csv module leaves a lone \r as it is, and then reads it as the end of the row.
+        (quoted if any("\r" in str(cell) for cell in row) else plain).writerow(row)
+    return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def _text(file: Path) -> str:
+    return read_whole(file, MAX_BYTES).decode("utf-8", "surrogateescape")

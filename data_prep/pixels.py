@@ -1,0 +1,94 @@
+"""Looking at every image of a data folder: can it be read, is it what was written, is it alone?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from data_prep.errors import DataError
+from data_prep.files import on_all_cores
+from data_prep.images import decode_grey, read_bytes
+from data_prep.manifest import digest
+from data_prep.prepared import reason_only
+
+BATCH = 32
+
+#: An image to look at: its name, its file, its place in a packed file, and the SHA-256 that the
+#: manifest has for it, or "".
+Job = tuple[str, str, int, str]
+
+
+class Look(NamedTuple):
+    """What was seen of an image."""
+
+    image: str
+    problem: str = ""
+    """Why it cannot be read, or nothing."""
+    changed: bool = False
+    """Whether it is not what the manifest says was written."""
+    pixels: bytes = b""
+    """The same for the same pixels."""
+    shape: tuple[int, ...] = ()
+
+
+def look_at(
+    jobs: Sequence[Job], packed: Path | None, workers: int | None, progress: bool
+) -> list[Look]:
+    """Decode every image, or read its place in the array file `packed`."""
+    looks: list[Look] = []
+    batches = (jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH))
+    work = partial(_look_at_some, packed=packed)
+    with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
+        for some in on_all_cores(work, batches, workers):
+            looks += some
+            bar.update(len(some))
+    return looks
+
+
+def twins(looks: Iterable[Look]) -> list[list[str]]:
+    """The images that share their pixels, group by group, in the order of their names."""
+    same: dict[bytes, list[str]] = defaultdict(list)
+    for look in looks:
+        if look.pixels:
+            same[look.pixels].append(look.image)
+    return sorted(sorted(images) for images in same.values() if len(images) > 1)
+
+
+def of_other_patients(groups: Iterable[list[str]], patients: Mapping[str, int]) -> dict[str, str]:
+    """Images that have to go so that no picture comes under two patients, each with the reason.
+
+    The first of a group stays, and what else is of its patient.
+    """
+    return {
+        image: f"the same picture as {first} of patient {patients[first]}"
+        for first, *others in groups
+        for image in others
+        if patients[image] != patients[first]
+    }
+
+
+def _look_at_some(jobs: Sequence[Job], *, packed: Path | None) -> list[Look]:
+    array = None if packed is None else np.load(packed, mmap_mode="r", allow_pickle=False)
+    looks = []
+    for image, path, place, expected in jobs:
+        try:
+            if array is None:
+                data = read_bytes(path)
+                changed = bool(expected) and digest(data) != expected
+                pixels = decode_grey(data, path)
+            else:
+                pixels = array[place]
+                changed = bool(expected) and digest(pixels.tobytes()) != expected
+        except DataError as error:
+            looks.append(Look(image, problem=reason_only(error, path)))
+        else:
+            same = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
+            looks.append(Look(image, "", changed, same, pixels.shape))
+    return looks

@@ -1,0 +1,73 @@
+"""What an earlier run of `nih` has left, and need not be fetched and made again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from data_prep import manifest
+from data_prep.files import on_all_cores, read_json, sync, write_json
+from data_prep.manifest import Row
+from data_prep.prepared import Before, image_file
+from data_prep.sources import Sources
+
+#: Images looked at in one go.
+BATCH = 256
+
+
+def still_good(target: Path, before: Before, ending: str, workers: int | None) -> dict[str, Row]:
+    """The rows, by image, of what need not be made again, and of what could not be made.
+
+    In a folder that is not complete every byte is looked at, for a power cut may have taken some.
+    """
+    rows = [
+        row
+        for row in before.rows.values()
+        if row.problem or row.file == image_file(row.image, ending)
+    ]
+    batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
+    work = partial(_good_ones, target=target, thorough=not before.complete)
+    return {row.image: row for good in on_all_cores(work, batches, workers) for row in good}
+
+
+def _good_ones(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
+    return [row for row in rows if row.problem or manifest.holds(target, row, thorough=thorough)]
+
+
+def archives_done(
+    sources: Sources, before: Before, rows: dict[str, Row], workshop: Path, asked: str
+) -> set[str]:
+    """The archives that need not be read again: all they gave is good, and it was asked for.
+
+    What was asked for is the label file, by its digest. `rows` are those of what is good.
+    """
+    have = Counter(row.source for row in rows.values())
+    gave = Counter(row.source for row in before.rows.values())
+    done = set()
+    for remote in sources.archives:
+        mark = _mark(workshop, remote.name)
+        wanted = {"images": have[remote.name], "labels": asked}
+        if before.complete and gave[remote.name] == have[remote.name]:
+            write_json(mark, wanted)
+        if read_json(mark) == wanted:
+            done.add(remote.name)
+        else:
+            mark.unlink(missing_ok=True)
+    return done
+
+
+def mark_done(
+    name: str, rows: dict[str, Row], workshop: Path, asked: str, folders: Iterable[Path | None]
+) -> None:
+    """Note that an archive is no longer needed: when what came of it is on the disk."""
+    for folder in folders:
+        if folder is not None:
+            sync(folder)
+    images = sum(row.source == name for row in rows.values())
+    write_json(_mark(workshop, name), {"images": images, "labels": asked})
+
+
+def _mark(workshop: Path, name: str) -> Path:
+    return workshop / f"{name}.done"

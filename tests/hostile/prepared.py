@@ -1,0 +1,239 @@
+"""Folders of prepared or packed images that somebody, or a broken disk, has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from hostile.case import Case
+
+LABELS = "Data_Entry_2017.csv"
+HEADER = "image,file,bytes,sha256,source,source_sha256,source_state,problem"
+NOTE = {
+    "tool": "data_prep resize 1",
+    "size": 8,
+    "format": "png",
+    "resampling": "data_prep in C",
+    "source": "/elsewhere",
+    "images": 12,
+    "complete": True,
+}
+ARCHIVES = [f"images_{number:03d}.tar.gz" for number in range(1, 13)]
+#: What a damaged file's line has to lead to.
+AGAIN = "remove it and run again"
+
+
+def lay_images(folder: Path) -> None:
+    """A small data folder: a label file and 12 images of 12 patients."""
+    (folder / "images").mkdir(parents=True)
+    names = [f"{patient:08d}_000.png" for patient in range(1, 13)]
+    for place, name in enumerate(names):
+        Image.fromarray(np.full((8, 8), place, np.uint8)).save(folder / "images" / name)
+    rows = [f"{name},No Finding,0,{int(name[:8])}" for name in names]
+    text = "\n".join(["Image Index,Finding Labels,Follow-up #,Patient ID", *rows])
+    (folder / LABELS).write_text(f"{text}\n")
+
+
+def row(image: str, **cells: object) -> str:
+    whole = {"file": f"images/{image}", "bytes": 70, "sha256": "0" * 64, "source": image}
+    whole |= {"source_sha256": "1" * 64, "source_state": "", "problem": ""}
+    return ",".join(map(str, [image, *(whole | cells).values()]))
+
+
+def prepared(folder: Path, command: str, files: dict[str, bytes]) -> list[str]:
+    """A prepared folder with these files in it, met by a command."""
+    lay_images(folder / "source")
+    lay_images(folder / "small")
+    for name, content in ({"prepared.json": json.dumps(NOTE).encode()} | files).items():
+        (folder / "small" / name).write_bytes(content)
+    words = {
+        "resize": [str(folder / "source"), str(folder / "small"), "--size", "8"],
+        "pack": [str(folder / "small"), str(folder / "packed")],
+        "nih": [str(folder / "small"), "--size", "8", "--archives", str(folder / "source")],
+    }
+    return ["data-prep", command, *words.get(command, [str(folder / "small")])]
+
+
+def manifest(*rows: str, header: str = HEADER) -> dict[str, bytes]:
+    return {"manifest.csv": "".join(f"{line}\n" for line in (header, *rows)).encode()}
+
+
+def note(**changed: object) -> dict[str, bytes]:
+    return {"prepared.json": json.dumps(NOTE | changed).encode()}
+
+
+def text_note(text: str) -> dict[str, bytes]:
+    return {"prepared.json": text.encode()}
+
+
+def pipe(folder: Path, name: str, command: str = "resize") -> list[str]:
+    words = prepared(folder, command, {})
+    (folder / "small" / name).unlink(missing_ok=True)
+    os.mkfifo(folder / "small" / name)
+    return words
+
+
+def packed(folder: Path, change: Callable[[Path, dict[str, Any]], None]) -> list[str]:
+    """A packed folder that `change` has been at, given its note."""
+    lay_images(folder)
+    images = np.stack([np.full((8, 8), place, np.uint8) for place in range(12)])
+    np.save(folder / "images.npy", images)
+    names = sorted(file.name for file in (folder / "images").iterdir())
+    note = {"tool": "x", "images": 12, "size": 8, "names": names, "complete": True}
+    change(folder, note)
+    if not (folder / "packed.json").exists():
+        (folder / "packed.json").write_text(json.dumps(note))
+    return ["data-prep", "verify", str(folder)]
+
+
+def pipe_of_images(folder: Path, _: dict[str, Any]) -> None:
+    (folder / "images.npy").unlink()
+    os.mkfifo(folder / "images.npy")
+
+
+def headed(header: str) -> Callable[[Path, dict[str, Any]], None]:
+    """An images.npy with this text as its header, and nothing behind."""
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+    return lambda folder, note: void((folder / "images.npy").write_bytes(data))
+
+
+def void(_: object) -> None:
+    """What a change gives back."""
+
+
+def shape(text: str) -> str:
+    return f"{{'descr': '|u1', 'fortran_order': False, 'shape': {text}}}\n"
+
+
+NESTED = "[" * 100_000
+
+NOTES = {
+    "empty": text_note(""),
+    "cut short": text_note('{"complete": tr'),
+    "not text": {"prepared.json": b"\xff\xfe\x00"},
+    "a list": text_note("[]"),
+    "nested 100,000 deep": text_note(f'{{"tool": {NESTED}'),
+    "complete as a word": note(complete="yes"),
+    "complete missing": text_note('{"tool": "data_prep resize 1"}'),
+    "size as a list": note(size=[8]),
+    "images as a text": note(images="\x1b[2Jmany"),
+}
+MANIFESTS = {
+    "another header": manifest(header="a,b"),
+    "empty": {"manifest.csv": b""},
+    "zeros, as after a power cut": {"manifest.csv": f"{HEADER}\n".encode() + bytes(200)},
+    "a row cut short": {"manifest.csv": f"{HEADER}\n{row('x.png')}"[:-30].encode()},
+    "a digest of nonsense": manifest(row("x.png", sha256="../../../etc/passwd")),
+    "bytes below nothing": manifest(row("x.png", bytes=-1)),
+    "bytes beyond counting": manifest(row("x.png", bytes=10**400)),
+    "a cell of a million letters": manifest(row("x" * 1_000_000)),
+    "a quote left open": manifest('"x'),
+}
+PACKED: dict[str, tuple[Callable[[Path, dict[str, Any]], None], str]] = {
+    "cut short": (
+        lambda folder, note: os.truncate(folder / "images.npy", 300),
+        r"images\.npy: cannot be read",
+    ),
+    "a pickle": (
+        lambda folder, note: np.save(folder / "images.npy", np.array([{}]), allow_pickle=True),
+        r"images\.npy: cannot be read",
+    ),
+    "a header of code": (headed("__import__('os').abort()\n"), r"images\.npy: cannot be read"),
+    "a header nested deeply": (headed("(" * 9000), r"images\.npy: cannot be read"),
+    "a shape beyond counting": (headed(shape(f"({10**30}, 8, 8)")), r"images\.npy: cannot be read"),
+    "a shape below nothing": (headed(shape("(-1, 8, 8)")), r"images\.npy: "),
+    "another shape": (
+        lambda folder, note: np.save(folder / "images.npy", np.zeros((12, 8, 9), np.uint8)),
+        "not the images that packed.json tells of",
+    ),
+    "a pipe": (pipe_of_images, r"images\.npy: cannot be read"),
+    "names of other images": (
+        lambda folder, note: void(note.update(names=["../../x.png"] * 12)),
+        "do not go together",
+    ),
+    "names as numbers": (lambda folder, note: void(note.update(names=7)), r"damaged \('names'\)"),
+    "a note nested deeply": (
+        lambda folder, note: void((folder / "packed.json").write_text(NESTED)),
+        "nested too deeply.*pack it again",
+    ),
+    "a note without end": (
+        lambda folder, note: void(note.pop("complete")),
+        r"damaged \('complete'\)",
+    ),
+}
+OTHERS = {
+    "a row that climbs out is not followed": (
+        partial(
+            prepared,
+            command="resize",
+            files=manifest(row("../../x.png", file="../../../etc/passwd", bytes=1)),
+        ),
+        r"has 1 image that .* has not, the first: \.\./\.\./x\.png",
+    ),
+    "an image damaged behind the manifest": (
+        partial(prepared, command="catalog", files=manifest(row("00000003_000.png", bytes=1))),
+        "1 image is not what manifest.csv says was written, the first: 00000003_000.png",
+    ),
+    "an image the manifest puts elsewhere": (
+        partial(
+            prepared,
+            command="catalog",
+            files=manifest(row("00000003_000.png", file="../../../../../etc/hostname")),
+        ),
+        "1 image is not what manifest.csv says",
+    ),
+    "another tool's folder": (
+        partial(prepared, command="resize", files=note(tool="\x1b]0;owned\x07") | manifest()),
+        "made with another tool",
+    ),
+    "another command's folder": (
+        partial(prepared, command="nih", files=manifest()),
+        "made with another tool and source",
+    ),
+    "archives that are gone, and no manifest": (
+        partial(prepared, command="nih", files=note(tool="data_prep nih 1", source=ARCHIVES)),
+        "complete, but without the manifest.csv.*use it as it is, or remove it and run again",
+    ),
+    "a source that is not complete": (
+        partial(prepared, command="pack", files=note(complete=False)),
+        "is not complete: run the command that makes it again",
+    ),
+    "a pipe as note": (
+        partial(pipe, name="prepared.json"),
+        "prepared.json: .* but a pipe",
+    ),
+    "a pipe as manifest": (
+        partial(pipe, name="manifest.csv"),
+        "manifest.csv: .* but a pipe",
+    ),
+    "a pipe as list of what is left out": (
+        partial(pipe, name="left_out.csv", command="catalog"),
+        "left_out.csv: cannot be read .not a file but a pipe",
+    ),
+}
+
+
+def cases() -> Iterator[Case]:
+    kept = (f"small/{LABELS}", "small/images/00000003_000.png", "source/images/00000003_000.png")
+    for what, files in NOTES.items():
+        for command in ("resize", "pack"):
+            lay = partial(prepared, command=command, files=files)
+            yield Case(f"prepared.json, {what}, {command}", lay, f"damaged.*{AGAIN}", keeps=kept)
+    for what, files in MANIFESTS.items():
+        for command in ("resize", "verify", "pack"):
+            lay = partial(prepared, command=command, files=files)
+            yield Case(f"manifest.csv, {what}, {command}", lay, f"damaged.*{AGAIN}", keeps=kept)
+    for what, (change, says) in PACKED.items():
+        yield Case(f"packed, {what}", partial(packed, change=change), says, keeps=(LABELS,))
+    for what, (other, says) in OTHERS.items():
+        yield Case(f"prepared, {what}", other, says, keeps=kept)
+
+
+CASES = list(cases())

@@ -1,0 +1,123 @@
+"""A power cut at any moment of `resize` and `nih`: nothing that was called complete is damaged."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from data_prep_server import Server, publish
+from data_prep_tools import ROOT, SHARED, digest, make_folder
+from power_cut import Disk, cut, disk, mounted, why_not
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be done")
+
+SAMPLE = SHARED / "nih-sample"
+
+slow = pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
+CUTS = [2, pytest.param(20, marks=[pytest.mark.slow, slow])]
+
+#: Words after `data-prep` that fill a folder of this name; the same every time.
+Command = Callable[[Path], list[str]]
+
+
+@pytest.fixture
+def resize(tmp_path: Path) -> Command:
+    source = SAMPLE if SAMPLE.is_dir() else make_folder(tmp_path / "set", patients=300, size=64)
+    return lambda target: ["resize", str(source), str(target), "--size", "48"]
+
+
+@pytest.fixture
+def nih(tmp_path: Path) -> Iterator[Command]:
+    """Archives come slowly, from a server; each is removed when its images are done."""
+    (tmp_path / "server").mkdir()
+    server = Server(tmp_path / "server")
+    server.manners["pause"] = 0.001
+    listing = publish(server.folder, make_folder(tmp_path / "set", patients=200, size=48), 6)
+    words = ["--sources", str(listing), "--mirror", server.url, "--size", "32"]
+    yield lambda target: ["nih", str(target), *words]
+    server.http.shutdown()
+
+
+def start(words: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "data_prep", *words],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def finish(words: list[str]) -> None:
+    running = start(words)
+    assert running.wait(timeout=300) == 0
+
+
+def called_complete(target: Path) -> set[str]:
+    """The files of a folder that have been promised to be there: all, or those of done archives."""
+    note = target / "prepared.json"
+    if note.exists() and json.loads(note.read_text())["complete"]:
+        return {name for name in digest(target) if not name.startswith(".fetching")}
+    marks = list(target.glob(".fetching/*.done"))
+    archives = {mark.name.removesuffix(".done") for mark in marks}
+    manifest = (target / "manifest.csv").read_text().splitlines() if archives else []
+    rows = [line.split(",") for line in manifest[1:]]
+    promised = {row[1] for row in rows if len(row) == 8 and row[4] in archives}
+    assert len(promised) == sum(json.loads(mark.read_text())["images"] for mark in marks)
+    return promised
+
+
+def after_a_cut(command: Command, of: Disk, image: Path, rng: random.Random, whole: float) -> None:
+    target = of.folder / "small"
+    running = start(command(target))
+    until = time.monotonic() + 60
+    while not (target / "prepared.json").exists() and time.monotonic() < until:
+        time.sleep(0.002)
+    time.sleep(rng.uniform(0, whole))
+    cut(of, image, running, names_first=rng.random() < 0.7)
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("kind", ["resize", "nih"])
+def test_cuts_at_random_moments(
+    tmp_path: Path, kind: str, cuts: int, request: pytest.FixtureRequest
+) -> None:
+    command: Command = request.getfixturevalue(kind)
+    began = time.monotonic()
+    finish(command(tmp_path / "undisturbed"))
+    whole = time.monotonic() - began
+    expected = digest(tmp_path / "undisturbed")
+    seed = random.randrange(10**6)
+    rng = random.Random(seed)
+    with ExitStack() as stack:
+        now = stack.enter_context(disk(tmp_path))
+        for number in range(cuts):
+            image = tmp_path / f"{number}.img"
+            after_a_cut(command, now, image, rng, whole)
+            stack.close()  # the machine is off
+            now = stack.enter_context(mounted(image, tmp_path / f"after-{number}"))
+            found, where = digest(now.folder / "small"), f"seed {seed}, cut {number}"
+            for name in called_complete(now.folder / "small"):
+                assert found[name] == expected[name], f"{name} is damaged: {where}"
+        finish(command(now.folder / "small"))
+        assert digest(now.folder / "small") == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize("kind", ["resize", "nih"])
+def test_a_cut_right_after_the_end(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    command: Command = request.getfixturevalue(kind)
+    with disk(tmp_path) as before:
+        finish(command(before.folder / "small"))
+        expected = digest(before.folder / "small")
+        image = cut(before, tmp_path / "after.img")
+    with mounted(image, tmp_path / "after") as after:
+        assert digest(after.folder / "small") == expected

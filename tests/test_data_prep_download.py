@@ -1,0 +1,151 @@
+"""One file over a line that may break: taken up where it broke, and known to be the right one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from data_prep_server import Server, fetch, no_pause_fixture, publish, server_fixture
+from data_prep_tools import make_folder
+
+from data_prep import DataError
+from data_prep.download import Remote, download
+
+__all__ = ["no_pause_fixture", "server_fixture"]
+
+
+def test_cut_lines_are_taken_up_where_they_broke(tmp_path: Path, server: Server) -> None:
+    data = random.Random(1).randbytes(100_000)
+    (server.folder / "x").write_bytes(data)
+    server.manners["cut after"] = 30_000
+    heard: list[int] = []
+    remote = Remote("x", f"{server.url}/x", None, hashlib.md5(data).hexdigest())
+    assert download(remote, tmp_path, told=heard.append).read_bytes() == data
+    assert [span for _, span in server.asked] == [
+        "", "bytes=30000-", "bytes=60000-", "bytes=90000-",
+    ]  # fmt: skip
+    assert sum(heard) == len(data) and not (tmp_path / "x.part").exists()
+
+
+def test_a_server_without_ranges(tmp_path: Path, server: Server) -> None:
+    data = random.Random(2).randbytes(50_000)
+    (server.folder / "x").write_bytes(data)
+    (tmp_path / "x.part").write_bytes(data[:20_000])
+    server.manners["no ranges"] = True
+    heard: list[int] = []
+    download(Remote("x", f"{server.url}/x"), tmp_path, told=heard.append)
+    assert (tmp_path / "x").read_bytes() == data and sum(heard) == len(data)
+    server.manners["cut after"] = 20_000  # it always breaks: tried, then given up with one line
+    with pytest.raises(DataError, match="in a row"):
+        download(Remote("y", f"{server.url}/x"), tmp_path, tries=3)
+    assert (tmp_path / "y.part").exists() and not (tmp_path / "y").exists()
+
+
+@pytest.mark.parametrize("more", [0, 5000])
+def test_a_part_that_is_whole_or_too_long(tmp_path: Path, server: Server, more: int) -> None:
+    data = random.Random(3).randbytes(10_000)
+    (server.folder / "x").write_bytes(data)
+    (tmp_path / "x.part").write_bytes(data + bytes(more))
+    download(Remote("x", f"{server.url}/x"), tmp_path)
+    assert (tmp_path / "x").read_bytes() == data
+
+
+PORTAL = b"<!DOCTYPE html>\n<html><body>Welcome! Please log in.</body></html>\n"
+
+
+@pytest.mark.parametrize("already", [False, True])
+def test_a_portals_page_is_not_kept_as_the_label_file(
+    tmp_path: Path, server: Server, already: bool
+) -> None:
+    listing = publish(server.folder, make_folder(tmp_path / "set"))
+    labels = server.folder / "Data_Entry_2017_v2020.csv"
+    good = labels.read_bytes()
+    fetched = tmp_path / "small" / ".fetching" / labels.name
+    labels.write_bytes(PORTAL)
+    with pytest.raises(DataError, match=r"what came is no label file .*; it is removed"):
+        fetch(listing, server, tmp_path / "small")
+    assert not fetched.exists()
+    if already:  # kept by a version that did keep it
+        fetched.write_bytes(PORTAL)
+    labels.write_bytes(good)
+    with contextlib.suppress(DataError):
+        fetch(listing, server, tmp_path / "small")
+    assert fetch(listing, server, tmp_path / "small")["images"] == 24
+
+
+def test_a_users_own_label_file_is_never_removed(tmp_path: Path, server: Server) -> None:
+    listing = publish(server.folder, make_folder(tmp_path / "set"))
+    own = tmp_path / "Data_Entry_2017.csv"
+    own.write_bytes(PORTAL)
+    with pytest.raises(DataError, match="'Image Index' is missing"):
+        fetch(listing, server, tmp_path / "small", labels=own)
+    assert own.read_bytes() == PORTAL
+
+
+class Spoiler:
+    """Passes on what goes to and from a port, with one byte of the first answer changed."""
+
+    def __init__(self, port: int, at: int) -> None:
+        self.at, self.upstream, self.lines = at, ("127.0.0.1", port), 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed at the end of the test
+            while True:
+                near, far = self.listener.accept()[0], socket.create_connection(self.upstream)
+                self.lines += 1
+                spoil = self.at if self.lines == 1 else -1
+                threading.Thread(target=self.pass_on, args=(near, far, -1), daemon=True).start()
+                threading.Thread(target=self.pass_on, args=(far, near, spoil), daemon=True).start()
+
+    @staticmethod
+    def pass_on(here: socket.socket, there: socket.socket, spoil: int) -> None:
+        passed = 0
+        with contextlib.suppress(OSError):
+            while data := bytearray(here.recv(4096)):
+                if passed <= spoil < passed + len(data):
+                    data[spoil - passed] ^= 1
+                passed += len(data)
+                there.sendall(data)
+        for end in (here, there):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+def test_a_damaged_record_of_tls_is_a_broken_line(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it may have read other certificates
+    data = random.Random(4).randbytes(300_000)
+    (server.folder / "x").write_bytes(data)
+    line = Spoiler(server.http.server_port, at=100_000)
+    remote = Remote(
+        "x", f"https://127.0.0.1:{line.port}/x", len(data), hashlib.md5(data).hexdigest()
+    )
+    assert download(remote, tmp_path).read_bytes() == data
+    line.listener.close()
+    spans = [span for _, span in server.asked]
+    assert len(spans) == 2 and spans[0] == ""  # tried again, from where it broke or from the start

@@ -1,0 +1,241 @@
+"""What strangers' files do to the rest: nothing runs, no other row is lost, all shows as text.
+
+The single lines that hostile files draw are in tests/hostile.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import pickle
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_tools import HEADER, ROOT, command, make_folder, row, the_line
+from PIL import Image
+
+from data_prep import DataError, png, read_catalog, read_grey, resize_folder
+from data_prep.catalog import keep_rows, parse_label_file
+from data_prep.errors import LONGEST, printable
+from data_prep.lists import split_by_lists
+from gpumon import __main__ as gpumon_command
+from helpers import __main__ as compare_command
+
+RAMP = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
+
+
+def quiet(source: Path, target: Path, **options: object) -> dict:
+    return resize_folder(source, target, size=8, progress=False, **options)  # type: ignore[arg-type]
+
+
+# --- Nothing runs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.jpg", "x.tif"])
+def test_postscript_called_an_image_reaches_no_interpreter(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gs = tmp_path / "bin" / "gs"
+    gs.parent.mkdir()
+    gs.write_text(f"#!/bin/sh\ntouch {tmp_path / 'it-ran'}\n")
+    gs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{gs.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)  # Pillow looks once and remembers
+    (tmp_path / name).write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+    )
+    with pytest.raises(DataError) as caught:
+        read_grey(tmp_path / name)
+    assert not (tmp_path / "it-ran").exists()
+    assert "not a PNG, JPEG" in str(caught.value)
+
+
+# --- No other row is lost --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\x85", "\v", "\f", "\x1c", "\r\n", "\r"])
+def test_the_row_of_the_bad_image_goes_and_no_other(tmp_path: Path, odd: str) -> None:
+    """Only CR and LF end a line of a CSV file, and inside quotes not even those."""
+    source = make_folder(tmp_path / "set")
+    file = source / "Data_Entry_2017.csv"
+    text = file.read_text().replace(",M,PA,", f',M,"P{odd}A",', 3)
+    file.write_text(text, newline="")
+    names = parse_label_file(file)["image"].tolist()
+    (source / "images" / names[3]).write_bytes(b"no image")
+    quiet(source, tmp_path / "small")
+    kept = tmp_path / "small" / file.name
+    assert parse_label_file(kept)["image"].tolist() == names[:3] + names[4:]
+    bad = next(line for line in text.split("\n") if line.startswith(names[3]))
+    assert kept.read_bytes().decode() == text.replace(f"{bad}\n", "")
+
+
+def test_rows_are_kept_below_a_header_with_spaces(tmp_path: Path) -> None:
+    file = tmp_path / "Data_Entry_2017.csv"
+    header = HEADER.replace(",", ", ")
+    file.write_text(f" {header}\n{row('a.png')}\n{row('b.png')}\n")
+    assert parse_label_file(file)["image"].tolist() == ["a.png", "b.png"]
+    assert keep_rows(file, {"b.png"}).decode() == f" {header}\n{row('b.png')}\n"
+
+
+def test_the_row_of_a_bad_jpeg_goes_though_it_says_png(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    quiet(source, tmp_path / "jpegs", format="jpeg")
+    bad = sorted((tmp_path / "jpegs" / "images").iterdir())[5]
+    bad.write_bytes(b"no image")
+    made = quiet(tmp_path / "jpegs", tmp_path / "small")
+    assert [name for name, _ in made["rejected"]] == [f"{bad.stem}.png"]
+    assert len(read_catalog(tmp_path / "small")) == 23  # which raises where an image is missing
+
+
+@pytest.mark.parametrize("age", ["", "57.0", "058Y", "nan", "unknown"])
+def test_an_age_is_not_asked_for(tmp_path: Path, age: str) -> None:
+    file = tmp_path / "Data_Entry_2017.csv"
+    file.write_text(f"{HEADER}\n{row('a.png').replace(',58,', f',{age},')}\n")
+    assert len(parse_label_file(file)) == 1
+
+
+def test_names_in_a_list_may_hold_spaces(tmp_path: Path) -> None:
+    file = tmp_path / "Data_Entry_2017.csv"
+    names = [f"lung {number}\u2028.png" for number in range(12)]
+    lines = [row(name, patient=number) for number, name in enumerate(names)]
+    file.write_text("\n".join([HEADER, *lines]))
+    lists = tmp_path / "train.txt", tmp_path / "test.txt"
+    lists[0].write_text("\r\n".join(names[:9]))
+    lists[1].write_text("\n".join(names[9:]) + "\n\n")
+    parts = split_by_lists(read_catalog(tmp_path, check_images=False), *lists, valid=0.3)
+    assert parts["test"]["image"].tolist() == names[9:]
+
+
+@pytest.mark.parametrize("name", ["x" * 235 + ".png", "x" * 251 + ".png", os.fsdecode(b"\xff.png")])
+def test_good_images_with_odd_names_are_made(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    Image.fromarray(RAMP).save(tmp_path / "in" / name)
+    (tmp_path / "in" / "bad\x1b[2J.png").write_bytes(b"")
+    made = quiet(tmp_path / "in", tmp_path / "small")
+    assert made["written"] == 1 and (tmp_path / "small" / name).is_file()
+
+
+def test_a_name_without_room_for_its_new_ending(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for ending in ("bmp", "jpg"):  # the second becomes NAME.jpg.png
+        Image.fromarray(RAMP).save(tmp_path / "in" / f"{'x' * 250}.{ending}")
+    with pytest.raises(DataError, match="name is too long"):
+        quiet(tmp_path / "in", tmp_path / "small")
+
+
+# --- Pixels ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_pixels_come_as_they_are_stored(tmp_path: Path, mode: str, ending: str) -> None:
+    """docs/data.md: an orientation in EXIF is not applied."""
+    exif = Image.Exif()
+    exif[274] = 6  # turn by 90 degrees to look at it
+    image = Image.fromarray(RAMP[:32]).convert(mode)
+    image.save(tmp_path / f"turned.{ending}", exif=exif)
+    image.save(tmp_path / f"plain.{ending}")
+    turned = read_grey(tmp_path / f"turned.{ending}")
+    assert turned.shape == (32, 64)
+    assert np.array_equal(turned, read_grey(tmp_path / f"plain.{ending}"))
+
+
+@pytest.mark.parametrize("largest", [17_000, 32_767, 65_535])
+def test_dark_images_of_16_bits_are_read(tmp_path: Path, largest: int) -> None:
+    pixels = np.linspace(0, largest, 4096).astype(np.uint16).reshape(64, 64)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    assert read_grey(tmp_path / "x.png").max() == round(largest * 255 / 65535)
+
+
+def test_a_pgm_says_what_white_is(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 4095, 64).astype(">u2")
+    (tmp_path / "x.pgm").write_bytes(b"P5 8 8 4095\n" + ramp.tobytes())
+    assert read_grey(tmp_path / "x.pgm").max() == 255
+
+
+# --- All shows as text -----------------------------------------------------------------------
+
+
+def test_an_error_is_one_line_that_a_terminal_only_shows() -> None:
+    error = DataError("a\x1b[2Jb\nc\r\u2028\u202e\udcff: damaged, fetch it")
+    assert str(error) == r"a\x1b[2Jb\nc\r\u2028\u202e\udcff: damaged, fetch it"
+    assert printable(str(error)) == str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # as from a worker process
+    endless = str(DataError(f"x.csv: {'M' * 10**6!r} is no finding; remove it"))
+    assert endless.startswith("x.csv") and endless.endswith("remove it")
+    assert len(endless) < LONGEST + 10
+
+
+def test_reports_are_printable(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    names = "a\x1b[2J.png", "b\nno problems", os.fsdecode(b"c\xff.png")
+    for name in names:
+        (source / "images" / name).write_bytes(b"?")
+        done = command("verify", source)
+        assert done.returncode == 1
+        assert all(line.isprintable() for line in done.stdout.removesuffix("\n").split("\n"))
+        assert printable(name) in done.stdout
+        (source / "images" / name).unlink()
+    done = command("verify", source.rename(tmp_path / "\x1b[2J"))
+    done = command("catalog", tmp_path / "\x1b[2J")
+    assert done.returncode == 0 and "\x1b" not in done.stdout
+
+
+def test_rejected_names_are_no_formulas(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    Image.fromarray(RAMP).save(source / "good.png")
+    names = ["=cmd|' -C calc'!A0.png", "+1.png", "-1.png", "@x.png", "\t=1.png", "a\n=1.png",
+             os.fsdecode(b"\xff.png"), "plain.png"]  # fmt: skip
+    for name in names:
+        (source / name).write_bytes(b"?")
+    quiet(source, tmp_path / "small")
+    text = (tmp_path / "small" / "rejected.csv").read_bytes().decode()
+    cells = [cells[0] for cells in csv.reader(io.StringIO(text))][1:]
+    shown = [f"'{name}" if name[0] in "=+-@" else printable(name) for name in sorted(names)]
+    assert cells == shown
+
+
+def test_a_pipe_holds_nothing_up(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    bad = source / "images" / "00000007_001.png"
+    bad.unlink()
+    os.mkfifo(bad)
+    done = command("verify", source)
+    assert done.returncode == 1 and "not a file but a pipe" in done.stdout
+    assert f"first is {bad.name}" in the_line(command("resize", source, tmp_path / "small"))
+
+
+# --- What a user is told without asking, and with -------------------------------------------
+
+
+def test_without_the_compiled_part_a_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_folder(tmp_path / "set")
+    monkeypatch.setattr(png, "unfilter", None)
+    monkeypatch.setattr(png, "shrink", None)
+    done = command("resize", source, tmp_path / "slow", "--size", 8)
+    assert done.returncode == 0 and "two to three times as long" in done.stderr
+    monkeypatch.setattr(png, "shrink", lambda *_: False)
+    done = command("resize", source, tmp_path / "quick", "--size", 8)
+    assert done.returncode == 0 and "note:" not in done.stderr
+
+
+def test_one_version_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    from data_prep.__main__ import main
+
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for program, run in {
+        "data-prep": main,
+        "gpumon": gpumon_command.main,
+        "compare": compare_command.main,
+    }.items():
+        with pytest.raises(SystemExit) as ended:
+            run(["--version"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out == f"{program} {version}\n"
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()

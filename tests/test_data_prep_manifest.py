@@ -1,0 +1,325 @@
+"""The manifest: what is no longer what it was is noticed, and what was promised is on the disk."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_server import Server, fetch, publish, server_fixture
+from data_prep_tools import command, digest, make_folder, the_line
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import data_prep.fetch
+import data_prep.prepared
+import data_prep.resume
+from data_prep import DataError, is_complete, make_demo, read_catalog, read_grey, resize_folder
+from data_prep import manifest as manifests
+from data_prep.manifest import Row
+
+__all__ = ["server_fixture"]
+
+IMAGE = "00000007_001.png"
+
+
+def quiet(source: Path, target: Path, **options: object) -> dict:
+    return resize_folder(source, target, size=8, progress=False, **options)  # type: ignore[arg-type]
+
+
+def repaint(file: Path, seed: int = 0) -> None:
+    size = Image.open(file).size
+    pixels = np.random.default_rng(seed).integers(0, 256, size[::-1], dtype=np.uint8)
+    Image.fromarray(pixels).save(file)
+
+
+def table(folder: Path) -> dict[str, dict[str, str]]:
+    with (folder / "manifest.csv").open(newline="") as file:
+        return {row["image"]: row for row in csv.DictReader(file)}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_folder(tmp_path / "set")
+
+
+@pytest.fixture
+def small(tmp_path: Path, source: Path) -> Path:
+    quiet(source, tmp_path / "small")
+    return tmp_path / "small"
+
+
+def same_as_new(source: Path, small: Path) -> bool:
+    """Whether a folder is, to the byte, what one call in an empty place makes."""
+    new = small.parent / "new"
+    quiet(source, new)
+    return digest(small) == digest(new)
+
+
+def test_every_image_has_its_digests(source: Path, small: Path) -> None:
+    rows = table(small)
+    assert list(rows) == read_catalog(small)["image"].tolist()
+    for name, row in rows.items():
+        for path, column in ((small / row["file"], ""), (source / row["source"], "source_")):
+            assert row[f"{column}sha256"] == hashlib.sha256(path.read_bytes()).hexdigest(), name
+        assert int(row["bytes"]) == (small / row["file"]).stat().st_size and not row["problem"]
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_replaced_source_image_is_made_again(source: Path, small: Path, hidden: bool) -> None:
+    file = source / "images" / IMAGE
+    before = file.stat()
+    repaint(file)
+    if hidden:  # as many bytes, and the time of the old one
+        file.write_bytes(file.read_bytes()[: before.st_size].ljust(before.st_size, b"\0"))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert (file.stat().st_size, file.stat().st_mtime_ns) == (
+            before.st_size,
+            before.st_mtime_ns,
+        )
+    assert quiet(source, small)["written"] == 1
+    assert same_as_new(source, small)
+
+
+def test_deleted_images_are_made_again(source: Path, small: Path) -> None:
+    before = digest(small)
+    for file in sorted((small / "images").iterdir())[14:]:
+        file.unlink()
+    (small / "images" / IMAGE).write_bytes(b"cut")
+    again = quiet(source, small)
+    assert (again["written"], again["skipped"]) == (11, 13)
+    assert digest(small) == before
+
+
+def test_a_folder_that_is_not_complete_is_looked_at_byte_for_byte(
+    source: Path, small: Path
+) -> None:
+    before = digest(small)
+    note = small / "prepared.json"
+    note.write_text(note.read_text().replace("true", "false"))
+    images = sorted((small / "images").iterdir())
+    images[0].write_bytes(b"")  # what a power cut leaves
+    images[1].write_bytes(bytes(images[1].stat().st_size))
+    with (small / "manifest.csv").open("r+b") as file:
+        file.truncate(file.seek(-70, os.SEEK_END))  # in the middle of the last row
+    assert quiet(source, small)["written"] == 3
+    assert digest(small) == before
+
+
+def test_a_source_may_grow(tmp_path: Path, source: Path, small: Path) -> None:
+    more = make_folder(tmp_path / "more", patients=14)
+    shutil.copy(more / "Data_Entry_2017.csv", source)
+    for patient in (13, 14):
+        for file in (more / "images").glob(f"{patient:08d}_*"):
+            shutil.copy(file, source / "images")
+    again = quiet(source, small)
+    assert (again["written"], again["skipped"], again["images"]) == (4, 24, 28)
+    assert same_as_new(source, small)
+
+
+@pytest.mark.parametrize("how", [shutil.move, shutil.copytree])
+def test_a_source_may_move(source: Path, small: Path, how: Callable) -> None:
+    moved = source.parent / "elsewhere"
+    how(source, moved)
+    again = quiet(moved, small)
+    assert (again["written"], again["skipped"]) == (0, 24)
+    assert json.loads((small / "prepared.json").read_text())["source"] == str(moved)
+    assert same_as_new(moved, small)
+
+
+def test_another_source_is_refused(tmp_path: Path, source: Path, small: Path) -> None:
+    before = digest(small)
+    fewer = make_folder(tmp_path / "fewer", patients=11)
+    line = the_line(command("resize", fewer, small, "--size", 8))
+    assert "has 2 images that" in line and "00000012_000.png" in line and "another folder" in line
+    assert digest(small) == before
+
+
+def test_labels_that_were_changed_are_taken_over(source: Path, small: Path) -> None:
+    labels = source / "Data_Entry_2017.csv"
+    labels.write_text(labels.read_text().replace("No Finding", "Hernia"))
+    assert quiet(source, small)["written"] == 0
+    assert (small / labels.name).read_bytes() == labels.read_bytes()
+    labels.rename(labels.with_name("Data_Entry_2017_v2020.csv"))
+    quiet(source, small)
+    assert same_as_new(source, small)
+
+
+def test_an_image_that_can_no_longer_be_read_goes(source: Path, small: Path) -> None:
+    (source / "images" / IMAGE).write_bytes(b"broken")
+    assert [name for name, _ in quiet(source, small)["rejected"]] == [IMAGE]
+    assert not (small / "images" / IMAGE).exists()
+    assert IMAGE not in set(read_catalog(small)["image"])
+    assert "cannot be read" in table(small)[IMAGE]["problem"]
+    assert same_as_new(source, small)
+
+
+def test_pixels_of_the_c_part_and_without_are_not_mixed(
+    source: Path, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if data_prep.prepared.png.shrink is None:
+        pytest.skip("the C part was not compiled here")
+    note = json.loads((small / "prepared.json").read_text())
+    assert note["resampling"] == "data_prep in C" and note["decoders"]["pillow"]
+    before = digest(small)
+    monkeypatch.setattr(data_prep.prepared.png, "shrink", None)
+    line = the_line(command("resize", source, small, "--size", 8))
+    assert "another resampling ('data_prep in C')" in line
+    assert digest(small) == before
+
+
+def test_removing_a_damaged_note_leads_on(source: Path, small: Path) -> None:
+    before = digest(small)
+    (small / "prepared.json").write_bytes(b'{"complete": tr')
+    line = the_line(command("resize", source, small, "--size", 8))
+    assert "remove it and run again" in line
+    (small / "prepared.json").unlink()
+    assert quiet(source, small)["written"] == 24
+    assert digest(small) == before
+
+
+def test_removing_a_damaged_manifest_leads_on(source: Path, small: Path) -> None:
+    before = digest(small)
+    file = small / "manifest.csv"
+    file.write_bytes(file.read_bytes()[:-70])
+    line = the_line(command("resize", source, small, "--size", 8))
+    assert "row 25: damaged" in line and "remove it and run again" in line
+    file.unlink()
+    assert quiet(source, small)["written"] == 24
+    assert digest(small) == before
+
+
+def test_linked_subfolders_are_read_once(tmp_path: Path) -> None:
+    grey = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    source, elsewhere = tmp_path / "pictures", tmp_path / "elsewhere"
+    for folder in (source / "b", elsewhere / "deep"):
+        folder.mkdir(parents=True)
+    for file in (source / "b" / "x.png", elsewhere / "y.png", elsewhere / "deep" / "z.png"):
+        grey.save(file)
+    (source / "a-link-to-b").symlink_to("b")
+    (source / "away").symlink_to(elsewhere)
+    (elsewhere / "deep" / "back").symlink_to(source)
+    (source / "nowhere").symlink_to(tmp_path / "gone")
+    (source / "output").symlink_to(tmp_path / "small")
+    assert quiet(source, tmp_path / "small")["images"] == 3
+    assert set(table(tmp_path / "small")) == {"away/deep/z.png", "away/y.png", "b/x.png"}
+    assert quiet(source, tmp_path / "small")["written"] == 0
+
+
+def test_all_is_on_the_disk_before_it_is_called_complete(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = tmp_path / "small"
+    steps: list[tuple[bool, int]] = []
+
+    def sync(folder: Path) -> None:
+        steps.append((is_complete(folder), len(read_catalog(folder))))
+
+    monkeypatch.setattr(data_prep.prepared, "sync", sync)
+    quiet(source, small)
+    assert steps == [(False, 24)] and is_complete(small)
+
+
+def test_an_archive_is_removed_when_its_images_are_on_the_disk(
+    source: Path,
+    tmp_path: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[str] = []
+    discard = data_prep.fetch.discard
+    monkeypatch.setattr(data_prep.resume, "sync", lambda folder: steps.append("sync"))
+
+    def remove(folder: Path, name: str) -> None:
+        steps.append("remove")
+        discard(folder, name)
+
+    monkeypatch.setattr(data_prep.fetch, "discard", remove)
+    fetch(publish(server.folder, source), server, tmp_path / "small")
+    assert steps == ["sync", "remove"] * 3
+
+
+def test_images_gone_from_an_nih_folder_are_fetched_again(
+    source: Path,
+    tmp_path: Path,
+    server: Server,
+) -> None:
+    listing = publish(server.folder, source)
+    fetch(listing, server, tmp_path / "small")
+    before = digest(tmp_path / "small")
+    (tmp_path / "small" / "images" / IMAGE).unlink()
+    archive = table(tmp_path / "small")[IMAGE]["source"]
+    server.asked.clear()
+    assert fetch(listing, server, tmp_path / "small")["written"] == 1
+    assert [path for path, _ in server.asked] == ["/Data_Entry_2017_v2020.csv", f"/{archive}"]
+    assert digest(tmp_path / "small") == before
+    (tmp_path / "small" / "manifest.csv").unlink()
+    with pytest.raises(DataError, match=r"use it as it is, or remove it and run again"):
+        fetch(listing, server, tmp_path / "small")
+
+
+def test_the_second_run_also_says_what_was_left_out(tmp_path: Path, source: Path) -> None:
+    (source / "images" / IMAGE).write_bytes(b"broken")
+    (source / "images" / "00000003_000.png").unlink()
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    words = ["--archives", archives, "--sources", publish(archives, source), "--size", 8]
+    first, second = (command("nih", tmp_path / "small", *words) for _ in range(2))
+    for done in (first, second):
+        assert done.returncode == 2 and f"the first is {IMAGE}" in done.stderr
+        assert "1 images of the label file were in no archive" in done.stderr
+
+
+def test_an_emptied_image_of_an_unfinished_demo_is_made_again(tmp_path: Path) -> None:
+    def demo(name: str) -> dict:
+        return make_demo(tmp_path / name, images=4, size=32, progress=False)
+
+    demo("a")
+    (tmp_path / "a" / "Data_Entry_2017.csv").unlink()
+    next((tmp_path / "a" / "images").iterdir()).write_bytes(b"")
+    assert demo("a")["written"] == 1
+    demo("b")
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
+rows = st.builds(Row, names, names, st.integers(0, 10**12), digests, names, digests, st.text())
+
+
+@given(st.lists(rows, unique_by=lambda row: row.image))
+def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, some: list) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    with manifests.added_to(folder, {row.image: row for row in some[:2]}) as add:
+        add(some[2:])
+    assert list(manifests.read(folder).values()) == some
+
+
+@given(st.binary(max_size=200), st.integers(0, 400))
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, junk: bytes, at: int
+) -> None:
+    folder = tmp_path_factory.mktemp("junk")
+    good = Row("a.png", "images/a.png", 3, "0" * 64, "a.png", "1" * 64, "3 4 5")
+    whole = manifests.as_bytes([good, good._replace(image="b.png")])
+    for content in (junk, whole[:at] + junk + whole[at:], whole[:at] + junk):
+        (folder / "manifest.csv").write_bytes(content)
+        assert set(manifests.read(folder, partial=True).values()) >= set()
+        try:
+            manifests.read(folder)
+        except DataError as error:
+            assert "manifest.csv" in str(error)
+
+
+def test_a_read_only_look_writes_nothing(source: Path, small: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in small.rglob("*")}
+    assert quiet(source, small)["written"] == 0
+    assert read_grey(small / "images" / IMAGE).shape == (8, 8)
+    assert {path: path.stat().st_mtime_ns for path in small.rglob("*")} == before
