@@ -1,9 +1,10 @@
-"""A power cut at any moment of `resize` and `nih`: nothing that was called complete is damaged."""
+"""A power cut at any moment: nothing that was called complete is damaged, and the rest is made."""
 
 from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -45,6 +46,17 @@ def nih(tmp_path: Path) -> Iterator[Command]:
     server.http.shutdown()
 
 
+@pytest.fixture
+def pack(tmp_path: Path) -> Command:
+    source = make_folder(tmp_path / "set")
+    return lambda target: ["pack", str(source), str(target)]
+
+
+@pytest.fixture
+def demo() -> Command:
+    return lambda target: ["demo", str(target), "--images", "40", "--size", "64"]
+
+
 def start(words: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "data_prep", *words],
@@ -74,14 +86,16 @@ def called_complete(target: Path) -> set[str]:
     return promised
 
 
-def after_a_cut(command: Command, of: Disk, image: Path, rng: random.Random, whole: float) -> None:
-    target = of.folder / "small"
-    running = start(command(target))
-    until = time.monotonic() + 60
-    while not (target / "prepared.json").exists() and time.monotonic() < until:
-        time.sleep(0.002)
-    time.sleep(rng.uniform(0, whole))
-    cut(of, image, running, names_first=rng.random() < 0.7)
+def images_in(target: Path) -> int:
+    return sum(1 for _ in target.glob("images/*.png"))
+
+
+def cut_at(images: int, words: list[str], target: Path, of: Disk, to: Path, how: bool) -> None:
+    """Start a command, and cut the power when so many images are there, or when it has ended."""
+    running = start(words)
+    while running.poll() is None and images_in(target) < images:
+        time.sleep(0.001)
+    cut(of, to, running, names_first=how)
 
 
 @pytest.mark.parametrize("cuts", CUTS)
@@ -90,27 +104,30 @@ def test_cuts_at_random_moments(
     tmp_path: Path, kind: str, cuts: int, request: pytest.FixtureRequest
 ) -> None:
     command: Command = request.getfixturevalue(kind)
-    began = time.monotonic()
     finish(command(tmp_path / "undisturbed"))
-    whole = time.monotonic() - began
     expected = digest(tmp_path / "undisturbed")
+    total = images_in(tmp_path / "undisturbed")
     seed = random.randrange(10**6)
     rng = random.Random(seed)
     with ExitStack() as stack:
         now = stack.enter_context(disk(tmp_path))
-        for number in range(cuts):
-            image = tmp_path / f"{number}.img"
-            after_a_cut(command, now, image, rng, whole)
+        for number in range(1, cuts + 1):
+            target, image = now.folder / "small", tmp_path / f"{number}.img"
+            moment = rng.randint(images_in(target), total + 1)
+            cut_at(moment, command(target), target, now, image, rng.random() < 0.7)
             stack.close()  # the machine is off
             now = stack.enter_context(mounted(image, tmp_path / f"after-{number}"))
-            found, where = digest(now.folder / "small"), f"seed {seed}, cut {number}"
-            for name in called_complete(now.folder / "small"):
+            target = now.folder / "small"
+            found, where = digest(target), f"seed {seed}, cut {number} at {moment} images"
+            for name in called_complete(target):
                 assert found[name] == expected[name], f"{name} is damaged: {where}"
-        finish(command(now.folder / "small"))
-        assert digest(now.folder / "small") == expected, f"seed {seed}"
+            if number == cuts or rng.random() < 0.5:  # else it is cut once more on its way
+                finish(command(target))
+                assert digest(target) == expected, where
+                shutil.rmtree(target)
 
 
-@pytest.mark.parametrize("kind", ["resize", "nih"])
+@pytest.mark.parametrize("kind", ["resize", "nih", "pack", "demo"])
 def test_a_cut_right_after_the_end(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
