@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpumon.errors import MonitorError
+from gpumon.output import write_whole
 
 
 def parser() -> argparse.ArgumentParser:
@@ -70,9 +71,12 @@ def run(options: argparse.Namespace) -> int:
         return _watch(options)
     if options.command == "compare":
         return _compare(options)
+    from gpumon.notes import losses
     from gpumon.trace import read
 
     trace = read(options.trace)
+    for note in losses(trace.recording):
+        print(f"gpumon: {note}", file=sys.stderr)
     if options.command == "summary":
         if options.provenance:
             print(json.dumps(trace.provenance(), indent=1))
@@ -138,7 +142,10 @@ def _compare(options: argparse.Namespace) -> int:
     traces: dict[str, Path] = {}
     for text in options.trace:
         name, equals, path = text.rpartition("=")
-        traces[name if equals else Path(path).parent.name or path] = Path(path)
+        name = name if equals else Path(path).parent.name or path
+        if name in traces:
+            raise MonitorError(f"two traces would be called {name}: give each a name, NAME=TRACE")
+        traces[name] = Path(path)
     figure = compare(
         {name: str(path) for name, path in traces.items()},
         theme=options.theme,
@@ -161,28 +168,32 @@ def _save(figure: object, out: Path) -> None:
 
 
 def _write(out: Path, data: bytes) -> None:
-    """Whole or not at all: a temporary name beside it, then a rename."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(out)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise MonitorError(f"cannot write {out}: {error.strerror}") from error
+    write_whole(out, lambda file: file.write_bytes(data))
     print(out)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; user errors are one line on standard error and exit code 2."""
     try:
-        return run(parser().parse_args(arguments))
+        code = run(parser().parse_args(arguments))
+        sys.stdout.flush()
+        return code
     except MonitorError as error:
         print(f"gpumon: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()  # the reader (head, less) has seen enough
         return 0
+    except OSError as error:
+        _drop_output()
+        where = error.filename or "standard output"
+        print(f"gpumon: cannot write to {where}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _drop_output() -> None:
+    """Keep Python from complaining at exit of what it could not print."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

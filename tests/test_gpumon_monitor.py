@@ -76,7 +76,7 @@ def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
         time.sleep(0.12)
     frame = monitor.frame()
     assert frame.index.name == "time (s)" and frame.index.is_monotonic_increasing
-    assert frame["host/memory used (MiB)"].gt(0).all()
+    assert frame["host/memory used (MiB)"].dropna().gt(0).all()
     assert frame["host/cpu (%)"].dropna().between(0, 100).all()
     phases = monitor.phases()
     assert list(phases["phase"]) == ["train", "train/step"]
@@ -88,7 +88,7 @@ def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
     report = json.loads(json.dumps(monitor.provenance()))
     assert report["ended"] == "closed" and not report["nvml"]["available"]
     assert "no NVIDIA driver" in report["nvml"]["reason"]
-    assert report["cadence"]["samples"] == len(frame)
+    assert report["cadence"]["samples"] == frame["host/memory used (MiB)"].count()
 
 
 def test_the_sampler_is_a_light_process_of_its_own(tmp_path: Path) -> None:
