@@ -52,7 +52,7 @@ def compare(
     left = min(-origin for origin in origins.values())
     right = max(run.end - origins[name] for name, run in runs.items())
     window = (max(left, -0.05 * right) if align else 0.0, max(right, 1e-3))
-    levels = 1 if any(run.marks for run in runs.values()) else 0
+    levels = int(any(mark.depth == 0 for run in runs.values() for mark in run.marks))
     row = RIBBON * levels + LANE + GAP
     head = HEAD + (TITLE if title else 0.0)
     height = head + row * len(runs) + BOTTOM

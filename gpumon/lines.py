@@ -211,4 +211,5 @@ def is_mark(line: Any) -> bool:
         return False
     if kind == "E":
         return not opening
-    return kind == "B" and bool(opening) and text(opening[0]) and isinstance(opening[1], dict)
+    named = bool(opening) and text(opening[0]) and opening[0] != ""
+    return kind == "B" and named and isinstance(opening[1], dict)

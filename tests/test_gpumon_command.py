@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,6 +91,15 @@ def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
         done = command(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert words in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_gpus_that_were_asked_for_are_refused_without_a_driver(tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("")  # no library, whatever the machine has
+    record = ("record", "--out", "trace", "--gpus", "99", "--", "touch", "ran")
+    done = command(*record, cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert re.fullmatch(r"gpumon: no GPU 99 on this machine: no NVIDIA driver.*\n", done.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["libnvidia-ml.so.1"]
 
 
 def test_devices_says_what_can_be_measured_and_why_not_the_rest(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_the_picture_is_empty_in_the_gap(tmp_path: Path) -> None:
     data = io.BytesIO()
     chart.savefig(data, format="png", dpi=100)
     data.seek(0)
-    picture: Any = matplotlib.image.imread(data)
+    picture = np.array(matplotlib.image.imread(data), dtype=float)
     axes = lanes_of(chart)[0]
     for second, empty in ((2.0, False), (6.0, True), (10.0, False)):
         x, top = axes.transData.transform((second, 90))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
-from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
+from gpumon_tools import Marks, Play, changes, gpu, play_fixture, write  # noqa: F401 (a fixture)
 
 import gpumon
 
@@ -86,6 +88,36 @@ def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> N
     assert last["gpu1/utilisation (%)"] == 60 and last["host/memory used (MiB)"] > 0
     words = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
     assert sum("lost at" in word for word in words) == 1
+
+
+def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
+    lost = {"t": 4.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
+    energies: tuple[list[float | None] | None, ...] = (None, [100.0 * n for n in range(10)])
+    for name, energy in zip("ab", energies, strict=True):
+        marks: Marks = (("early", 0.0, 3.0, {"images": 30}), ("late", 3.0, 10.0, {"images": 70}))
+        gpus: dict[str, list[float | None]] = {"gpu0": [50.0] * 10, "gpu1": [50.0] * 10}
+        path = write(tmp_path / name, gpus, energy=energy, events=[lost], marks=marks)
+        lines = path.with_name(f"{name}.jsonl").read_text().splitlines()
+        places = (0, 1, 2, 8) if energy else (0, 1, 2)  # gpu0's series, from 4 s on
+        for number in range(6, 12):
+            sample = json.loads(lines[number])
+            for place in places:
+                sample[2 * place + 2] = None
+            lines[number] = json.dumps(sample)
+        path.with_name(f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        trace = gpumon.read(path)
+        table = trace.summary().set_index(["phase", "device"])
+        early, late = table.loc[("early", "gpus")], table.loc[("late", "gpus")]
+        assert early["energy (J)"] == pytest.approx(600)
+        assert early["images/J"] == pytest.approx(30 / 600)
+        for key in ("energy (J)", "images/J", "power mean (W)", "memory peak (MiB)"):
+            assert math.isnan(late[key]), key
+            assert math.isnan(table.loc[("(all)", "gpus"), key]), key
+        # The device's own figures say how much of the phase they are of.
+        own = table.loc[("late", "gpu0")]
+        assert (own["measured (s)"], own["seconds"]) == (1, 7)
+        assert own["energy covers (s)"] == (0 if energy else 1)
+        assert table.loc[("late", "gpu1"), "energy (J)"] == pytest.approx(700, abs=101)
 
 
 def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:
