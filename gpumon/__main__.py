@@ -10,9 +10,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpumon.errors import MonitorError
 from gpumon.output import write_whole
+
+if TYPE_CHECKING:
+    from gpumon.trace import Trace
 
 
 def parser() -> argparse.ArgumentParser:
@@ -71,12 +75,10 @@ def run(options: argparse.Namespace) -> int:
         return _watch(options)
     if options.command == "compare":
         return _compare(options)
-    from gpumon.notes import losses
     from gpumon.trace import read
 
     trace = read(options.trace)
-    for note in losses(trace.recording):
-        print(f"gpumon: {note}", file=sys.stderr)
+    _tell(trace)
     if options.command == "summary":
         if options.provenance:
             print(json.dumps(trace.provenance(), indent=1))
@@ -96,6 +98,14 @@ def run(options: argparse.Namespace) -> int:
         else:
             _save(trace.plot(theme=options.theme, title=options.title), out)
     return 0
+
+
+def _tell(trace: Trace) -> None:
+    """What is missing in a trace, beside whatever the command shows of it."""
+    from gpumon.notes import losses
+
+    for note in losses(trace.recording):
+        print(f"gpumon: {note}", file=sys.stderr)
 
 
 def _figure(value: float) -> str:
@@ -138,20 +148,17 @@ def _watch(options: argparse.Namespace) -> int:
 
 def _compare(options: argparse.Namespace) -> int:
     from gpumon.comparison import compare
+    from gpumon.trace import read
 
-    traces: dict[str, Path] = {}
+    traces: dict[str, Trace] = {}
     for text in options.trace:
         name, equals, path = text.rpartition("=")
         name = name if equals else Path(path).parent.name or path
         if name in traces:
             raise MonitorError(f"two traces would be called {name}: give each a name, NAME=TRACE")
-        traces[name] = Path(path)
-    figure = compare(
-        {name: str(path) for name, path in traces.items()},
-        theme=options.theme,
-        title=options.title,
-        align=options.align,
-    )
+        traces[name] = read(path)
+        _tell(traces[name])
+    figure = compare(traces, theme=options.theme, title=options.title, align=options.align)
     _save(figure, options.out or Path("gpumon-compare.png"))
     return 0
 
@@ -176,7 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; user errors are one line on standard error and exit code 2."""
     try:
         code = run(parser().parse_args(arguments))
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except MonitorError as error:
         print(f"gpumon: {error}", file=sys.stderr)

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gpumon.errors import printable
 from gpumon.files import hold
 
 MOST_OWED = 100
@@ -16,7 +17,7 @@ MOST_OWED = 100
 def say(message: str) -> None:
     """One line to the program through standard output; a closed pipe is no reason to fail."""
     with contextlib.suppress(OSError):
-        os.write(1, (message.replace("\n", " ") + "\n").encode())
+        os.write(1, (printable(message) + "\n").encode())
 
 
 class Writer:

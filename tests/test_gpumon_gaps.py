@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import gpumon_canvas
-import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +18,7 @@ from gpumon_tools import Marks, write
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from PIL import Image
 from runner_tools import wait_for
 
 import gpumon
@@ -130,7 +130,7 @@ def test_matplotlibs_lines_and_areas_break(
             for area in axes.collections:
                 assert isinstance(area, PolyCollection)
                 for path in area.get_paths():
-                    xs = path.vertices[:, 0]
+                    xs = np.asarray(path.vertices, float)[:, 0]
                     assert xs.max() <= GAP[0] or xs.min() >= GAP[1]
 
 
@@ -138,14 +138,13 @@ def test_the_picture_is_empty_in_the_gap(tmp_path: Path) -> None:
     chart = holed(tmp_path).plot()
     data = io.BytesIO()
     chart.savefig(data, format="png", dpi=100)
-    data.seek(0)
-    picture = np.array(matplotlib.image.imread(data), dtype=float)
+    picture = np.array(Image.open(data).convert("RGB"), dtype=float) / 255
     axes = lanes_of(chart)[0]
     for second, empty in ((2.0, False), (6.0, True), (10.0, False)):
         x, top = axes.transData.transform((second, 90))
-        column = picture[picture.shape[0] - int(top) : picture.shape[0] - int(top) + 30, int(x), :3]
+        column = picture[picture.shape[0] - int(top) : picture.shape[0] - int(top) + 30, int(x)]
         low = axes.transData.transform((second, 10))[1]
-        pixel = picture[picture.shape[0] - int(low), int(x), :3]
+        pixel = picture[picture.shape[0] - int(low), int(x)]
         ground = np.array([int(THEMES["light"].lane[i : i + 2], 16) / 255 for i in (1, 3, 5)])
         assert np.allclose(pixel, ground, atol=0.01) == empty
         assert not empty or np.allclose(column[0], ground, atol=0.01)
@@ -202,12 +201,23 @@ def test_merging_does_not_fill_what_one_trace_lacks(tmp_path: Path) -> None:
 
 
 def test_the_terminal_shows_a_gap(tmp_path: Path) -> None:
+    pytest.importorskip("rich", reason="gpumon watch needs rich")
+    from rich.console import Console
+
+    from gpumon.watch import picture
+
     prefix = write(tmp_path / "t", {"gpu0": STEPS}, without=HOLE, unix=time.time())
     follower = Follower(prefix)
     history = list(follower.history["gpu0/utilisation (%)"])
     assert history[:3] == [100] * 3 and np.isnan(history[3:9]).all() and history[9:] == [20] * 3
     assert follower.silent(time.time() + 100) == 0  # it has ended
     follower.ended = None
+    follower.time -= 100
+    console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
+    console.print(picture(follower, 100))
+    told = console.export_text()
+    assert "no sample for" in told and "20%" not in told  # what was last heard is not now
+    follower.time += 100
     assert follower.silent(time.time() + 100) == pytest.approx(100 - 11, abs=5)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
 
+from gpumon import utilisation
+from gpumon.nvml import Device
 from gpumon.throttle import reasons
 
 
@@ -67,6 +71,15 @@ def test_slow_sampling_takes_the_mean_of_the_drivers_buffer(play: Play) -> None:
     assert "nvmlDeviceGetSamples" in entry["api"] and entry["driver cadence (s)"] > 0
     fast = play(script, samples=3, interval=0.05)
     assert set(fast.frame()["gpu0/utilisation (%)"].dropna()) == {99.0}
+
+
+def test_a_buffer_that_stays_empty_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = iter([[], [], [(1, 40.0)], [(1, 4.0)], *[[]] * 20])
+    monkeypatch.setattr(utilisation, "_fresh", lambda *_: next(batches))
+    monkeypatch.setattr(utilisation, "nvml", SimpleNamespace)
+    source = utilisation.utilisation_source(Device("gpu0", None, "", ""), 0.5)
+    read = [list(source.read()) for _ in range(6)]
+    assert read == [[40.0, 4.0]] * 4 + [[None, None]] * 2
 
 
 def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:

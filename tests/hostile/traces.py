@@ -41,7 +41,7 @@ def reading(folder: Path, command: str = "summary") -> list[str]:
     return ["gpumon", name, str(folder / "t"), *more]
 
 
-def header(command: str = "summary", **changes: Any) -> Lay:
+def header(command: str = "summary", /, **changes: Any) -> Lay:
     """A trace whose header has other values; ``...`` takes one away."""
 
     def lay(folder: Path) -> list[str]:
