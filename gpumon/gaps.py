@@ -32,14 +32,14 @@ def find(
     noted: the events in which the sampler says that it lost samples, and why; these are gaps
     however short. The others, which nobody could note, are known by their length.
     """
-    edges = [-interval, *times, end]
+    edges = [0.0, *times, end]
     wide = {
         place
         for place, (before, after) in enumerate(pairwise(edges))
         if after - before > longest(interval)
     }
     reasons: dict[int, dict[str, None]] = {}
-    starts = {place: edges[place] + interval for place in wide}
+    starts = {place: edges[place] + interval if place else 0.0 for place in wide}
     for event in noted:
         place = bisect_right(edges, event["t"]) - 1
         if 0 <= place < len(edges) - 1:

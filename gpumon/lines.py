@@ -24,6 +24,9 @@ HUGE = 1e15
 """No time and no value of a trace comes near it."""
 
 
+_JSON = json.JSONDecoder(parse_constant=lambda _: None)
+
+
 class Damaged(Exception):
     """A line that is not JSON, or not the JSON that it should be."""
 
@@ -31,7 +34,7 @@ class Damaged(Exception):
 def parse(line: bytes) -> Any:
     """The value of a line, with NaN and infinities null and texts printable; or Damaged."""
     try:
-        value = json.loads(line, parse_constant=lambda _: None)
+        value = _JSON.decode(line.decode())
     except (ValueError, RecursionError) as error:
         raise Damaged from error
     sample = isinstance(value, list) and value and number(value[0])
@@ -183,14 +186,20 @@ def _header_fault(header: dict[str, Any]) -> str | None:
 
 
 def is_sample(line: Any, series: int) -> bool:
-    """Whether a line is ``[t, index, value, ...]`` with indices below ``series``."""
-    return (
-        isinstance(line, list)
-        and len(line) % 2 == 1
-        and number(line[0], 0)
-        and all(count(place, series - 1) for place in line[1::2])
-        and all(value is None or number(value) for value in line[2::2])
-    )
+    """Whether a line is ``[t, index, value, ...]`` with indices below ``series``.
+
+    Spelt out, because a trace has many of them; JSON makes these very types.
+    """
+    if type(line) is not list or len(line) % 2 == 0 or not number(line[0], 0):
+        return False
+    for place in line[1::2]:
+        if type(place) is not int or not 0 <= place < series:
+            return False
+    for value in line[2::2]:
+        known = value is not None
+        if known and (type(value) not in (int, float) or not -HUGE <= value <= HUGE):
+            return False
+    return True
 
 
 def is_event(line: Any, series: int) -> bool:

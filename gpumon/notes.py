@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpumon.recording import Recording
 from gpumon.style import clock
 
@@ -31,16 +33,21 @@ def at(second: float) -> str:
 
 
 def _gaps(recording: Recording) -> list[str]:
-    first, more = recording.gaps[:MOST_GAPS], recording.gaps[MOST_GAPS:]
+    by_length = sorted(recording.gaps, key=lambda gap: -gap["seconds"])
+    longest, more = by_length[:MOST_GAPS], by_length[MOST_GAPS:]
     told = [
-        f"From {clock(gap['t'], recording.end)} on, {gap['seconds']:.1f} s were not recorded and "
-        f"are in no figure: {gap['reason']}."
-        for gap in first
+        f"From {clock(round(gap['t'], 1), recording.end)} on, {_lasting(gap)} were not recorded "
+        f"and are in no figure: {gap['reason']}."
+        for gap in sorted(longest, key=lambda gap: gap["t"])
     ]
     if more:
-        seconds = sum(gap["seconds"] for gap in more)
-        told.append(f"There are {len(more)} more such gaps, of {seconds:.1f} s in all.")
+        told.append(f"There are {len(more)} shorter gaps, of {_lasting(*more)} in all.")
     return told
+
+
+def _lasting(*gaps: dict[str, Any]) -> str:
+    seconds = sum(gap["seconds"] for gap in gaps)
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2g} s"
 
 
 def _damaged(recording: Recording) -> list[str]:

@@ -88,6 +88,9 @@ def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> N
     assert last["gpu1/utilisation (%)"] == 60 and last["host/memory used (MiB)"] > 0
     words = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
     assert sum("lost at" in word for word in words) == 1
+    summary = trace.summary().set_index(["phase", "device"])
+    assert summary.loc[("(all)", "gpu0"), "energy (J)"] > 0
+    assert math.isnan(summary.loc[("(all)", "gpus"), "energy (J)"])
 
 
 def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
