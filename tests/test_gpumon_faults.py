@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
@@ -176,7 +177,8 @@ def recorders_fixture(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen
 
     yield begin
     for recorder in started:
-        recorder.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(recorder.pid, signal.SIGKILL)
         recorder.communicate()
 
 
