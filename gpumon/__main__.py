@@ -10,8 +10,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpumon.errors import MonitorError
+from gpumon.output import write_whole
+
+if TYPE_CHECKING:
+    from gpumon.trace import Trace
 
 
 class _Version(argparse.Action):
@@ -84,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.trace import read
 
     trace = read(options.trace)
+    _tell(trace)
     if options.command == "summary":
         if options.provenance:
             print(json.dumps(trace.provenance(), indent=1))
@@ -103,6 +109,14 @@ def run(options: argparse.Namespace) -> int:
         else:
             _save(trace.plot(theme=options.theme, title=options.title), out)
     return 0
+
+
+def _tell(trace: Trace) -> None:
+    """What is missing in a trace, beside whatever the command shows of it."""
+    from gpumon.notes import losses
+
+    for note in losses(trace.recording):
+        print(f"gpumon: {note}", file=sys.stderr)
 
 
 def _figure(value: float) -> str:
@@ -145,17 +159,17 @@ def _watch(options: argparse.Namespace) -> int:
 
 def _compare(options: argparse.Namespace) -> int:
     from gpumon.comparison import compare
+    from gpumon.trace import read
 
-    traces: dict[str, Path] = {}
+    traces: dict[str, Trace] = {}
     for text in options.trace:
         name, equals, path = text.rpartition("=")
-        traces[name if equals else Path(path).parent.name or path] = Path(path)
-    figure = compare(
-        {name: str(path) for name, path in traces.items()},
-        theme=options.theme,
-        title=options.title,
-        align=options.align,
-    )
+        name = name if equals else Path(path).parent.name or path
+        if name in traces:
+            raise MonitorError(f"two traces would be called {name}: give each a name, NAME=TRACE")
+        traces[name] = read(path)
+        _tell(traces[name])
+    figure = compare(traces, theme=options.theme, title=options.title, align=options.align)
     _save(figure, options.out or Path("gpumon-compare.png"))
     return 0
 
@@ -172,28 +186,33 @@ def _save(figure: object, out: Path) -> None:
 
 
 def _write(out: Path, data: bytes) -> None:
-    """Whole or not at all: a temporary name beside it, then a rename."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(out)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise MonitorError(f"cannot write {out}: {error.strerror}") from error
+    write_whole(out, lambda file: file.write_bytes(data))
     print(out)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; user errors are one line on standard error and exit code 2."""
     try:
-        return run(parser().parse_args(arguments))
+        code = run(parser().parse_args(arguments))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except MonitorError as error:
         print(f"gpumon: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()  # the reader (head, less) has seen enough
         return 0
+    except OSError as error:
+        _drop_output()
+        where = error.filename or "standard output"
+        print(f"gpumon: cannot write to {where}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _drop_output() -> None:
+    """Keep Python from complaining at exit of what it could not print."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

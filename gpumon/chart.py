@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from gpumon import legend
 from gpumon.bands import Bands
 from gpumon.errors import MonitorError
-from gpumon.lanes import Lane, condense, lanes_of
+from gpumon.lanes import Lane, condense, lanes_of, outline
+from gpumon.notes import notes
 from gpumon.style import Theme, clock, theme
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.32, 0.09
 RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
+LETTER = 0.072  # inches, a mean letter of a note
+# A name is no formula, whatever dollar signs it holds.
+CONTEXT: Any = {"font.size": 8.5, "axes.linewidth": 0.6, "text.parse_math": False}
 # Steps a line may have in an inch: more than about one in two pixels of an area, or one in four of
 # a line over it, is a smear and not a chart. What is condensed keeps its range as a faint shade.
 STEPS = {"busy": 53, "host": 53, "activity": 33, "memory": 33, "power": 25}
@@ -65,17 +70,8 @@ def draw(
             known = ", ".join(device["name"] for device in recording.devices)
             raise MonitorError(f"devices={list(devices)!r}: the trace has {known}")
     bands = Bands(recording.marks, (start, end), colours)
-    note = _note(recording.header, lanes)
-    with mpl.rc_context({"font.size": 8.5, "axes.linewidth": 0.6}):
-        return _draw(recording, lanes, bands, colours, title, (start, end), size, note)
-
-
-def _note(header: dict[str, Any], lanes: Sequence[Lane]) -> str:
-    """Why there is no GPU lane, in the figure itself."""
-    reason = header["nvml"].get("reason")
-    if not all(lane.host for lane in lanes) or not reason:
-        return ""
-    return f"No GPU lane: {reason}."
+    with mpl.rc_context(CONTEXT):
+        return _draw(recording, lanes, bands, colours, title, (start, end), size)
 
 
 def _draw(
@@ -86,7 +82,6 @@ def _draw(
     title: str | None,
     window: tuple[float, float],
     size: tuple[float, float] | None,
-    note: str,
 ) -> Chart:
     heights = _heights(lanes)
     width = size[0] if size else 10.0
@@ -97,7 +92,12 @@ def _draw(
     rows = legend.rows(swatches, width - LEFT, most=1 if size else 3)
     space = LEGEND + legend.ROW * (len(rows) - 1)
     head = TOP + space + (TITLE if title else 0.0) + RIBBON * bands.levels
-    foot = BOTTOM + (NOTE if note else 0.0)
+    told = [
+        line
+        for note in notes(recording)
+        for line in textwrap.wrap(note, max(10, int((width - LEFT) / LETTER)))
+    ]
+    foot = BOTTOM + NOTE * len(told)
     natural = head + sum(heights) + GAP * len(lanes) + foot
     height = size[1] if size else natural
     # A size that was asked for is shared out among the lanes; heads and feet keep theirs.
@@ -134,8 +134,9 @@ def _draw(
         bands.tint(axes)
         _lane(axes, recording, lane, colours, tall * scale, inside)
     legend.draw(figure, rows, LEFT, legend_at, colours)
-    if note:
-        figure.text(LEFT / width, 0.09 / height, note, color=colours.faint, fontsize=8.5)
+    for number, text in enumerate(reversed(told)):
+        foot = (0.09 + NOTE * number) / height
+        figure.text(LEFT / width, foot, text, color=colours.faint, fontsize=8.5)
     return figure
 
 
@@ -181,27 +182,20 @@ def _lane(
         times, mean, low, high = condense(
             recording.times, line.values, recording.end, steps(line.kind, inside)
         )
-        times, mean = np.append(times, recording.end), np.append(mean, mean[-1:])
+        corners, heights = outline(times, mean, recording.end)
         if line.kind in ("busy", "host"):
-            axes.fill_between(times, mean, step="post", color=colour, alpha=0.30, linewidth=0)
-            axes.step(times, mean, where="post", color=colour, linewidth=0.9)
+            axes.fill_between(corners, heights, color=colour, alpha=0.30, linewidth=0)
+            axes.plot(corners, heights, color=colour, linewidth=0.9)
         else:
-            axes.step(
-                times,
-                mean,
-                where="post",
-                color=colour,
-                linewidth=1.2,
-                linestyle=legend.DASHES[line.kind],
-            )
+            dashes = legend.DASHES[line.kind]
+            axes.plot(corners, heights, color=colour, linewidth=1.2, linestyle=dashes)
         if low is not high and line.kind in ("busy", "host"):
-            axes.fill_between(
-                times[:-1], low, high, step="post", color=colour, alpha=0.14, linewidth=0
-            )
+            lows, highs = (outline(times, each, recording.end)[1] for each in (low, high))
+            axes.fill_between(corners, lows, highs, color=colour, alpha=0.14, linewidth=0)
     if lane.lost is not None:
-        text = f" lost at {lane.lost:.1f} s"
-        axes.axvline(lane.lost, color=colours.activity, linewidth=1.2)
-        axes.text(lane.lost, 80, text, color=colours.activity, fontsize=8, clip_on=True)
+        moment, text = lane.lost
+        axes.axvline(moment, color=colours.activity, linewidth=1.2)
+        axes.text(moment, 80, f" {text}", color=colours.activity, fontsize=8, clip_on=True)
     _side_texts(axes, lane, colours, inches)
 
 

@@ -11,9 +11,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpumon import legend, stats
 from gpumon.bands import Bands
-from gpumon.chart import BOTTOM, LEFT, RIBBON, Chart, frame_axes, steps
+from gpumon.chart import BOTTOM, CONTEXT, LEFT, RIBBON, Chart, frame_axes, steps
 from gpumon.errors import MonitorError
-from gpumon.lanes import condense
+from gpumon.lanes import condense, devices_in_words, in_words, outline
 from gpumon.recording import Floats, Recording
 from gpumon.style import Theme, phase_colours, theme
 from gpumon.trace import Trace, read
@@ -52,11 +52,11 @@ def compare(
     left = min(-origin for origin in origins.values())
     right = max(run.end - origins[name] for name, run in runs.items())
     window = (max(left, -0.05 * right) if align else 0.0, max(right, 1e-3))
-    levels = 1 if any(run.marks for run in runs.values()) else 0
+    levels = int(any(mark.depth == 0 for run in runs.values() for mark in run.marks))
     row = RIBBON * levels + LANE + GAP
     head = HEAD + (TITLE if title else 0.0)
     height = head + row * len(runs) + BOTTOM
-    with mpl.rc_context({"font.size": 8.5}):
+    with mpl.rc_context(CONTEXT):
         figure = Chart(figsize=(width, height), facecolor=colours.background)
         FigureCanvasAgg(figure)
         if title:
@@ -147,21 +147,20 @@ def _lane(
         middle = np.full(stack.shape[1], np.nan)
         middle[known] = np.nanmean(stack[:, known], axis=0)
         times, mean, _, _ = condense(run.times, middle, run.end, steps(what, inside))
+        corners, heights = outline(times, mean, run.end)
         if what != "activity":
-            axes.fill_between(times, mean, step="post", color=colour, alpha=0.30, linewidth=0)
+            axes.fill_between(corners, heights, color=colour, alpha=0.30, linewidth=0)
             if len(series) > 1:
                 low, high = middle.copy(), middle.copy()
                 low[known] = np.nanmin(stack[:, known], axis=0)
                 high[known] = np.nanmax(stack[:, known], axis=0)
                 _, lows, _, _ = condense(run.times, low, run.end, steps(what, inside))
                 _, highs, _, _ = condense(run.times, high, run.end, steps(what, inside))
-                axes.fill_between(
-                    times, lows, highs, step="post", color=colour, alpha=0.22, linewidth=0
-                )
-        axes.step(times, mean, where="post", color=colour, linewidth=0.9)
-        notes.append((colour, f"{stats.mean(middle, weights):.0f} % {text}"))
-    count = len(run.gpus)
-    subtitle = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
+                least, most = (outline(times, each, run.end)[1] for each in (lows, highs))
+                axes.fill_between(corners, least, most, color=colour, alpha=0.22, linewidth=0)
+        axes.plot(corners, heights, color=colour, linewidth=0.9)
+        notes.append((colour, in_words(stats.mean(middle, weights), f"% {text}")))
+    subtitle = devices_in_words(run)
     notes.append((colours.faint, f"{run.end:.0f} s" if run.end >= 10 else f"{run.end:.1f} s"))
     _texts(axes, name, subtitle, notes, colours)
     return kinds

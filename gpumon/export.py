@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gpumon.errors import MonitorError
+from gpumon.output import write_whole
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -28,8 +27,10 @@ UNITS = {
     "C": ("celsius", 1.0),
     "MHz": ("hertz", 1e6),
     "bits": ("bits", 1.0),
-    "count": ("count", 1.0),
+    "count": ("", 1.0),
 }
+# What only grows: Prometheus takes its rate, and wants to see it in the name.
+COUNTERS = ("J",)
 
 
 def export(trace: Trace, target: str | os.PathLike[str], kind: str | None = None) -> Path:
@@ -55,13 +56,13 @@ def export(trace: Trace, target: str | os.PathLike[str], kind: str | None = None
                 "pip install pyarrow, or export to .csv"
             ) from None
     if kind == "prom":
-        _whole(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
+        write_whole(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
     elif kind == "csv":
         table = _table(trace)
-        _whole(path, lambda file: table.to_csv(file, float_format="%.6g"))
+        write_whole(path, lambda file: table.to_csv(file, float_format="%.6g"))
     else:
         table = _table(trace)
-        _whole(path, lambda file: table.to_parquet(file))
+        write_whole(path, lambda file: table.to_parquet(file))
     return path
 
 
@@ -88,7 +89,7 @@ def prometheus(trace: Trace) -> str:
     """
     frame = trace.frame()
     products = {device["name"]: device for device in trace.devices}
-    metrics: dict[str, list[str]] = {}
+    metrics: dict[tuple[str, str], list[str]] = {}
     for key in frame.columns if len(frame) else []:
         value = frame[key].iloc[-1]
         found = re.fullmatch(r"(.+)/(.+) \((.+)\)", key)
@@ -104,31 +105,18 @@ def prometheus(trace: Trace) -> str:
             if text:
                 labels[name] = text
         suffix, factor = UNITS.get(unit, (unit, 1.0))
-        base = "sampler " if device == "sampler" else "process " if device == "process" else ""
-        metric = re.sub(r"[^a-z0-9_]+", "_", f"gpumon_{base}{quantity}_{suffix}".lower())
+        owner = device.rpartition(":")[2]
+        kind, ending = ("counter", "total") if unit in COUNTERS else ("gauge", "")
+        owner = owner if owner in ("sampler", "process") else ""
+        words = ["gpumon", owner, quantity, suffix, ending]
+        metric = re.sub(r"[^a-z0-9_]+", "_", "_".join(filter(None, words)).lower())
         text = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-        metrics.setdefault(metric, []).append(f"{metric}{{{text}}} {value * factor:.10g}")
+        metrics.setdefault((metric, kind), []).append(f"{metric}{{{text}}} {value * factor:.10g}")
     lines = []
-    for metric, samples in metrics.items():
-        lines += [f"# TYPE {metric} gauge", *samples]
+    for (metric, kind), samples in metrics.items():
+        lines += [f"# TYPE {metric} {kind}", *samples]
     return "\n".join(lines) + "\n"
 
 
 def _escaped(text: str) -> str:
     return str(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write under a temporary name beside the target, then rename."""
-    temporary = None
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        temporary = Path(name)
-        write(temporary)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error

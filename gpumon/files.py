@@ -7,27 +7,26 @@
 * a list ``[t, i, v, i, v, ...]`` is a sample: at ``t`` seconds since the start, series ``i`` has
   changed to ``v`` (``null``: not available). A series that is not named has kept its value, so
   a trace costs bytes only for what moves;
-* any later object is an event: a series lost or back, a device lost, the end.
+* any later object is an event: a series lost or back, a device lost, a gap and its reason, the end.
 
 ``PREFIX.marks.jsonl`` is written by every process that marks phases, with O_APPEND:
 ``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
 closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
 
-A line torn by a kill or a full disk is skipped; what stands before it is whole.
+A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from gpumon.errors import MonitorError
+from gpumon.lines import check_header, is_event, is_mark, is_sample, lines_of
 
-FORMAT = 1
 SAMPLES = ".jsonl"
 MARKS = ".marks.jsonl"
 
@@ -36,7 +35,7 @@ def prefix_of(path: str | os.PathLike[str]) -> Path:
     """The prefix of a trace's files, given that prefix, a folder, or one of the files."""
     text = os.fspath(path)
     for ending in (MARKS, SAMPLES):
-        if text.endswith(ending):
+        if text.endswith(ending) and Path(text).name != ending:
             return Path(text[: -len(ending)])
     if text.endswith(os.sep) or Path(text).is_dir():
         return Path(text) / "trace"
@@ -87,44 +86,36 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     return sorted(map(prefix_of, files), key=lambda prefix: (len(prefix.name), prefix.name))
 
 
-def read_lines(path: Path) -> list[Any]:
-    """Every whole JSON line of a file; broken ones (a kill, a full disk) are left out."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise MonitorError(f"cannot read the trace {path}: {error.strerror}") from error
-    values = []
-    for line in data.split(b"\n"):
-        if line:
-            try:
-                values.append(json.loads(line))
-            except ValueError:
-                continue
-    return values
-
-
-def read_samples(prefix: Path) -> tuple[dict[str, Any], list[list[Any]], list[dict[str, Any]]]:
-    """Header, sample lines and events of a trace; a MonitorError if there is no trace."""
+def read_samples(prefix: Path) -> tuple[dict[str, Any], list[Any], list[dict[str, Any]], int]:
+    """Header, sample lines, events, and how many lines were damaged; or a MonitorError."""
     path = samples_file(prefix)
-    lines = read_lines(path)
-    if not lines:
-        what = "holds no whole line" if path.exists() else "does not exist"
-        raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
+    lines, damaged = lines_of(path)
     header = next((h for h in lines if isinstance(h, dict) and "gpumon" in h), None)
     if header is None:
-        raise MonitorError(f"{path} is not a gpumon trace: it has no header line")
-    if header["gpumon"] > FORMAT:
-        raise MonitorError(
-            f"{path} has trace format {header['gpumon']}, this gpumon reads up to {FORMAT}: "
-            "update gpumon"
-        )
-    samples = [line for line in lines if isinstance(line, list) and line]
-    events = [line for line in lines if isinstance(line, dict) and "event" in line]
-    return header, samples, events
+        what = "has no header line" if lines or damaged else "holds no whole line"
+        what = what if path.exists() else "does not exist"
+        raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
+    check_header(header, path)
+    series = len(header["series"])
+    samples: list[Any] = []
+    events = []
+    for line in lines:
+        if is_sample(line, series) and not (samples and line[0] < samples[-1][0]):
+            samples.append(line)
+        elif is_event(line, series):
+            events.append(line)
+        elif line is not header:
+            damaged += 1
+    return header, samples, events, damaged
 
 
-def read_marks(prefix: Path) -> list[list[Any]]:
-    """The mark lines of a trace, in the order written; empty where nothing was marked."""
-    return [line for line in read_lines(marks_file(prefix)) if isinstance(line, list)]
+def read_marks(prefix: Path) -> tuple[list[list[Any]], int]:
+    """The mark lines of a trace in the order written, and how many lines were damaged."""
+    lines, damaged = lines_of(marks_file(prefix))
+    marks = [line for line in lines if is_mark(line)]
+    foreign = sum(1 for line in lines if not (is_mark(line) or _heads_marks(line)))
+    return marks, damaged + foreign
+
+
+def _heads_marks(line: Any) -> bool:
+    return isinstance(line, dict) and "gpumon marks" in line

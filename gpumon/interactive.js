@@ -33,6 +33,7 @@ function gpumonChart(root, data) {
   function clock(s) {
     const span = view[1] - view[0];
     if (span <= 120) return +s.toFixed(span < 2 ? 2 : 1) + " s";
+    if (s < 0) return "-" + clock(-s);
     const whole = Math.round(s), m = Math.floor(whole / 60), two = n => String(n).padStart(2, "0");
     return span <= 3600 && whole < 3600 ? m + ":" + two(whole % 60)
       : Math.floor(m / 60) + ":" + two(m % 60) + ":" + two(whole % 60);
@@ -65,10 +66,12 @@ function gpumonChart(root, data) {
       out.low.push(weight ? least : null); out.high.push(weight ? most : null);
     };
     for (let i = start; i <= last; i++) {
-      const here = condensed ? Math.floor((line.t[i] - view[0]) / each) : i;
+      const held = Math.max((i + 1 < n ? line.t[i + 1] : line.end || data.end) - line.t[i], 1e-9);
+      // What lasts longer than a bin, as a gap may, is one by itself: nothing is drawn into it.
+      const alone = held > each;
+      const here = !condensed ? i : alone ? "alone" + i : Math.floor((line.t[i] - view[0]) / each);
       if (here !== bin) { close(); bin = here; from = line.t[i]; sum = weight = 0; least = Infinity; most = -Infinity; }
       if (line.v[i] === null) continue;
-      const held = Math.max((i + 1 < n ? line.t[i + 1] : line.end || data.end) - line.t[i], 1e-9);
       sum += line.v[i] * held; weight += held;
       least = Math.min(least, low[i]); most = Math.max(most, high[i]);
     }
@@ -117,11 +120,11 @@ function gpumonChart(root, data) {
     for (const swatch of root.querySelectorAll("[data-phase]")) swatch.style.background = data.colours[name][swatch.dataset.phase];
     width = root.clientWidth;
     const narrow = width < 560;
-    LEFT = narrow ? 30 : data.left || 96; RIGHT = narrow ? 10 : 104;
+    LEFT = narrow ? 36 : data.left || 96; RIGHT = narrow ? 10 : 104;
     const levels = data.levels, own = data.lanes.some(lane => lane.phases);
     top0 = own ? 4 : levels * ROW + 4;
     lanes = data.lanes.filter(lane => !hidden.has(lane.title)).map(lane => ({
-      lane, tall: lane.host && !own ? Math.min(data.tall, 64) : data.tall,
+      lane, tall: lane.host && data.lanes.some(other => !other.host) && !own ? Math.min(data.tall, 64) : data.tall,
       head: (narrow ? HEAD : 0) + (own ? ROW : 0),
     }));
     height = top0 + lanes.reduce((sum, l) => sum + l.head + l.tall + GAP, 0) + AXIS;
@@ -160,7 +163,19 @@ function gpumonChart(root, data) {
         g.setLineDash(line.kind === "power" ? [5, 2] : []);
         g.beginPath(); steps(g, seen, y, "line"); g.stroke(); g.setLineDash([]);
       }
+      if (lane.lost) {
+        const [moment, words] = lane.lost;
+        g.strokeStyle = g.fillStyle = theme.activity; g.lineWidth = 1.2; g.font = font(11); g.textAlign = "left";
+        g.beginPath(); g.moveTo(x(moment), top); g.lineTo(x(moment), top + tall); g.stroke();
+        g.fillText(words, x(moment) + 4, y(80) + 4);
+      }
       g.restore();
+      if (lane.reason) {
+        g.fillStyle = theme.faint; g.font = font(11); g.textAlign = "center";
+        g.fillText(lane.reason, (LEFT + width - RIGHT) / 2, top + tall / 2 + 4, width - LEFT - RIGHT - 8);
+      }
+      g.fillStyle = theme.faint; g.font = font(10); g.textAlign = "right";
+      for (const [v, drop] of tall > 80 ? [[0, 0], [100, 8]] : [[100, 8]]) g.fillText(v ? v + " %" : v, LEFT - 4, y(v) + drop);
       g.fillStyle = theme.text; g.font = "600 " + font(13);
       const notes = lane.lines.map(line => line.members ? note(line) : line.note);
       if (narrow) {
@@ -169,7 +184,6 @@ function gpumonChart(root, data) {
         g.textAlign = "right"; g.font = font(11);
         g.fillStyle = theme[lane.lines.length ? lane.lines[0].kind : "text"];
         g.fillText(notes.join(", "), width - RIGHT, y0, width * 0.42);
-        g.fillStyle = theme.faint; g.font = font(10); g.fillText("100", LEFT - 4, y(100) + 8); g.fillText("50", LEFT - 4, y(50) + 4);
       } else {
         g.textAlign = "right"; g.fillText(lane.title, LEFT - 12, top + tall / 2, LEFT - 16);
         g.fillStyle = theme.faint; g.font = font(10);

@@ -10,7 +10,7 @@ import html
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from gpumon.bands import MOST_LEVELS, labels, shown
 from gpumon.errors import MonitorError
 from gpumon.lanes import Lane, condense, lanes_of
+from gpumon.notes import notes
 from gpumon.recording import Floats, Mark, Recording
 from gpumon.style import THEMES, phase_colours
 from gpumon.trace import Trace
@@ -72,9 +73,7 @@ def fragment(trace: Trace, *, title: str | None = None, theme: str = "auto") -> 
     lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)))
     data = _data(recording, lanes, theme)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
-    reason = recording.header["nvml"].get("reason")
-    note = f"No GPU lane: {reason}." if reason and all(lane.host for lane in lanes) else ""
-    return markup(data, kinds, title=title, note=note)
+    return markup(data, kinds, title=title, notes=notes(recording))
 
 
 def markup(
@@ -82,7 +81,7 @@ def markup(
     kinds: Mapping[str, str],
     *,
     title: str | None = None,
-    note: str = "",
+    notes: Sequence[str] = (),
     controls: str = "",
 ) -> str:
     """The HTML of one chart: legend, ``controls`` (trusted HTML), canvas, and ``data`` as JSON.
@@ -106,7 +105,7 @@ def markup(
         + f'<div class="gpumon-legend">{"".join(legend)}</div>{controls}'
         + f'<canvas tabindex="0" role="img" aria-label="{html.escape(told)}">'
         + '</canvas><div class="gpumon-tip"></div>'
-        + (f'<div class="gpumon-note">{html.escape(note)}</div>' if note else "")
+        + "".join(f'<div class="gpumon-note">{html.escape(note)}</div>' for note in notes)
         + f'<script type="application/json">{text}</script>'
         + f"<script>{DRAW}</script></div>\n"
     )
@@ -183,7 +182,14 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
         if line.kind in ("busy", "host") and low is not high:
             entry |= {"low": plain_values(low), "high": plain_values(high)}
         lines.append(entry)
-    return {"title": lane.title, "subtitle": lane.subtitle, "host": lane.host, "lines": lines}
+    return {
+        "title": lane.title,
+        "subtitle": lane.subtitle,
+        "host": lane.host,
+        "lines": lines,
+        "lost": lane.lost,
+        "reason": lane.reason,
+    }
 
 
 def plain_values(values: Floats) -> list[float | None]:

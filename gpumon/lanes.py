@@ -5,12 +5,14 @@ Both charts (matplotlib's and the interactive one) draw these, so that they say 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gpumon import stats
+from gpumon.notes import at
 from gpumon.recording import Floats, Recording
 from gpumon.style import mebibytes
 
@@ -35,7 +37,7 @@ class Lane:
     """One device.
 
     reason: why it has no utilisation. host: it is a machine's CPU and memory, not a GPU. lost: the
-    second in which the device was lost to the driver.
+    second in which the device was lost to the driver, and how the chart says it.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Lane:
     lines: list[Line] = field(default_factory=list)
     reason: str = ""
     host: bool = False
-    lost: float | None = None
+    lost: tuple[float, str] | None = None
 
     def line(self, kind: str) -> Line | None:
         return next((line for line in self.lines if line.kind == kind), None)
@@ -65,37 +67,51 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
     lane = Lane(name, title, device.get("machine") or device["product"].removeprefix("NVIDIA "))
     busy = recording.series(f"{name}/utilisation (%)")
     if busy is not None:
-        note = f"{stats.mean(busy, weights):.0f} % busy"
+        note = in_words(stats.mean(busy, weights), "% busy")
         lane.lines.append(Line("busy", "GPU utilisation", busy, note))
     activity = recording.series(f"{name}/SM activity (%)")
     if activity is not None:
-        note = f"{stats.mean(activity, weights):.0f} % SM active"
+        note = in_words(stats.mean(activity, weights), "% SM active")
         lane.lines.append(Line("activity", "SM activity", activity, note))
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         peak = stats.peak(memory, weights)
-        total = device["memory total (MiB)"] or peak or 1.0
-        note = f"{mebibytes(peak)} peak"
-        lane.lines.append(_memory_line(memory, total, note))
+        total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
+        lane.lines.append(_memory_line(memory, total, peak))
     power = recording.series(f"{name}/power (W)")
     if power is not None:
-        limit = device["power limit (W)"] or float(np.nanmax(power)) or 1.0
-        note = f"{stats.mean(power, weights):.0f} W"
+        limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
+        note = in_words(stats.mean(power, weights), "W")
         lane.lines.append(
             Line("power", "power, % of the limit", 100 * power / limit, note, limit / 100, "W")
         )
     for event in recording.events:
         if event["event"] == "device lost" and event["device"] == name:
-            lane.lost = event["t"]
-    missing = recording.header["series"]
+            lane.lost = (event["t"], f"lost {at(event['t'])}")
     if busy is None:
-        reasons = [s["reason"] for s in missing if s["key"] == f"{name}/utilisation (%)"]
-        lane.reason = f"utilisation: {reasons[0]}" if reasons and reasons[0] else lane.subtitle
+        keys = [s for s in recording.header["series"] if s["key"] == f"{name}/utilisation (%)"]
+        reasons = [s["reason"] for s in keys if s.get("reason")]
+        lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
     return lane
 
 
-def _memory_line(memory: Floats, total: float, note: str) -> Line:
+def in_words(value: float, unit: str) -> str:
+    """A mean over what is shown, for the side of a lane; nothing where nothing is known of it."""
+    return f"{value:.0f} {unit}" if not math.isnan(value) else f"no figure, {unit}"
+
+
+def devices_in_words(recording: Recording) -> str:
+    """What a run's lane stands for, under its name."""
+    count = len(recording.gpus)
+    lost = sum(event["event"] == "device lost" for event in recording.events)
+    if not count:
+        return "no GPU"
+    return f"{count} GPU{'s' * (count > 1)}" + (f", {lost} lost" if lost else "")
+
+
+def _memory_line(memory: Floats, total: float, peak: float) -> Line:
     label = "memory, % of the device's"
+    note = f"{mebibytes(peak)} peak" if not math.isnan(peak) else "no figure, memory"
     return Line("memory", label, 100 * memory / total, note, total / 100 / 1024, "GiB")
 
 
@@ -104,26 +120,30 @@ def _host(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane
     lane = Lane(name, "Host", device.get("machine") or f"{device['cores']} cores", host=True)
     busy = recording.series(f"{name}/cpu (%)")
     if busy is not None:
-        note = f"{stats.mean(busy, weights):.0f} % CPU"
+        note = in_words(stats.mean(busy, weights), "% CPU")
         lane.lines.append(Line("host", "CPU, all cores", busy, note))
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
-        total = device["memory total (MiB)"]
-        note = f"{mebibytes(stats.peak(memory, weights))} peak"
-        lane.lines.append(_memory_line(memory, total, note))
+        total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
+        lane.lines.append(_memory_line(memory, total, stats.peak(memory, weights)))
     return lane
 
 
 def condense(
     times: Floats, values: Floats, end: float, most: int
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """At most ``most`` steps (time, mean, lowest, highest) of a series that has more samples."""
+    """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
+
+    What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
+    drawn into it.
+    """
     if len(times) <= most:
         return times, values, values, values
-    edges = np.linspace(times[0], end, most + 1)[:-1]
-    places = np.unique(np.searchsorted(times, edges))
-    places = places[places < len(times)]
+    edges, width = np.linspace(times[0], end, most + 1, retstep=True)
     held = np.diff(np.append(times, end))
+    alone = np.flatnonzero(held > width * 1.000001)
+    places = np.unique(np.concatenate([np.searchsorted(times, edges[:-1]), alone, alone + 1]))
+    places = places[places < len(times)]
     known = ~np.isnan(values)
     seconds = np.where(known, held, 0.0)
     total = np.add.reduceat(seconds, places)
@@ -138,3 +158,8 @@ def condense(
         np.where(empty, np.nan, low),
         np.where(empty, np.nan, high),
     )
+
+
+def outline(times: Floats, values: Floats, end: float) -> tuple[Floats, Floats]:
+    """The corners of a step line: each value from its time to the next, broken where unknown."""
+    return np.repeat(np.append(times, end), 2)[1:-1], np.repeat(values, 2)

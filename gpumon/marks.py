@@ -10,9 +10,10 @@ import contextlib
 import itertools
 import json
 import os
-import threading
 import time
 import warnings
+from collections import deque
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +23,8 @@ from gpumon.files import marks_file
 
 # Where `gpumon record` tells the program that it runs which trace is its own.
 TRACE_VARIABLE = "GPUMON_TRACE"
+MOST_OWED = 10_000
+"""Marks kept while the disk refuses them."""
 
 
 def _plain(value: Any) -> Any:
@@ -50,12 +53,10 @@ class Marker:
         self._inside = inside
         self._file = -1
         self._warned = False
-        self._start()
-
-    def _start(self) -> None:
-        self._local = threading.local()
         self._numbers = itertools.count()
         self._names: dict[str, str] = {}
+        self._owed: deque[str] = deque(maxlen=MOST_OWED)
+        self._torn = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": str(self.path), "inside": self.current}
@@ -65,8 +66,11 @@ class Marker:
 
     @property
     def current(self) -> str:
-        """The open phase of this thread, as ``outer/inner``; empty outside all phases."""
-        return getattr(self._local, "phase", self._inside)
+        """The open phase of this thread or task, as ``outer/inner``; empty outside all phases."""
+        phase = _innermost.get()
+        while phase is not None and not (phase.open and phase.marker is self):
+            phase = phase.outer
+        return self._inside if phase is None else phase.path
 
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """A context manager that marks a phase.
@@ -79,21 +83,46 @@ class Marker:
         return Phase(self, name, attributes)
 
     def write(self, line: str) -> None:
-        """Append one line; a disk that refuses it is told once and never stops the program."""
+        """Append one line; what a full disk refuses is told once, and written as soon as it can be.
+
+        A mark carries its own time, so that it may come late.
+        """
+        self._pay()
+        if self._owed or not self._append(line):
+            self._owed.append(line)
+
+    def _pay(self) -> None:
+        """Write what is owed, the oldest first, as far as the disk takes it."""
+        while self._owed:
+            with contextlib.suppress(IndexError):  # another thread may pay too
+                line = self._owed.popleft()
+                if not self._append(line):
+                    self._owed.appendleft(line)
+                    return
+
+    def _append(self, text: str) -> bool:
+        data = (("\n" if self._torn else "") + text).encode()
         try:
             if self._file < 0:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
                 self._file = os.open(self.path, flags, 0o644)
-            os.write(self._file, line.encode())
+            written = os.write(self._file, data)
+            why = "the disk took only part of a line"
         except OSError as error:
-            if not self._warned:
-                self._warned = True
-                warnings.warn(
-                    f"gpumon cannot mark phases in {self.path}: {error.strerror}; "
-                    "the program goes on without marks",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
+            written, why = 0, error.strerror or str(error)
+        if written == len(data):
+            self._torn = False
+            return True
+        self._torn = self._torn or written > 0
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"gpumon cannot mark phases in {self.path}: {why}; "
+                "the program goes on, and the marks are written once they can be",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return False
 
     def quoted(self, name: str) -> str:
         """The name as JSON; names repeat, so each is encoded once."""
@@ -105,6 +134,7 @@ class Marker:
         return known
 
     def close(self) -> None:
+        self._pay()
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._file)
@@ -128,22 +158,29 @@ def phase(name: str, /, **attributes: Any) -> Phase | contextlib.AbstractContext
 
 
 class Phase:
-    """One phase, open between ``__enter__`` and ``__exit__``; made by ``phase()``."""
+    """One phase, open between ``__enter__`` and ``__exit__``; made by ``phase()``.
 
-    __slots__ = ("_attributes", "_marker", "_name", "_number", "_outer")
+    outer: the phase that was open around it, of any marker. path: ``outer/inner``, once it is open.
+    """
+
+    __slots__ = ("_attributes", "_name", "_number", "marker", "open", "outer", "path")
 
     def __init__(self, marker: Marker, name: str, attributes: dict[str, Any]) -> None:
-        self._marker = marker
+        self.marker = marker
+        self.open = False
+        self.outer: Phase | None = None
+        self.path = name
         self._name = name
         self._attributes = attributes
         self._number = -1
-        self._outer = ""
 
     def __enter__(self) -> Phase:
-        marker = self._marker
-        outer = self._outer = marker.current
-        full = f"{outer}/{self._name}" if outer else self._name
-        marker._local.phase = full
+        marker = self.marker
+        inside = marker.current
+        self.outer = _still_open()
+        self.path = full = f"{inside}/{self._name}" if inside else self._name
+        self.open = True
+        _innermost.set(self)
         number = self._number = next(marker._numbers)
         tail = _encode(self._attributes) if self._attributes else "{}"
         # Taken last, so that the phase does not hold the cost of its own mark.
@@ -158,6 +195,19 @@ class Phase:
         traceback: TracebackType | None,
     ) -> None:
         now = time.monotonic_ns()
-        marker = self._marker
-        marker.write(f'["E",{now},{os.getpid()},{self._number}]\n')
-        marker._local.phase = self._outer
+        self.marker.write(f'["E",{now},{os.getpid()},{self._number}]\n')
+        self.open = False
+        _innermost.set(_still_open())
+
+
+# A context variable, because every thread and every task of asyncio has its own. That phases know
+# which of them are open, rather than being put back, holds them right whatever order they end in.
+_innermost: ContextVar[Phase | None] = ContextVar("gpumon's innermost phase", default=None)
+
+
+def _still_open() -> Phase | None:
+    """The innermost phase of this thread or task that is still open."""
+    phase = _innermost.get()
+    while phase is not None and not phase.open:
+        phase = phase.outer
+    return phase

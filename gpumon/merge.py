@@ -23,9 +23,11 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts = _shifts(recordings)
-    times = np.unique(
-        np.concatenate([part.times + shift for part, shift in zip(recordings, shifts, strict=True)])
-    )
+    ends = np.array([part.end + shift for part, shift in zip(recordings, shifts, strict=True)])
+    end = float(ends.max())
+    sampled = [part.times + shift for part, shift in zip(recordings, shifts, strict=True)]
+    # Where one ends before the others is a moment too: from there on its values are unknown.
+    times = np.unique(np.concatenate([*sampled, ends[ends < end]]))
     devices: list[dict[str, Any]] = []
     series: list[dict[str, Any]] = []
     columns: list[Floats] = []
@@ -44,7 +46,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
                 fresh[device["name"]] = prefix + device["name"]
                 where = {"machine": machine} if several else {}
                 devices.append({**device, "name": prefix + device["name"], **where})
-        held = _held(part, times - shift)
+        held = _held(part, times - shift, end - shift)
         places: dict[int, int] = {}
         for index, entry in enumerate(part.header["series"]):
             owner, _, quantity = entry["key"].partition("/")
@@ -77,7 +79,6 @@ def merge(recordings: Sequence[Recording]) -> Recording:
             events.append(moved)
     # The host lanes come last, as in a trace of one machine.
     devices.sort(key=lambda device: device["kind"] == "host")
-    end = max(part.end + shift for part, shift in zip(recordings, shifts, strict=True))
     return Recording(
         recordings[0].prefix,
         _header(recordings, names, devices, series),
@@ -86,6 +87,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         sorted(events, key=lambda event: event["t"]),
         sorted(marks, key=lambda mark: (mark.start, mark.depth)),
         end,
+        sum(part.damaged for part in recordings),
     )
 
 
@@ -112,14 +114,14 @@ def _shifts(recordings: Sequence[Recording]) -> list[float]:
     return [start - min(starts) for start in starts]
 
 
-def _held(part: Recording, moments: Floats) -> Floats:
-    """The values that held at each moment; NaN before the trace's start and after its end."""
+def _held(part: Recording, moments: Floats, end: float) -> Floats:
+    """The values that held at each moment; NaN before the trace's start and after its own end."""
     if not len(part.times):
         return np.full((len(moments), part.values.shape[1]), np.nan)
     # A hair of tolerance: adding and taking off a shift does not give back the same last bit.
     at = np.searchsorted(part.times, moments + 1e-9, side="right") - 1
     held = part.values[np.clip(at, 0, None)].copy()
-    held[(at < 0) | (moments > part.end)] = np.nan
+    held[(at < 0) | ((moments > part.end - 1e-9) & (part.end < end))] = np.nan
     return held
 
 

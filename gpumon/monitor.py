@@ -126,7 +126,8 @@ class Monitor:
                 raise MonitorError(
                     f"another monitor is writing the trace {self.path}; choose another path"
                 )
-            samples_file(self.path).unlink(missing_ok=True)
+            for file in (samples_file(self.path), self.marker.path):
+                file.unlink(missing_ok=True)  # never through a link into somebody else's file
             self.marker.path.write_text('{"gpumon marks": 1}\n')
         except OSError as error:
             raise MonitorError(

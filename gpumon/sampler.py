@@ -19,9 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpumon.files import FORMAT, samples_file
+from gpumon.files import samples_file
+from gpumon.gaps import longest
 from gpumon.gpu import gpu_sources
 from gpumon.host import host_description, host_sources, sampler_memory
+from gpumon.lines import FORMAT
 from gpumon.nvml import close_nvml, find_devices, open_nvml
 from gpumon.series import Series, Source, Unavailable
 from gpumon.writer import Writer, say
@@ -42,7 +44,7 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
     try:
         nvml = open_nvml()
     except Unavailable as error:
-        nvml = {"available": False, "reason": str(error)}
+        nvml = _without_gpus(config, error)
         devices.append(host_description())
         return rest, devices, nvml
     try:
@@ -57,11 +59,19 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
                 else "the NVIDIA driver sees no GPU"
             )
     except Unavailable as error:
-        if error.wrong_request:
-            raise
-        nvml = {"available": False, "reason": str(error)}
+        nvml = _without_gpus(config, error)
     devices.append(host_description())
     return sources + rest, devices, nvml
+
+
+def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
+    """What the trace says of NVML then; whoever asked for certain GPUs is refused instead."""
+    if error.wrong_request:
+        raise error
+    if config["gpus"]:
+        wanted = ", ".join(map(str, config["gpus"]))
+        raise Unavailable(f"no GPU {wanted} on this machine: {error}", wrong_request=True)
+    return {"available": False, "reason": str(error)}
 
 
 def probe(sources: list[Source]) -> list[Source]:
@@ -90,6 +100,8 @@ class Sampler:
         self.interval = interval
         self.offsets = []
         self.retry = [0.0] * len(sources)
+        self.before = 0.0
+        self.reading = 0.0
         count = 0
         for source in sources:
             self.offsets.append(count)
@@ -99,6 +111,8 @@ class Sampler:
 
     def tick(self, number: int, now: float) -> None:
         """Read what is due and write one line."""
+        began = time.monotonic()
+        self._note_gap(now)
         for index, source in enumerate(self.sources):
             # The index spreads the slow ones over different ticks; the first tick reads all.
             due = number == 0 or (number + index) % self.steps[index] == 0
@@ -122,6 +136,18 @@ class Sampler:
                     offset + place, source.series[place], value, now
                 )
         self.writer.sample(now, self.values)
+        self.before, self.reading = now, time.monotonic() - began
+
+    def _note_gap(self, now: float) -> None:
+        """Say why there was no sample for long: nothing else knows."""
+        if now - self.before > longest(self.interval):
+            slow = self.reading > (now - self.before) / 2
+            why = (
+                f"reading the devices took {self.reading:.1f} s"
+                if slow
+                else "the sampler was stopped, or the machine too busy to run it"
+            )
+            self.writer.event(self.before + self.interval, "gap", reason=why)
 
     def _settle(
         self, number: int, series: Series, value: float | Unavailable | None, now: float
@@ -247,6 +273,7 @@ def main(arguments: list[str]) -> int:
             "sampler memory (MiB)": round(sampler_memory(), 1),
         },
     )
+    writer.close()
     close_nvml()
     return 0
 

@@ -15,7 +15,7 @@ import numpy as np
 from gpumon.bands import shown
 from gpumon.errors import MonitorError
 from gpumon.interactive import markup, phase_of, plain_values, themed
-from gpumon.lanes import condense
+from gpumon.lanes import condense, devices_in_words
 from gpumon.recording import Floats, Recording
 from gpumon.trace import Trace, read
 
@@ -64,9 +64,7 @@ def fragment(
         lanes.append(
             {
                 "title": name,
-                "subtitle": f"{len(run.gpus)} GPU{'s' * (len(run.gpus) > 1)}"
-                if run.gpus
-                else "CPU",
+                "subtitle": devices_in_words(run),
                 "host": not run.gpus,
                 "lines": lines,
                 "phases": [phase_of(mark, origin) for mark in marks],

@@ -33,14 +33,18 @@ def weights(times: Floats, end: float, spans: Sequence[Span]) -> Floats:
     """
     if not len(times) or not spans:
         return np.zeros(len(times))
-    edges = np.array([edge for span in spans for edge in span])
-    lengths = np.diff(edges)
-    lengths[1::2] = 0.0
-    covered = np.concatenate([[0.0], np.cumsum(lengths)])
     held = np.append(times, max(end, times[-1]))
     held[0] = min(held[0], 0.0)
-    reached = np.interp(held, edges, covered)
-    return np.diff(reached)
+    return inside(held, spans)
+
+
+def inside(edges: Floats, spans: Sequence[Span]) -> Floats:
+    """Seconds of each stretch between two edges that lie inside the spans (joined, in order)."""
+    borders = np.array(spans, dtype=float).ravel()
+    lengths = np.diff(borders)
+    lengths[1::2] = 0.0
+    covered = np.concatenate([[0.0], np.cumsum(lengths)])
+    return np.diff(np.interp(edges, borders, covered))
 
 
 def mean(values: Floats, seconds: Floats) -> float:
@@ -73,19 +77,32 @@ def peak(values: Floats, seconds: Floats) -> float:
     return float(known.max()) if len(known) else float("nan")
 
 
-def difference(times: Floats, counter: Floats, spans: Sequence[Span]) -> float:
-    """How much a counter grew inside the spans, interpolated at their edges."""
+def growth(
+    times: Floats, counter: Floats, spans: Sequence[Span], longest: float
+) -> tuple[float, float]:
+    """How much a counter grew inside the spans, and the seconds of them that this covers.
+
+    Between two readings it grows evenly; where they are more than ``longest`` seconds apart, how it
+    grew is not known. NaN where nothing is.
+    """
     known = ~np.isnan(counter)
-    if not known.any():
-        return float("nan")
-    at = np.interp(np.array(spans).ravel(), times[known], counter[known])
-    return float((at[1::2] - at[0::2]).sum())
+    apart = np.diff(times[known])
+    seconds = np.where(apart <= longest, inside(times[known], spans), 0.0)
+    covered = float(seconds.sum())
+    if covered <= 0:
+        return float("nan"), 0.0
+    counted = seconds > 0
+    rates = np.diff(counter[known])[counted] / apart[counted]
+    return float((rates * seconds[counted]).sum()), covered
 
 
-def integral(values: Floats, seconds: Floats) -> float:
-    """Value times time, such as joules from watts; NaN where nothing is known."""
+def integral(values: Floats, seconds: Floats) -> tuple[float, float]:
+    """Value times time, such as joules from watts, and the seconds that it covers; NaN for none."""
     known = ~np.isnan(values)
-    return float((values[known] * seconds[known]).sum()) if known.any() else float("nan")
+    covered = float(seconds[known].sum())
+    if covered <= 0:
+        return float("nan"), 0.0
+    return float((values[known] * seconds[known]).sum()), covered
 
 
 def imbalance(figures: Sequence[float]) -> float:

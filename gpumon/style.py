@@ -98,7 +98,7 @@ def clock(seconds: float, span: float) -> str:
     if seconds < 0:
         return "-" + clock(-seconds, span)
     minutes, left = divmod(round(seconds), 60)
-    if span <= 3600:
+    if span <= 3600 and minutes < 60:
         return f"{minutes}:{left:02d}"
     return f"{minutes // 60}:{minutes % 60:02d}:{left:02d}"
 

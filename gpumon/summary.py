@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumon import stats
+from gpumon import gaps, stats
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
 from gpumon.throttle import SLOWING
@@ -21,6 +21,7 @@ COLUMNS = [
     "device",
     "count",
     "seconds",
+    "measured (s)",
     "utilisation mean (%)",
     "utilisation p5 (%)",
     "utilisation p95 (%)",
@@ -29,6 +30,7 @@ COLUMNS = [
     "memory peak (MiB)",
     "power mean (W)",
     "energy (J)",
+    "energy covers (s)",
     "slowed share (%)",
     "images",
     "images/s",
@@ -101,13 +103,17 @@ def _rows(
     }
     if each and not whole:
         common["start (s)"] = marks[0].start
-        common |= {k: v for k, v in marks[0].attributes.items() if k != "images"}
+        common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
     for device in recording.devices:
         rows.append(common | _figures(recording, device, spans, weights, idle_below))
     gpus = rows[: len(recording.gpus)]
     if gpus:
-        rows.insert(len(gpus), common | _together(gpus, images))
+        together = _together(gpus, gaps.longest(recording.header["interval (s)"]))
+        joules, covered = (together.get(key, NAN) for key in ("energy (J)", "energy covers (s)"))
+        # What is not covered by the joules is left out of the images too.
+        together["images/J"] = common["images/s"] * covered / joules if joules > 0 else NAN
+        rows.insert(len(gpus), common | together)
     return rows
 
 
@@ -119,7 +125,7 @@ def _figures(
     idle_below: float,
 ) -> dict[str, Any]:
     name = device["name"]
-    row: dict[str, Any] = {"device": name}
+    row: dict[str, Any] = {"device": name, "measured (s)": weights[recording.known(name)].sum()}
     busy = recording.series(f"{name}/{'cpu' if device['kind'] == 'host' else 'utilisation'} (%)")
     if busy is not None:
         row["utilisation mean (%)"] = stats.mean(busy, weights)
@@ -141,19 +147,30 @@ def _figures(
         row["slowed share (%)"] = 100 * stats.mean(slowed, weights)
     counter = recording.series(f"{name}/energy (J)")
     if counter is not None:
-        row["energy (J)"] = stats.difference(recording.times, counter, spans)
+        longest = gaps.longest(recording.header["interval (s)"])
+        joules = stats.growth(recording.times, counter, spans, longest)
     elif power is not None:
-        row["energy (J)"] = stats.integral(power, weights)
+        joules = stats.integral(power, weights)
+    else:
+        return row
+    row["energy (J)"], row["energy covers (s)"] = joules
     return row
 
 
-def _together(gpus: list[dict[str, Any]], images: float) -> dict[str, Any]:
-    """All GPUs as one: means of shares, sums of watts, joules and memory, and the imbalance."""
+def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
+    """All GPUs as one: means of shares, sums of watts, joules and memory, and the imbalance.
+
+    A sum needs every device, for the same time: where one lacks more than ``longest`` seconds that
+    another has, as one does that was lost, the sum would look like a saving, so it is left out.
+    """
 
     def known(key: str) -> list[float]:
         return [row[key] for row in gpus if not math.isnan(row.get(key, NAN))]
 
-    row: dict[str, Any] = {"device": "gpus"}
+    def alike(key: str) -> bool:
+        return len(known(key)) == len(gpus) and max(known(key)) - min(known(key)) <= longest
+
+    row: dict[str, Any] = {"device": "gpus", "measured (s)": min(known("measured (s)"))}
     for key in (
         "utilisation mean (%)",
         "idle share (%)",
@@ -162,12 +179,15 @@ def _together(gpus: list[dict[str, Any]], images: float) -> dict[str, Any]:
     ):
         if known(key):
             row[key] = sum(known(key)) / len(known(key))
-    for key in ("memory peak (MiB)", "power mean (W)", "energy (J)"):
-        # A sum that lacks a device would look like a saving, so it is left out.
-        if len(known(key)) == len(gpus):
+    for key, covers in (
+        ("memory peak (MiB)", "measured (s)"),
+        ("power mean (W)", "measured (s)"),
+        ("energy (J)", "energy covers (s)"),
+    ):
+        if len(known(key)) == len(gpus) and alike(covers):
             row[key] = sum(known(key))
-    joules = row.get("energy (J)", NAN)
-    row["images/J"] = images / joules if joules > 0 else NAN
+    if "energy (J)" in row:
+        row["energy covers (s)"] = min(known("energy covers (s)"))
     row["utilisation imbalance (%)"] = stats.imbalance(known("utilisation mean (%)"))
     row["memory imbalance (%)"] = stats.imbalance(known("memory peak (MiB)"))
     return row

@@ -60,7 +60,8 @@ class Trace:
         """Every series: index ``time (s)`` since the start, one column a key with its unit.
 
         A series holds its last value between its own readings. What could not be read is NaN;
-        ``provenance()`` says why.
+        ``provenance()`` says why. Where samples are missing for more than three intervals, a row
+        of NaN stands at the beginning of the gap.
         """
         index = pd.Index(self.recording.times, name="time (s)")
         return pd.DataFrame(self.recording.values, index=index, columns=self.recording.keys)
@@ -98,6 +99,11 @@ class Trace:
         is the CPU's. Energy is the GPU's own counter, else the integral of its power
         (``provenance()["energy"]`` says which). ``slowed share`` is the share of time in which
         power or heat held the clocks down.
+
+        What was not measured is in no figure: ``measured (s)`` says how much of the phase's seconds
+        a row is of, ``energy covers (s)`` the same of its energy. A sum over GPUs is NaN where one
+        of them was measured for less time than another, because it was lost. ``images/J`` takes
+        the images of the seconds that the energy covers.
         """
         return summarize([self.recording], by, idle_below)
 
@@ -123,6 +129,7 @@ class Trace:
             "sampler": self._cost(ended[-1] if ended else None),
             "events": [event for event in events if event["event"] != "end"],
             "ended": ended[-1]["why"] if ended else "open or cut off",
+            "damaged lines": recording.damaged,
             **({"parts": [part.provenance() for part in self.parts]} if self.parts else {}),
         }
 
@@ -155,7 +162,7 @@ class Trace:
         """The header's series, with what the events say about those that failed later."""
         series = [dict(entry) for entry in self.recording.header["series"]]
         for number, entry in enumerate(series):
-            if entry["reason"] and not np.isnan(self.recording.values[:, number]).all():
+            if entry.get("reason") and not np.isnan(self.recording.values[:, number]).all():
                 entry["reason"] = None  # it failed when first asked and has worked since
         for event in self.recording.events:
             if event["event"] == "failed":
@@ -177,7 +184,7 @@ class Trace:
 
     def _cadence(self) -> dict[str, Any]:
         """The schedule as asked and as kept: lateness is against the grid of the interval."""
-        times, interval = self.recording.times, self.recording.header["interval (s)"]
+        times, interval = self.recording.sampled, self.recording.header["interval (s)"]
         if self.parts:
             return {"asked (s)": interval, "samples": len(times)}  # each part has its own
         result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
@@ -203,11 +210,12 @@ class Trace:
         if self.parts:
             return {}
         if end is not None:
-            used = end["sampler cpu (s)"]
+            used = end.get("sampler cpu (s)")
+            share = None if used is None or not seconds else round(100 * used / seconds, 3)
             return {
                 "cpu (s)": used,
-                "memory (MiB)": end["sampler memory (MiB)"],
-                "cpu, start-up included (% of a core)": round(100 * used / seconds, 3),
+                "memory (MiB)": end.get("sampler memory (MiB)"),
+                "cpu, start-up included (% of a core)": share,
                 "cpu (% of a core)": self._own_share(),
             }
         return {"cpu (% of a core)": self._own_share()}

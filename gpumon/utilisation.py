@@ -12,11 +12,14 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from gpumon.gaps import LONGEST
 from gpumon.nvml import Device, ask, nvml
 from gpumon.series import Series, Source, Unavailable
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
 BUFFER_FROM = 0.25
+SLOWEST = 1.0
+"""Seconds between two samples of the slowest driver."""
 NOT_FOUND = 6
 
 
@@ -39,6 +42,9 @@ def utilisation_source(device: Device, interval: float) -> Source:
         buffers = False
 
     held: list[float | None] = [None, None]
+    stale = [0, 0]
+    # For that many readings the last mean may stand for what the driver has not added yet.
+    most = max(LONGEST, round(SLOWEST / interval))
 
     def polled() -> tuple[float, float]:
         rates = ask(pynvml.nvmlDeviceGetUtilizationRates, device.handle)
@@ -47,8 +53,11 @@ def utilisation_source(device: Device, interval: float) -> Source:
     def buffered() -> list[float | None]:
         for place, kind in enumerate(kinds):
             values = [value for _, value in _fresh(device, kind, seen, place)]
+            stale[place] = 0 if values else stale[place] + 1
             if values:
                 held[place] = sum(values) / len(values)
+            elif stale[place] > most:
+                held[place] = None
         return list(held)
 
     api = "nvmlDeviceGetUtilizationRates"

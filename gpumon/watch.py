@@ -45,7 +45,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def picture(follower: Follower, columns: int = 100) -> RenderableType:
     """What a terminal of so many columns shows of a trace now."""
     width = min(60, max(8, columns - OTHERS))
-    header, now = follower.header, follower.now
+    header = follower.header
+    silent = follower.silent(time.time())
+    # What was last heard is not what is now.
+    now = {} if silent else follower.now
     table = Table(box=None, padding=(0, 1), header_style="dim", expand=False)
     for name, justify in (
         ("device", "left"),
@@ -59,13 +62,14 @@ def picture(follower: Follower, columns: int = 100) -> RenderableType:
     ):
         table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for device in header["devices"]:
-        table.add_row(*_row(follower, device, width))
+        table.add_row(*_row(follower, now, device, width))
     minutes, seconds = divmod(int(follower.time), 60)
     title = Text.assemble(
         ("gpumon ", "bold"),
         f"{header['host']}  {minutes}:{seconds:02d}  ",
         (follower.phase or "between phases", "bold cyan" if follower.phase else "dim"),
         (f"  ended: {follower.ended}" if follower.ended else "", "yellow"),
+        (f"  no sample for {silent:.0f} s" if silent else "", "yellow"),
     )
     parts: list[RenderableType] = [title, table]
     reason = header["nvml"].get("reason")
@@ -77,14 +81,18 @@ def picture(follower: Follower, columns: int = 100) -> RenderableType:
     return Group(*parts)
 
 
-def _row(follower: Follower, device: dict[str, Any], width: int) -> list[RenderableType]:
-    now, name = follower.now, device["name"]
+def _row(
+    follower: Follower, now: dict[str, float], device: dict[str, Any], width: int
+) -> list[RenderableType]:
+    name = device["name"]
     host = device["kind"] == "host"
     busy_key = f"{name}/cpu (%)" if host else f"{name}/utilisation (%)"
-    steps = round(60 / follower.header["interval (s)"])
+    steps = max(1, round(60 / follower.header["interval (s)"]))
     recent = list(follower.history.get(busy_key, ()))[-steps:]
     bits = now.get(f"{name}/throttle reasons (bits)", 0.0)
-    slowed = reasons(int(bits) & SLOWING) if not math.isnan(bits) else []
+    status = reasons(int(bits) & SLOWING) if not math.isnan(bits) else []
+    if name in follower.lost:
+        status = ["lost"]
     memory = now.get(f"{name}/memory used (MiB)", math.nan)
     total = device.get("memory total (MiB)")
     used = mebibytes(memory) if not math.isnan(memory) else "N/A"
@@ -96,7 +104,7 @@ def _row(follower: Follower, device: dict[str, Any], width: int) -> list[Rendera
         Text(f"{used} / {mebibytes(total)}" if total else used, style="green"),
         Text("") if host else _figure(now.get(f"{name}/power (W)"), "W"),
         Text("") if host else _figure(now.get(f"{name}/temperature (C)"), "°C"),
-        Text(", ".join(slowed), style="yellow"),
+        Text(", ".join(status), style="yellow"),
     ]
 
 

@@ -269,11 +269,13 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
         return unknown | {"reason": "no GPU was measured"}
     if training.empty:
         return unknown | {"reason": "an earlier process had trained every epoch"}
-    joules = float(training["energy (J)"].iloc[0])
+    figures = training.iloc[0]
+    joules = float(figures["energy (J)"])
     if not joules > 0:
-        return unknown | {"reason": "the GPUs tell no energy"}
-    images = float(training["images"].iloc[0])
-    return {"joules": joules, "images_per_joule": images / joules, "reason": None}
+        return unknown | {"reason": "the GPUs tell no energy, or one of them was lost"}
+    # The monitor's own figure, because what it could not measure is in neither of its parts.
+    per_joule = float(figures.get("images/J", figures["images"] / joules))
+    return {"joules": joules, "images_per_joule": per_joule, "reason": None}
 
 
 @cache

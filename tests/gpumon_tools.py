@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def gpu(number: int, lines: str = "") -> str:
 
 def changes(values: list[float]) -> list[float]:
     """The values without repeats, as a script's steps come out whatever the timing."""
+    values = [value for value in values if not math.isnan(value)]  # a busy machine leaves gaps
     return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
 
 
@@ -73,9 +75,15 @@ def write(
     host: str = "node",
     rank: int | None = None,
     power: float | None = 100.0,
+    energy: list[float | None] | None = None,
     process: int = 7,
+    without: Sequence[int] = (),
+    events: Sequence[dict[str, Any]] = (),
 ) -> Path:
-    """A trace of GPUs with the given utilisation a step, and of a host at 50 %."""
+    """A trace of GPUs with the given utilisation a step, and of a host at 50 %.
+
+    energy: the counter of every GPU, if they have one. without: samples that were not written.
+    """
     keys: list[str] = []
     devices: list[dict[str, Any]] = []
     for name in gpus:
@@ -92,7 +100,7 @@ def write(
         )
     keys += ["host/cpu (%)", "host/memory used (MiB)"]
     devices.append({"name": "host", "kind": "host", "cores": 4, "memory total (MiB)": 8000})
-    header = {
+    header: dict[str, Any] = {
         "gpumon": 1,
         "version": "0",
         "host": host,
@@ -109,13 +117,20 @@ def write(
         "start (monotonic s)": start,
         "start (unix s)": unix,
     }
+    for name in gpus if energy else ():
+        header["series"].append({"key": f"{name}/energy (J)", "api": "", "reason": None})
     count = max((len(values) for values in gpus.values()), default=4)
-    lines = [json.dumps(header)]
+    lines = [json.dumps(header), *map(json.dumps, events)]
     for number in range(count):
+        if number in without:
+            continue
         row: list[Any] = [number * step]
         for place, values in enumerate(gpus.values()):
             row += [3 * place, values[number], 3 * place + 1, 100 + number, 3 * place + 2, power]
-        lines.append(json.dumps([*row, len(keys) - 2, 50, len(keys) - 1, 4000]))
+        row += [len(keys) - 2, 50, len(keys) - 1, 4000]
+        for place in range(len(gpus) if energy else 0):
+            row += [len(keys) + place, (energy or [])[number]]
+        lines.append(json.dumps(row))
     end = {"t": count * step, "event": "end", "why": "closed"}
     end |= {"sampler cpu (s)": 0.01, "sampler memory (MiB)": 30}
     lines.append(json.dumps(end))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import fake_nvml
 import pytest
-from gpumon_tools import gpu
+from gpumon_tools import gpu, write
 
 import gpumon
 from gpumon.launch import environment
@@ -90,6 +91,30 @@ def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
         done = command(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert words in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path / "t", {})
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpumon", "summary", str(tmp_path / "t")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert done.returncode == 2
+    assert done.stderr == "gpumon: cannot write to standard output: No space left on device\n"
+
+
+def test_gpus_that_were_asked_for_are_refused_without_a_driver(tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("")  # no library, whatever the machine has
+    record = ("record", "--out", "trace", "--gpus", "99", "--", "touch", "ran")
+    done = command(*record, cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert re.fullmatch(r"gpumon: no GPU 99 on this machine: no NVIDIA driver.*\n", done.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["libnvidia-ml.so.1"]
 
 
 def test_devices_says_what_can_be_measured_and_why_not_the_rest(tmp_path: Path) -> None:

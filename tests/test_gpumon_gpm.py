@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
 
+from gpumon import utilisation
+from gpumon.nvml import Device
 from gpumon.throttle import reasons
 
 
@@ -66,12 +70,21 @@ def test_slow_sampling_takes_the_mean_of_the_drivers_buffer(play: Play) -> None:
     entry = next(s for s in trace.provenance()["series"] if s["key"] == "gpu0/utilisation (%)")
     assert "nvmlDeviceGetSamples" in entry["api"] and entry["driver cadence (s)"] > 0
     fast = play(script, samples=3, interval=0.05)
-    assert set(fast.frame()["gpu0/utilisation (%)"]) == {99.0}
+    assert set(fast.frame()["gpu0/utilisation (%)"].dropna()) == {99.0}
+
+
+def test_a_buffer_that_stays_empty_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = iter([[], [], [(1, 40.0)], [(1, 4.0)], *[[]] * 20])
+    monkeypatch.setattr(utilisation, "_fresh", lambda *_: next(batches))
+    monkeypatch.setattr(utilisation, "nvml", SimpleNamespace)
+    source = utilisation.utilisation_source(Device("gpu0", None, "", ""), 0.5)
+    read = [list(source.read()) for _ in range(6)]
+    assert read == [[40.0, 4.0]] * 4 + [[None, None]] * 2
 
 
 def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
     trace = play(gpu(0, "utilisation 1\nthrottle 4") + gpu(1, "utilisation 1\nthrottle 1"))
-    assert set(trace.frame()["gpu0/throttle reasons (bits)"]) == {4.0}
+    assert set(trace.frame()["gpu0/throttle reasons (bits)"].dropna()) == {4.0}
     slowed = trace.summary().set_index("device")["slowed share (%)"]
     assert slowed["gpu0"] == 100 and slowed["gpu1"] == 0
     assert reasons(0x24) == ["power cap", "thermal slowdown (software)"]
@@ -80,8 +93,8 @@ def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
 
 def test_instant_power_is_preferred_and_labelled(play: Play) -> None:
     trace = play(gpu(0, "power 100000\nfield186 250000") + gpu(1, "power 100000"), samples=3)
-    assert set(trace.frame()["gpu0/power (W)"]) == {250.0}
-    assert set(trace.frame()["gpu1/power (W)"]) == {100.0}
+    assert set(trace.frame()["gpu0/power (W)"].dropna()) == {250.0}
+    assert set(trace.frame()["gpu1/power (W)"].dropna()) == {100.0}
     apis = {s["key"]: s["api"] for s in trace.provenance()["series"]}
     assert "instant" in apis["gpu0/power (W)"] and "mean" in apis["gpu1/power (W)"]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
-from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
+from gpumon_tools import Marks, Play, changes, gpu, play_fixture, write  # noqa: F401 (a fixture)
 
 import gpumon
 
@@ -30,9 +32,9 @@ def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
     assert changes(list(frame["gpu0/memory used (MiB)"])) == [700, 800, 900]
     assert changes(list(frame["gpu0/power (W)"])) == [100.2, 200.0, 300.0]
     assert changes(list(frame["gpu0/energy (J)"])) == [1.0, 2.5, 4.0]
-    assert set(frame["gpu0/temperature (C)"]) == {41.0}
-    assert set(frame["gpu0/SM clock (MHz)"]) == {1980.0}
-    assert set(frame["gpu0/memory clock (MHz)"]) == {3201.0}
+    assert set(frame["gpu0/temperature (C)"].dropna()) == {41.0}
+    assert set(frame["gpu0/SM clock (MHz)"].dropna()) == {1980.0}
+    assert set(frame["gpu0/memory clock (MHz)"].dropna()) == {3201.0}
     assert trace.provenance()["nvml"]["driver"] == "570.00"
 
 
@@ -44,8 +46,9 @@ def test_unsupported_series_is_nan_with_its_reason_and_harms_no_other(play: Play
     assert "Not Supported" in reasons["gpu1/utilisation (%)"]
     assert "nvmlDeviceGetUtilizationRates" in reasons["gpu1/utilisation (%)"]
     assert frame["gpu0/power (W)"].isna().all() and reasons["gpu0/power (W)"]
-    assert set(frame["gpu0/utilisation (%)"]) == {50.0} and not reasons["gpu0/utilisation (%)"]
-    assert set(frame["gpu1/power (W)"]) == {90.0}
+    assert set(frame["gpu0/utilisation (%)"].dropna()) == {50.0}
+    assert not reasons["gpu0/utilisation (%)"]
+    assert set(frame["gpu1/power (W)"].dropna()) == {90.0}
 
 
 def test_old_driver_without_functions(play: Play) -> None:
@@ -53,7 +56,7 @@ def test_old_driver_without_functions(play: Play) -> None:
     reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
     apis = {s["key"]: s["api"] for s in trace.provenance()["series"]}
     assert "Function Not Found" in reasons["gpu0/energy (J)"]
-    assert set(trace.frame()["gpu0/memory used (MiB)"]) == {100.0}
+    assert set(trace.frame()["gpu0/memory used (MiB)"].dropna()) == {100.0}
     assert "reserve" in apis["gpu0/memory used (MiB)"]
     # Energy then is the integral of power, and says so.
     row = trace.summary().query("phase == '(all)' and device == 'gpu0'").iloc[0]
@@ -66,8 +69,8 @@ def test_a_series_that_fails_for_a_while_comes_back(play: Play) -> None:
     values = trace.frame()["gpu0/utilisation (%)"]
     assert values.iloc[0] == 2 and values.isna().any() and values.iloc[-1] == 5
     events = [event["event"] for event in trace.provenance()["events"]]
-    assert events == ["failed", "back"]
-    assert set(trace.frame()["gpu0/power (W)"]) == {100.0}
+    assert [event for event in events if event != "gap"] == ["failed", "back"]
+    assert set(trace.frame()["gpu0/power (W)"].dropna()) == {100.0}
 
 
 def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> None:
@@ -85,13 +88,46 @@ def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> N
     assert last["gpu1/utilisation (%)"] == 60 and last["host/memory used (MiB)"] > 0
     words = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
     assert sum("lost at" in word for word in words) == 1
+    summary = trace.summary().set_index(["phase", "device"])
+    assert summary.loc[("(all)", "gpu0"), "energy (J)"] > 0
+    assert math.isnan(summary.loc[("(all)", "gpus"), "energy (J)"])
+
+
+def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
+    lost = {"t": 4.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
+    energies: tuple[list[float | None] | None, ...] = (None, [100.0 * n for n in range(10)])
+    for name, energy in zip("ab", energies, strict=True):
+        marks: Marks = (("early", 0.0, 3.0, {"images": 30}), ("late", 3.0, 10.0, {"images": 70}))
+        gpus: dict[str, list[float | None]] = {"gpu0": [50.0] * 10, "gpu1": [50.0] * 10}
+        path = write(tmp_path / name, gpus, energy=energy, events=[lost], marks=marks)
+        lines = path.with_name(f"{name}.jsonl").read_text().splitlines()
+        places = (0, 1, 2, 8) if energy else (0, 1, 2)  # gpu0's series, from 4 s on
+        for number in range(6, 12):
+            sample = json.loads(lines[number])
+            for place in places:
+                sample[2 * place + 2] = None
+            lines[number] = json.dumps(sample)
+        path.with_name(f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        trace = gpumon.read(path)
+        table = trace.summary().set_index(["phase", "device"])
+        early, late = table.loc[("early", "gpus")], table.loc[("late", "gpus")]
+        assert early["energy (J)"] == pytest.approx(600)
+        assert early["images/J"] == pytest.approx(30 / 600)
+        for key in ("energy (J)", "images/J", "power mean (W)", "memory peak (MiB)"):
+            assert math.isnan(late[key]), key
+            assert math.isnan(table.loc[("(all)", "gpus"), key]), key
+        # The device's own figures say how much of the phase they are of.
+        own = table.loc[("late", "gpu0")]
+        assert (own["measured (s)"], own["seconds"]) == (1, 7)
+        assert own["energy covers (s)"] == (0 if energy else 1)
+        assert table.loc[("late", "gpu1"), "energy (J)"] == pytest.approx(700, abs=101)
 
 
 def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:
     trace = play("0 handle E15\n" + gpu(1, "utilisation 60\nmemory 1"))
     assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
     assert "unreachable" in trace.devices[0]["product"]
-    assert set(trace.frame()["gpu1/utilisation (%)"]) == {60.0}
+    assert set(trace.frame()["gpu1/utilisation (%)"].dropna()) == {60.0}
     trace.plot()
 
 

@@ -1,0 +1,224 @@
+"""The lines of a trace's files, taken for nothing until they are checked.
+
+A trace may come from anywhere and may have been cut off anywhere. A line that is not what it should
+be is damaged: it is left out, and counted. A header that is not what it should be leaves nothing
+to read, so it is a MonitorError.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpumon.errors import MonitorError, printable
+
+FORMAT = 1
+LONGEST_LINE = 16 * 2**20
+MOST_SERIES = 10_000
+MOST_LEVELS = 20
+HUGE = 1e15
+"""No time and no value of a trace comes near it."""
+
+
+_JSON = json.JSONDecoder(parse_constant=lambda _: None)
+
+
+class Damaged(Exception):
+    """A line that is not JSON, or not the JSON that it should be."""
+
+
+def parse(line: bytes) -> Any:
+    """The value of a line, with NaN and infinities null and texts printable; or Damaged."""
+    try:
+        value = _JSON.decode(line.decode())
+    except (ValueError, RecursionError) as error:
+        raise Damaged from error
+    sample = isinstance(value, list) and value and number(value[0])
+    return value if sample else _plain(value, MOST_LEVELS)
+
+
+def _plain(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list | dict) and not levels:
+        raise Damaged
+    if isinstance(value, list):
+        return [_plain(item, levels - 1) for item in value]
+    if isinstance(value, dict):
+        return {printable(key): _plain(item, levels - 1) for key, item in value.items()}
+    return value
+
+
+def lines_of(path: Path) -> tuple[list[Any], int]:
+    """Every whole line of a file, parsed, and how many were damaged; nothing where no file is.
+
+    A last line without its end is being written, or was cut off by a kill, and is no damage.
+    """
+    values: list[Any] = []
+    damaged = 0
+    try:
+        # Not to wait for a pipe that nobody writes to.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise MonitorError(f"{path} is not a file that could hold a trace")
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise MonitorError(f"{path} is not a gpumon trace: it has an endless line")
+                try:
+                    if line.strip():
+                        values.append(parse(line))
+                except Damaged:
+                    damaged += line.endswith(b"\n")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise MonitorError(f"cannot read the trace {path}: {error.strerror}") from error
+    return values, damaged
+
+
+def number(value: Any, least: float = -HUGE, most: float = HUGE) -> bool:
+    """Whether a value is a finite number between the limits."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
+def count(value: Any, most: float = HUGE) -> bool:
+    return isinstance(value, int) and number(value, 0, most)
+
+
+def text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def known(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """The check of a value that may be unknown (null, or not there at all)."""
+    return lambda value: value is None or check(value)
+
+
+class Field(NamedTuple):
+    check: Callable[[Any], bool]
+    is_no: str
+
+
+TEXT, OPTIONAL_TEXT = Field(text, "text"), Field(known(text), "text")
+AMOUNT = Field(known(lambda value: number(value, 0)), "amount")
+MOMENT = Field(number, "moment in seconds")
+
+HEADER = {
+    "version": TEXT,
+    "host": TEXT,
+    "system": TEXT,
+    "clock": TEXT,
+    "boot": OPTIONAL_TEXT,
+    "rank": Field(known(count), "rank"),
+    "interval (s)": Field(lambda value: number(value, 1e-4, 1e6), "interval in seconds"),
+    "start (monotonic s)": MOMENT,
+    "start (unix s)": MOMENT,
+    "nvml": Field(lambda value: isinstance(value, dict), "object"),
+    "devices": Field(lambda value: isinstance(value, list), "list"),
+    "series": Field(lambda value: isinstance(value, list), "list"),
+}
+NVML = {"reason": OPTIONAL_TEXT}
+DEVICE = {
+    "name": TEXT,
+    "kind": Field(lambda value: value in ("gpu", "mig", "host"), "kind of device"),
+    "uuid": OPTIONAL_TEXT,
+    "memory total (MiB)": AMOUNT,
+}
+GPU = DEVICE | {"product": TEXT, "power limit (W)": AMOUNT}
+HOST = DEVICE | {"cores": Field(lambda value: count(value, 1e6), "number of cores")}
+SERIES = {"key": Field(lambda value: text(value) and "/" in value, "key"), "reason": OPTIONAL_TEXT}
+
+EVENTS = {
+    "failed": {"series": Field(lambda value: isinstance(value, list), "list"), "reason": TEXT},
+    "back": {"series": Field(lambda value: isinstance(value, list), "list")},
+    "device lost": {"device": TEXT, "reason": TEXT},
+    "gap": {"reason": TEXT},
+    "end": {"why": TEXT, "sampler cpu (s)": AMOUNT, "sampler memory (MiB)": AMOUNT},
+}
+
+
+def fault(found: Any, fields: dict[str, Field], where: str = "") -> str | None:
+    """What is wrong with an object, as ``'interval (s)' is no interval``; None if nothing is."""
+    if not isinstance(found, dict):
+        return f"{where}is no object"
+    for name, field in fields.items():
+        if not field.check(found.get(name)):
+            return f"{where}{name!r} is no {field.is_no}"
+    return None
+
+
+def check_header(header: dict[str, Any], path: Path) -> None:
+    """Raise MonitorError for a header that this version cannot go by."""
+    version = header["gpumon"]
+    if number(version) and version > FORMAT:
+        raise MonitorError(
+            f"{path} has trace format {version}, this gpumon reads up to {FORMAT}: update gpumon"
+        )
+    wrong = _header_fault(header) if count(version) and version else "'gpumon' is no trace format"
+    if wrong:
+        raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
+
+
+def _header_fault(header: dict[str, Any]) -> str | None:
+    wrong = fault(header, HEADER) or fault(header["nvml"], NVML, "nvml: ")
+    if wrong:
+        return wrong
+    if len(header["series"]) > MOST_SERIES:
+        return f"'series' lists more than {MOST_SERIES}"
+    for place, device in enumerate(header["devices"]):
+        wrong = fault(device, DEVICE, f"devices[{place}]: ")
+        wrong = wrong or fault(
+            device, HOST if device["kind"] == "host" else GPU, f"devices[{place}]: "
+        )
+        if wrong:
+            return wrong
+    for place, series in enumerate(header["series"]):
+        if wrong := fault(series, SERIES, f"series[{place}]: "):
+            return wrong
+    for name, listed in (("name", header["devices"]), ("key", header["series"])):
+        if len({entry[name] for entry in listed}) < len(listed):
+            return f"a {name} comes twice"
+    return None
+
+
+def is_sample(line: Any, series: int) -> bool:
+    """Whether a line is ``[t, index, value, ...]`` with indices below ``series``.
+
+    Spelt out, because a trace has many of them; JSON makes these very types.
+    """
+    if type(line) is not list or len(line) % 2 == 0 or not number(line[0], 0):
+        return False
+    for place in line[1::2]:
+        if type(place) is not int or not 0 <= place < series:
+            return False
+    for value in line[2::2]:
+        known = value is not None
+        if known and (type(value) not in (int, float) or not -HUGE <= value <= HUGE):
+            return False
+    return True
+
+
+def is_event(line: Any, series: int) -> bool:
+    if not isinstance(line, dict) or not number(line.get("t"), 0):
+        return False
+    name = line.get("event")
+    if not isinstance(name, str) or fault(line, EVENTS.get(name, {})):
+        return False
+    return all(count(place, series - 1) for place in line.get("series", []))
+
+
+def is_mark(line: Any) -> bool:
+    """Whether a line opens (``["B", ns, pid, number, name, {...}]``) or closes a phase."""
+    if not isinstance(line, list) or len(line) not in (4, 6):
+        return False
+    kind, moment, process, place, *opening = line
+    if not (number(moment, 0, 1e9 * HUGE) and count(process) and count(place)):
+        return False
+    if kind == "E":
+        return not opening
+    named = bool(opening) and text(opening[0]) and opening[0] != ""
+    return kind == "B" and named and isinstance(opening[1], dict)

@@ -1,0 +1,129 @@
+"""The picture and the web page of a trace say the same."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import gpumon_canvas
+import pytest
+from gpumon_tools import Marks, write
+
+import gpumon
+from gpumon import sidebyside
+from gpumon.style import clock
+
+MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
+LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
+
+
+def with_everything(folder: Path, gpus: int) -> gpumon.Trace:
+    """A trace with a lost GPU, one without utilisation, a gap, and damaged lines."""
+    busy: dict[str, list[float | None]] = {f"gpu{n}": [50.0] * 12 for n in range(gpus)}
+    if gpus > 1:
+        busy["gpu1"] = [None] * 12
+    events = [LOST] if gpus else []
+    path = write(folder / "t", busy, marks=MARKS, events=events, without=range(3, 6))
+    file = path.with_name("t.jsonl")
+    header, *rest = file.read_text().splitlines()
+    content = json.loads(header)
+    for series in content["series"]:
+        if series["key"] == "gpu1/utilisation (%)":
+            series["reason"] = "nvmlDeviceGetUtilizationRates: Not Supported"
+    file.write_text("\n".join([json.dumps(content), "}torn{", *rest]) + "\n")
+    return gpumon.read(path)
+
+
+def in_the_picture(trace: gpumon.Trace) -> dict[str, Any]:
+    chart = trace.plot(title="A run")
+    chart.canvas.draw()
+    lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
+    legend = [text.get_text() for legend in chart.legends for text in legend.get_texts()]
+    scales = [[label.get_text() for label in axes.get_yticklabels()] for axes in lanes]
+    return {
+        "lanes": {text.get_text().strip() for axes in lanes for text in axes.texts} - {""},
+        "legend": set(legend),
+        "notes": " ".join(text.get_text() for text in reversed(chart.texts[1:])),
+        "scales": sorted(label for scale in scales for label in scale if label),
+        "moments": [label.get_text() for label in lanes[-1].get_xticklabels()],
+    }
+
+
+def in_the_page(trace: gpumon.Trace) -> dict[str, Any]:
+    page = trace.html(title="A run")
+    drawn = gpumon_canvas.drawn(page)["words"]
+    data = gpumon_canvas.data_of(page)
+    scale = [text for text, x, _ in drawn if x == gpumon_canvas.LEFT - 4]
+    below = max(y for _, _, y in drawn)
+    phases = {label for phase in data["phases"] for label in phase["labels"]}
+    texts = re.findall(r"<span>(?:<i[^>]*></i>)(.*?)</span>", page)
+    return {
+        "lanes": {
+            text
+            for text, x, y in drawn
+            if y != below and x != gpumon_canvas.LEFT - 4 and text not in phases | {""}
+        },
+        "legend": {html.unescape(text) for text in texts} - set(data["colours"]["light"]),
+        "notes": " ".join(map(html.unescape, re.findall(r'gpumon-note">(.*?)</div>', page))),
+        "scales": sorted(scale),
+        "moments": [(text, gpumon_canvas.moment(x, data)) for text, x, y in drawn if y == below],
+    }
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, 4, 8])
+def test_picture_and_page_say_the_same(tmp_path: Path, gpus: int) -> None:
+    trace = with_everything(tmp_path, gpus)
+    picture, page = in_the_picture(trace), in_the_page(trace)
+    for what in ("lanes", "legend", "notes", "scales"):
+        assert picture[what] == page[what], what
+    said = " ".join([*page["lanes"], page["notes"]])
+    assert ("lost at 7.0 s" in said) == (gpus > 0) and ("GPU is lost" in said) == (gpus > 0)
+    assert ("utilisation: nvmlDeviceGetUtilizationRates: Not Supported" in said) == (gpus > 1)
+    assert ("No GPU lane: no driver" in said) == (gpus == 0)
+    assert "s were not recorded" in said and "1 damaged line of t left out" in said
+    assert picture["scales"] and page["moments"]
+    end = trace.recording.end
+    for text, moment in page["moments"]:
+        assert text == clock(round(moment, 3), end)
+    assert set(picture["moments"]) <= {clock(n / 10, end) for n in range(130)}
+
+
+@pytest.mark.parametrize("span", [1.0, 100.0, 130.0, 3000.0, 3700.0, 90000.0])
+def test_both_tell_the_time_alike(tmp_path: Path, span: float) -> None:
+    path = write(tmp_path / "t", {"gpu0": [1.0] * 10}, step=span / 10)
+    train: Marks = (("train", span / 2, span, {}),)
+    later = write(tmp_path / "u", {"gpu0": [1.0] * 10}, step=span / 10, marks=train)
+    for page in (gpumon.read(path).html(), sidebyside.fragment({"a": later})):
+        data, drawn = gpumon_canvas.data_of(page), gpumon_canvas.drawn(page)["words"]
+        start, end = data.get("view") or (data["start"], data["end"])
+        below = max(y for _, _, y in drawn)
+        moments = [(text, x) for text, x, y in drawn if y == below]
+        assert len(moments) > 1
+        for text, x in moments:
+            assert text == clock(round(gpumon_canvas.moment(x, data), 3), end - start)
+
+
+def test_several_runs_name_their_devices_alike(tmp_path: Path) -> None:
+    runs: dict[str, gpumon.Trace | str | Any] = {}
+    for name, gpus in (("None", 0), ("One", 1), ("Two", 2)):
+        runs[name] = with_everything(tmp_path / name, gpus)
+    lanes = gpumon_canvas.data_of(sidebyside.fragment(runs))["lanes"]
+    page = {lane["title"]: lane["subtitle"] for lane in lanes}
+    assert page == {"None": "no GPU", "One": "1 GPU, 1 lost", "Two": "2 GPUs, 1 lost"}
+    texts = [text.get_text() for axes in gpumon.compare(runs).axes for text in axes.texts]
+    assert [text for text in texts if text in page.values()] == list(page.values())
+
+
+def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:
+    name = r"<img src=x onerror=alert(1)> $\frac$ a/b"
+    path = write(tmp_path / "t", {"gpu0": [1.0] * 4}, marks=((name, 0.0, 4.0, {}),))
+    trace = gpumon.read(path)
+    page = trace.html(title=name)
+    assert "<img" not in page
+    chart = trace.plot(title=name)
+    chart.canvas.draw()
+    assert name in [text.get_text() for text in chart.texts]
+    gpumon.compare({name: trace}, title=name).canvas.draw()

@@ -1,0 +1,262 @@
+"""What was not measured is shown as a gap and is in no figure."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import gpumon_canvas
+import numpy as np
+import pandas as pd
+import pytest
+from gpumon_tools import Marks, write
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from PIL import Image
+from runner_tools import wait_for
+
+import gpumon
+from gpumon import sidebyside
+from gpumon.follow import Follower
+from gpumon.lanes import condense
+from gpumon.sampler import Sampler
+from gpumon.series import Series, Source
+from gpumon.style import THEMES
+from gpumon.writer import Writer
+
+# Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.
+STEPS: list[float | None] = [100, 100, 100, *[None] * 6, 20, 20, 20]
+HOLE = range(3, 9)
+GAP = (3.0, 9.0)
+TRAIN: Marks = (("train", 0.0, 12.0, {"images": 600}),)
+
+
+def holed(folder: Path, **more: Any) -> gpumon.Trace:
+    return gpumon.read(write(folder / "t", {"gpu0": STEPS}, without=HOLE, **more))
+
+
+def row(trace: gpumon.Trace, phase: str = "train", device: str = "gpu0") -> pd.Series:
+    return trace.summary().set_index(["phase", "device"]).loc[(phase, device)]
+
+
+def test_a_hole_is_nan_and_an_event(tmp_path: Path) -> None:
+    trace = holed(tmp_path)
+    frame = trace.frame()
+    assert frame.loc[3.0].isna().all() and frame.drop(index=3.0).notna().all(axis=None)
+    gap = {"t": 3.0, "event": "gap", "seconds": 6.0, "reason": "there is no sample"}
+    assert trace.provenance()["events"] == [gap]
+    assert trace.provenance()["cadence"]["samples"] == 6
+    table = pd.read_csv(trace.export(tmp_path / "t.csv"), index_col=0)
+    assert np.isnan(table["host/cpu (%)"].loc[3.0])
+
+
+def test_three_intervals_are_no_hole_yet(tmp_path: Path) -> None:
+    for number, (without, gaps) in enumerate([([3, 4], 0), ([3, 4, 5], 1)]):
+        path = write(tmp_path / str(number), {"gpu0": [20.0] * 12}, without=without)
+        trace = gpumon.read(path)
+        assert len(trace.recording.gaps) == gaps
+        assert trace.frame().isna().any(axis=None) == bool(gaps)
+
+
+def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
+    found = row(holed(tmp_path, marks=TRAIN))
+    assert (found["seconds"], found["measured (s)"]) == (12, 6)
+    assert found["utilisation mean (%)"] == pytest.approx(60)
+    assert found["energy (J)"] == pytest.approx(600)  # 100 W for the six seconds
+    assert found["energy covers (s)"] == pytest.approx(6)
+    together = row(holed(tmp_path, marks=TRAIN), device="gpus")
+    assert together["energy (J)"] == pytest.approx(600)
+    # 50 images/s at 100 W: the images of the hole are left out as its joules are.
+    assert together["images/J"] == pytest.approx(0.5)
+
+
+def test_the_counters_growth_in_a_hole_is_left_out_too(tmp_path: Path) -> None:
+    counter: list[float | None] = [0, 100, 200, *[None] * 6, 5000, 5100, 5200]
+    found = row(holed(tmp_path, marks=TRAIN, energy=counter))
+    assert found["energy (J)"] == pytest.approx(400)
+    assert found["energy covers (s)"] == pytest.approx(4)
+
+
+def test_holes_at_the_start_and_at_the_end(tmp_path: Path) -> None:
+    steps: list[float | None] = [*[None] * 5, 40, 40, *[None] * 5]
+    path = write(tmp_path / "t", {"gpu0": steps}, without=[*range(5), *range(7, 12)], marks=TRAIN)
+    trace = gpumon.read(path)
+    assert [(gap["t"], gap["seconds"]) for gap in trace.recording.gaps] == [(0, 5), (7, 5)]
+    assert row(trace)["measured (s)"] == pytest.approx(2)
+    assert row(trace)["energy (J)"] == pytest.approx(200)
+
+
+def test_a_program_that_outlives_its_sampler_leaves_a_gap(tmp_path: Path) -> None:
+    path = write(tmp_path / "t", {"gpu0": [80] * 4}, marks=(("train", 0.0, 20.0, {"images": 20}),))
+    lines = path.with_name("t.jsonl").read_text().splitlines()[:-1]  # it was killed: no end
+    path.with_name("t.jsonl").write_text("\n".join(lines) + "\n")
+    trace = gpumon.read(path)
+    assert trace.recording.end == 20 and trace.recording.gaps[0]["t"] == 4
+    whole = row(trace, "(all)", "gpus")
+    assert whole["seconds"] == 20 and whole["measured (s)"] == 4
+    assert whole["images/J"] == pytest.approx(1 / 100)
+
+
+def lanes_of(chart: Figure) -> list[Axes]:
+    return [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
+
+
+def reaches_into(xs: Any, ys: Any, gap: tuple[float, float]) -> bool:
+    """Whether a line has a stroke inside the gap."""
+    pairs = zip(xs[:-1], xs[1:], ys[:-1], ys[1:], strict=True)
+    return any(
+        max(a, gap[0]) < min(b, gap[1]) for a, b, u, v in pairs if not np.isnan([u, v]).any()
+    )
+
+
+@pytest.mark.parametrize("window", [None, (1.0, 11.0)])
+def test_matplotlibs_lines_and_areas_break(
+    tmp_path: Path, window: tuple[float, float] | None
+) -> None:
+    trace = holed(tmp_path)
+    for chart in (trace.plot(window=window), gpumon.compare({"a": trace})):
+        for axes in lanes_of(chart):
+            assert len(axes.lines) and len(axes.collections)
+            for line in axes.lines:
+                xs, ys = np.asarray(line.get_xdata()), np.asarray(line.get_ydata(), float)
+                assert not reaches_into(xs, ys, GAP)
+                assert max(xs[~np.isnan(ys)]) == 12 and 3.0 in xs[~np.isnan(ys)]
+            for area in axes.collections:
+                assert isinstance(area, PolyCollection)
+                for path in area.get_paths():
+                    xs = np.asarray(path.vertices, float)[:, 0]
+                    assert xs.max() <= GAP[0] or xs.min() >= GAP[1]
+
+
+def test_the_picture_is_empty_in_the_gap(tmp_path: Path) -> None:
+    chart = holed(tmp_path).plot()
+    data = io.BytesIO()
+    chart.savefig(data, format="png", dpi=100)
+    picture = np.array(Image.open(data).convert("RGB"), dtype=float) / 255
+    axes = lanes_of(chart)[0]
+    for second, empty in ((2.0, False), (6.0, True), (10.0, False)):
+        x, top = axes.transData.transform((second, 90))
+        column = picture[picture.shape[0] - int(top) : picture.shape[0] - int(top) + 30, int(x)]
+        low = axes.transData.transform((second, 10))[1]
+        pixel = picture[picture.shape[0] - int(low), int(x)]
+        ground = np.array([int(THEMES["light"].lane[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        assert np.allclose(pixel, ground, atol=0.01) == empty
+        assert not empty or np.allclose(column[0], ground, atol=0.01)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("dense", [1, 400])
+def test_the_web_charts_lines_and_areas_break(tmp_path: Path, several: bool, dense: int) -> None:
+    steps = [step for step in STEPS for _ in range(dense)]
+    hole = range(HOLE.start * dense, HOLE.stop * dense)
+    path = write(tmp_path / "t", {"gpu0": steps, "gpu1": steps}, step=1 / dense, without=hole)
+    trace = gpumon.read(path)
+    page = sidebyside.fragment({"a": trace}) if several else trace.html()
+    data = gpumon_canvas.data_of(page)
+    lines = {"busy", "activity", "memory", "power", "host"}
+    colours = {data["themes"]["light"][kind] for kind in lines}
+    start, end = GAP
+    pixel = 4 * 12 / 700 if dense > 1 else 1e-9
+    drawn = [
+        (gpumon_canvas.moment(a, data), gpumon_canvas.moment(b, data))
+        for colour, a, b in gpumon_canvas.drawn(page)["boxes"]
+        if colour in colours
+    ]
+    assert len(drawn) > 4
+    for a, b in drawn:
+        assert max(a, start + pixel) >= min(b, end - pixel), (a, b)
+    assert max(b for _, b in drawn) == pytest.approx(12, abs=0.02)
+
+
+def test_condensing_keeps_a_gap_empty() -> None:
+    times = np.concatenate([np.arange(0, 331), np.arange(931, 1200)]).astype(float)
+    values = np.concatenate([np.full(330, 90.0), [np.nan], np.full(269, 10.0)])
+    moments, mean, low, high = condense(times, values, 1200.0, 20)
+    assert len(moments) <= 22
+    held = np.diff(np.append(moments, 1200.0))
+    for figures in (mean, low, high):
+        assert held[np.isnan(figures)].sum() == 601
+    assert mean[0] == pytest.approx(90) and mean[-1] == pytest.approx(10)
+
+
+def test_merging_does_not_fill_what_one_trace_lacks(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", {"gpu0": [70] * 12}, without=HOLE)
+    b = write(tmp_path / "b", {"gpu1": [30] * 20}, rank=1)
+    c = write(tmp_path / "c", {"gpu2": [50] * 5}, rank=2)
+    d = write(tmp_path / "d", {"gpu3": [50] * 20}, rank=3, without=range(3, 18))
+    frame = gpumon.read([a, b]).frame()["gpu0/utilisation (%)"]
+    assert frame.loc[3.0:8.5].isna().all() and frame.loc[12.0:].isna().all()
+    assert frame.loc[9.0:11.5].eq(70).all()
+    alone = gpumon.read([c, d])  # nothing is sampled between 5 s, where c ends, and 18 s
+    summary = alone.summary().set_index(["phase", "device"])
+    assert summary.loc[("(all)", "gpu2"), "measured (s)"] == pytest.approx(5)
+    assert summary.loc[("(all)", "gpu3"), "energy (J)"] == pytest.approx(500)
+    assert [gap["seconds"] for gap in alone.recording.gaps] == [15]
+
+
+def test_the_terminal_shows_a_gap(tmp_path: Path) -> None:
+    pytest.importorskip("rich", reason="gpumon watch needs rich")
+    from rich.console import Console
+
+    from gpumon.watch import picture
+
+    prefix = write(tmp_path / "t", {"gpu0": STEPS}, without=HOLE, unix=time.time())
+    follower = Follower(prefix)
+    history = list(follower.history["gpu0/utilisation (%)"])
+    assert history[:3] == [100] * 3 and np.isnan(history[3:9]).all() and history[9:] == [20] * 3
+    assert follower.silent(time.time() + 100) == 0  # it has ended
+    follower.ended = None
+    follower.time -= 100
+    console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
+    console.print(picture(follower, 100))
+    told = console.export_text()
+    assert "no sample for" in told and "20%" not in told  # what was last heard is not now
+    follower.time += 100
+    assert follower.silent(time.time() + 100) == pytest.approx(100 - 11, abs=5)
+
+
+def test_the_sampler_says_why_it_did_not_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    writer = Writer(tmp_path / "t.jsonl")
+
+    def slow() -> list[float]:
+        clock[0] += 5.0 if clock[0] == 2.0 else 0.0
+        return [1.0]
+
+    sampler = Sampler([Source("gpu0", [Series("gpu0/power (W)", "none")], slow)], 1.0, writer)
+    for clock[0] in (0.0, 1.0, 2.0, 7.0, 8.0, 20.0):
+        sampler.tick(1, clock[0])
+    lines = (tmp_path / "t.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [(event["t"], event["reason"]) for event in events] == [
+        (3.0, "reading the devices took 5.0 s"),
+        (9.0, "the sampler was stopped, or the machine too busy to run it"),
+    ]
+
+
+def test_a_stopped_sampler_leaves_a_gap_with_its_reason(tmp_path: Path) -> None:
+    with gpumon.Monitor(tmp_path / "t", interval=0.02) as monitor:
+        sampler = monitor.read().header["sampler"]
+        wait_for(lambda: len(monitor.frame()) > 3)
+        os.kill(sampler, signal.SIGSTOP)
+        before = len(monitor.read().recording.sampled)
+        time.sleep(0.4)
+        os.kill(sampler, signal.SIGCONT)
+        wait_for(lambda: len(monitor.read().recording.sampled) > before + 3)
+    trace = monitor.read()
+    gap = max(trace.recording.gaps, key=lambda gap: gap["seconds"])
+    assert gap["seconds"] > 0.2 and "stopped" in gap["reason"]
+    assert trace.frame().loc[gap["t"]].isna().all()
+    whole = trace.summary().query("phase == '(all)' and device == 'host'").iloc[0]
+    assert whole["measured (s)"] <= whole["seconds"] - gap["seconds"] + 1e-3
+    assert any("stopped" in text.get_text() for text in trace.plot().texts)
+    assert "stopped" in trace.html()
