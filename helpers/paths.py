@@ -1,7 +1,7 @@
 """Where things lie: the checkout and its folders for data, runs and environments."""
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -12,16 +12,34 @@ VENVS = ROOT / ".venvs"
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never half."""
+    """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never half.
+
+    Nor after a power cut. Who may read it, the umask says, as of any other file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # noqa: PTH101 - mkstemp makes it private
-        os.replace(temporary, path)  # noqa: PTH105
+        replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def replace(temporary: Path, path: Path) -> None:
+    """Give the written file ``temporary`` the name ``path``, once its contents are on the disk.
+
+    A name can reach the disk before what is in the file does: a power cut would leave it empty.
+    """
+    _sync(temporary)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -13,6 +13,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -44,7 +45,7 @@ class Run:
     def __init__(self, folder: Path, content: dict[str, Any]) -> None:
         self.folder = folder
         self.content = content
-        self._began = datetime.now(UTC)
+        self._began = time.monotonic()  # the clock on the wall can be set back
         self._write()
         atexit.register(self._left)
         _watch_notebook_cells(self)
@@ -70,11 +71,10 @@ class Run:
         self._end("interrupted" if stopped else "failed", reason)
 
     def _end(self, state: str, reason: str | None) -> None:
-        now = datetime.now(UTC)
         run = {
             **self.content["run"],
-            "finished": now.isoformat(),
-            "seconds": (now - self._began).total_seconds(),
+            "finished": datetime.now(UTC).isoformat(),
+            "seconds": time.monotonic() - self._began,
         }
         changed = {**self.content, "state": state, "reason": reason, "run": run}
         check(changed)

@@ -152,7 +152,7 @@ def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
-    temporary.replace(path)
+    paths.replace(temporary, path)
 
 
 def load(path: Path) -> Arrays:
