@@ -183,7 +183,9 @@ def _read(
             _check_history(said, run)
             # Before an array is read: one could be larger than the memory.
             names = list(file.keys())
-            _check_shapes({name: tuple(file.get_slice(name).get_shape()) for name in names}, initial)
+            _check_shapes(
+                {name: tuple(file.get_slice(name).get_shape()) for name in names}, initial
+            )
             return said, {name: file.get_tensor(name) for name in names}
     except _UNREADABLE as error:
         raise _Damaged(str(error) or type(error).__name__) from None

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from helpers import identity, paths
+from helpers import identity, paths, surroundings
 from helpers.devices import Devices, hardware
 from helpers.errors import UserError
 from helpers.recipe import ScaledRecipe
@@ -35,6 +35,12 @@ if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
     from helpers.metrics import Evaluation
 
 FILE = "record.json"
+SCHEMA = 1
+"""The version of the schema."""
+LARGEST_FILE = 2**24
+"""Bytes; that of the longest training has a few hundred thousand."""
+LARGEST_NUMBER = 2.0**53
+"""Nothing that is measured is larger, and sums of such are still finite."""
 
 _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
@@ -108,7 +114,7 @@ def start(
     """
     folder = Path(folder)
     content = {
-        "schema": 1,
+        "schema": SCHEMA,
         "run": {
             "batch": folder.parent.name,
             "notebook": notebook,
@@ -118,6 +124,7 @@ def start(
             "host": socket.gethostname(),
             "commit": _commit(),
             "code": identity.code(notebook),
+            "environment": surroundings.told(os.environ),
         },
         "state": "running",
         "framework": {
@@ -146,7 +153,8 @@ def start(
 def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
-    A record that says ``running`` although its process is gone is returned as ``interrupted``.
+    A record that says ``running`` although its process is gone is returned as ``interrupted``. It
+    may come from a stranger: its numbers are finite, and its texts hold nothing but text.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
@@ -154,12 +162,7 @@ def read(path: Path) -> dict[str, Any]:
     path = Path(path)
     if path.is_dir():
         path = path / FILE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no record there; run its notebook first") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a JSON record ({error}); run its notebook again") from None
+    content = _load(path)
     check(content, path)
     if content["state"] == "running" and not _alive(content["run"]):
         content["state"] = "interrupted"
@@ -170,9 +173,11 @@ def read(path: Path) -> dict[str, Any]:
 def interrupt(folder: Path, reason: str) -> None:
     """Mark a record whose process somebody else stopped; nothing to do where there is none."""
     path = Path(folder) / FILE
-    if not path.exists():
+    try:
+        content = _load(path)
+        check(content, path)
+    except UserError:
         return
-    content = json.loads(path.read_text(encoding="utf-8"))
     if content["state"] == "running":
         content.update(state="interrupted", reason=reason)
         paths.write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -182,11 +187,17 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
     """Hold ``content`` against the schema.
 
     Raises:
-        UserError: naming the first field that does not fit.
+        UserError: naming the first field that does not fit, or a newer version of the schema.
     """
     validator = _validator()
     from jsonschema.exceptions import best_match
 
+    said = content.get("schema") if isinstance(content, Mapping) else None
+    if isinstance(said, int) and said > SCHEMA:
+        raise UserError(
+            f"{where}: of a newer version of this project (schema {said}, this one reads {SCHEMA}):"
+            " update the checkout"
+        )
     error = best_match(validator.iter_errors(content))
     if error is not None:
         field = "/".join(str(part) for part in error.absolute_path) or "(top)"
@@ -276,6 +287,51 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     # The monitor's own figure, because what it could not measure is in neither of its parts.
     per_joule = float(figures.get("images/J", figures["images"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
+
+
+def _load(path: Path) -> Any:
+    """The JSON at ``path``, numbers finite and texts printable.
+
+    Raises:
+        UserError: it is missing, or not JSON of the kind that is written here.
+    """
+    again = "run its notebook again, or remove it"
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path}: not a file; {again}")
+        with path.open("rb") as file:
+            found = file.read(LARGEST_FILE + 1)
+        if len(found) > LARGEST_FILE:
+            raise UserError(f"{path}: more than {LARGEST_FILE >> 20} MiB, so no record; {again}")
+        return _printable(
+            json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
+        )
+    except FileNotFoundError:
+        raise UserError(f"{path}: no record there; run its notebook first") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); {again}") from None
+    except RecursionError:
+        raise UserError(f"{path}: not a JSON record (nested too deep); {again}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not a JSON record ({error}); {again}") from None
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not abs(value) <= LARGEST_NUMBER:
+        raise ValueError(f"{text[:20]} is no number that was measured")
+    return int(text) if text.lstrip("-").isdigit() else value
+
+
+def _printable(value: Any) -> Any:
+    """``value`` with every text in it as a terminal and a page may have it, escapes spelt out."""
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, str) and not value.isprintable():
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value)
+    return value
 
 
 @cache
