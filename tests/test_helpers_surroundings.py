@@ -9,10 +9,9 @@ import pytest
 
 pytest.importorskip("papermill")
 
-import test_environments  # noqa: F401 - puts environments/ on the path
+import test_environments
 from runner_tools import Suite, images_fixture, suite_fixture
 
-import kernels as built
 from helpers import kernels, paths, record, surroundings
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -80,7 +79,7 @@ def test_tests_and_runs_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make test` by environments/, which stands alone, and `make compare` by helpers."""
     monkeypatch.setenv("PYTHONHOME", "/x")
     monkeypatch.setenv("PYTHONPATH", "/y")
-    tests, runs = built.activation("lab", "cpu"), surroundings.for_a_kernel(os.environ)
+    tests, runs = test_environments.kernels.activation("lab", "cpu"), surroundings.for_a_kernel(os.environ)
     own = [name for name in {**tests, **runs} if "PYTHON" in name]
     assert {name: tests.get(name) for name in own} == {name: runs.get(name) for name in own}
 
