@@ -330,7 +330,10 @@ def test_settings_of_pip_do_not_stop_it(
     pip = [python311.find_python() or sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         pytest.skip("this Python has no pip")
-    wheel, about = tmp_path / "uv-1-py3-none-any.whl", "Metadata-Version: 2.1\nName: uv\nVersion: 1\n"
+    wheel, about = (
+        tmp_path / "uv-1-py3-none-any.whl",
+        "Metadata-Version: 2.1\nName: uv\nVersion: 1\n",
+    )
     with zipfile.ZipFile(wheel, "w") as file:
         file.writestr("uv-1.dist-info/METADATA", about)
         file.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")

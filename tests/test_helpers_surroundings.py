@@ -79,7 +79,10 @@ def test_tests_and_runs_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make test` by environments/, which stands alone, and `make compare` by helpers."""
     monkeypatch.setenv("PYTHONHOME", "/x")
     monkeypatch.setenv("PYTHONPATH", "/y")
-    tests, runs = test_environments.kernels.activation("lab", "cpu"), surroundings.for_a_kernel(os.environ)
+    tests, runs = (
+        test_environments.kernels.activation("lab", "cpu"),
+        surroundings.for_a_kernel(os.environ),
+    )
     own = [name for name in {**tests, **runs} if "PYTHON" in name]
     assert {name: tests.get(name) for name in own} == {name: runs.get(name) for name in own}
 

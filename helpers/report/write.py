@@ -27,7 +27,9 @@ def write(
         raise UserError(missing)
     if not compared.entries:
         more = len(compared.unreadable) - 1
-        raise UserError(compared.unreadable[0] + (f" ({more} more like it)" if more else ""))
+        raise UserError(
+            compared.unreadable[0] + (f" (and {more} more that cannot be read)" if more else "")
+        )
     folder = compared.folders[0] if folder is None else folder
     if (folder / CSV).is_symlink():
         raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
