@@ -265,7 +265,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         "numpy/__init__.py has 0 bytes, not 11",
     ),
     "a package deleted": (
-        lambda site: [shutil.rmtree(path) for path in site.glob("numpy*")],
+        lambda site: list(map(shutil.rmtree, site.glob("numpy*"))),
         "numpy is gone",
     ),
     "its list emptied": (lambda site: put(site / "numpy-1.dist-info/RECORD", ""), "RECORD is dam"),
@@ -280,10 +280,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_a_damaged_package_is_noticed_and_made_anew(
     packages: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    made: list[list[str]] = []
+    made: dict[str, dict[str, str]] = {}
 
     def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
-        made.append([*todo, *(build.stamped(kernel) for kernel in todo)])
+        made.update({kernel: build.stamped(kernel) for kernel in todo})
         return []
 
     monkeypatch.setattr(build, "build_all", build_all)
@@ -294,7 +294,7 @@ def test_a_damaged_package_is_noticed_and_made_anew(
     damage, said = DAMAGE[name]
     damage(packages)
     assert build.main(["--cpu", "--kernels", "mxnet"]) == 0
-    assert made == [["mxnet", {}]], "nothing of the old one counts"
+    assert made == {"mxnet": {}}, "nothing of the old one counts"
     assert f"mxnet: {said}" in capsys.readouterr().out.replace("numpy-1.dist-info/", "")
 
 
@@ -302,7 +302,12 @@ def test_a_whole_environment_is_made_anew_when_told_to(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    monkeypatch.setattr(build, "build_all", lambda todo, maker: made.extend(todo) or [])
+
+    def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
+        made.extend(todo)
+        return []
+
+    monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
     assert build.main(["--cpu", "--kernels", "mxnet", "--rebuild"]) == 0
@@ -344,7 +349,7 @@ def test_settings_of_pip_do_not_stop_it(
     (tmp_path / "venvs").mkdir()
     python311.set_up_uv(tmp_path / "venvs")
     install = [*pip, "install", "--no-deps", "--no-index", "--target", tmp_path / "uv", wheel]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    done = subprocess.run(list(map(str, install)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

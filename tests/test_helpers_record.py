@@ -88,7 +88,7 @@ def test_a_clock_that_is_set_back_does_not_stop_a_run_from_finishing(
 ) -> None:
     class Yesterday(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) - timedelta(days=1)
 
     run = started(tmp_path)

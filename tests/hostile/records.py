@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import records
+
 from hostile.case import Case
 
 Put = Callable[[Path], object]
