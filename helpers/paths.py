@@ -15,6 +15,9 @@ def write_atomically(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never half.
 
     Nor after a power cut. Who may read it, the umask says, as of any other file.
+
+    Raises:
+        OSError: naming ``path``; the old file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -22,8 +25,10 @@ def write_atomically(path: Path, text: str) -> None:
         with temporary.open("x", encoding="utf-8") as file:
             file.write(text)
         replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

@@ -121,6 +121,7 @@ def start(
             "started": datetime.now(UTC).isoformat(),
             "finished": None,
             "process": os.getpid(),
+            "process_ticks": _ticks(os.getpid()),
             "host": socket.gethostname(),
             "commit": _commit(),
             "code": identity.code(notebook),
@@ -356,7 +357,21 @@ def _alive(run: Mapping[str, Any]) -> bool:
     """Whether the run's process still exists, as far as this machine can tell."""
     if run["host"] != socket.gethostname():
         return True
-    return bool(psutil.pid_exists(run["process"]))
+    if not psutil.pid_exists(run["process"]):
+        return False
+    began, now = run.get("process_ticks"), _ticks(run["process"])
+    return began is None or now is None or began == now
+
+
+def _ticks(process: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; None where that is not told.
+
+    A number is given to another process once it is free; and this clock is never set back.
+    """
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _commit() -> str | None:

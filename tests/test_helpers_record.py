@@ -132,7 +132,7 @@ def test_what_cannot_be_written_leaves_the_old_record_and_nothing_else(
 
     paths.write_atomically(tmp_path / "record.json", "old")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=r"No space.*record.json'$"):
         paths.write_atomically(tmp_path / "record.json", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
     assert (tmp_path / "record.json").read_text() == "old"
@@ -188,6 +188,19 @@ def test_a_killed_process_is_found_out(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "record.json").read_text())["state"] == "running"
     found = record.read(tmp_path)
     assert found["state"] == "interrupted" and "killed" in found["reason"]
+
+
+def test_a_process_that_has_only_got_the_number_is_another(tmp_path: Path) -> None:
+    started(tmp_path)
+    text = (tmp_path / "record.json").read_text()
+    assert record.read(tmp_path)["state"] == "running"
+    content = json.loads(text)
+    content["run"]["process_ticks"] -= 1
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    assert record.read(tmp_path)["state"] == "interrupted"
+    del content["run"]["process_ticks"]  # of an older version
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    assert record.read(tmp_path)["state"] == "running"
 
 
 def test_interrupt_marks_somebody_elses_record(tmp_path: Path) -> None:

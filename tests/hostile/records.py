@@ -104,6 +104,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "a line break in a key": (changed("error: all is lost\nerror", to=1), "Additional properties"),
     "a direction turned round": (changed("\u202edrocer", to=1), "Additional properties"),
     "a run that is text": (changed("run", to="PyTorch"), "field run"),
+    "a process beyond all": (changed("run", "process", to=2**40), "field run/process"),
     "no framework": (changed("framework", to=None), "field framework"),
     "a name that is a number": (changed("framework", "name", to=3), "field framework/name"),
     "no device": (changed("devices", "count", to=0), "field devices/count"),
