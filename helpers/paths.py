@@ -1,5 +1,6 @@
 """Where things lie: the checkout and its folders for data, runs and environments."""
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -46,5 +47,8 @@ def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:  # some network file systems have no such thing for folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(handle)

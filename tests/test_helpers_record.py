@@ -1,6 +1,8 @@
+import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -122,6 +124,21 @@ def test_a_record_is_on_the_disk_before_it_has_its_name(
     sync, rename, folder = done
     new = sync.removeprefix("sync ")
     assert (rename, folder) == (f"rename {new} record.json", f"sync {tmp_path.name}")
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def of_files_only(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", of_files_only)
+    paths.write_atomically(tmp_path / "record.json", "new")
+    assert (tmp_path / "record.json").read_text() == "new"
 
 
 def test_what_cannot_be_written_leaves_the_old_record_and_nothing_else(
