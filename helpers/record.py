@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from helpers import identity, paths, surroundings
+from helpers import identity, paths, strict_json, surroundings
 from helpers.devices import Devices, hardware
 from helpers.errors import UserError
 from helpers.recipe import ScaledRecipe
@@ -37,10 +37,6 @@ if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
 FILE = "record.json"
 SCHEMA = 1
 """The version of the schema."""
-LARGEST_FILE = 2**24
-"""Bytes; that of the longest training has a few hundred thousand."""
-LARGEST_NUMBER = 2.0**53
-"""Nothing that is measured is larger, and sums of such are still finite."""
 
 _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
@@ -163,7 +159,9 @@ def read(path: Path) -> dict[str, Any]:
     path = Path(path)
     if path.is_dir():
         path = path / FILE
-    content = _load(path)
+    if not path.exists():
+        raise UserError(f"{path}: no record there; run its notebook first")
+    content = strict_json.read(path)
     check(content, path)
     if content["state"] == "running" and not _alive(content["run"]):
         content["state"] = "interrupted"
@@ -175,7 +173,7 @@ def interrupt(folder: Path, reason: str) -> None:
     """Mark a record whose process somebody else stopped; nothing to do where there is none."""
     path = Path(folder) / FILE
     try:
-        content = _load(path)
+        content = strict_json.read(path)
         check(content, path)
     except UserError:
         return
@@ -288,51 +286,6 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     # The monitor's own figure, because what it could not measure is in neither of its parts.
     per_joule = float(figures.get("images/J", figures["images"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
-
-
-def _load(path: Path) -> Any:
-    """The JSON at ``path``, numbers finite and texts printable.
-
-    Raises:
-        UserError: it is missing, or not JSON of the kind that is written here.
-    """
-    again = "run its notebook again, or remove it"
-    try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise UserError(f"{path}: not a file; {again}")
-        with path.open("rb") as file:
-            found = file.read(LARGEST_FILE + 1)
-        if len(found) > LARGEST_FILE:
-            raise UserError(f"{path}: more than {LARGEST_FILE >> 20} MiB, so no record; {again}")
-        return _printable(
-            json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
-        )
-    except FileNotFoundError:
-        raise UserError(f"{path}: no record there; run its notebook first") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); {again}") from None
-    except RecursionError:
-        raise UserError(f"{path}: not a JSON record (nested too deep); {again}") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not a JSON record ({error}); {again}") from None
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if not abs(value) <= LARGEST_NUMBER:
-        raise ValueError(f"{text[:20]} is no number that was measured")
-    return int(text) if text.lstrip("-").isdigit() else value
-
-
-def _printable(value: Any) -> Any:
-    """``value`` with every text in it as a terminal and a page may have it, escapes spelt out."""
-    if isinstance(value, dict):
-        return {_printable(key): _printable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_printable(item) for item in value]
-    if isinstance(value, str) and not value.isprintable():
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value)
-    return value
 
 
 @cache

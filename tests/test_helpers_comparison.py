@@ -234,7 +234,7 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
     assert list(tables.training(compared).index) == ["PyTorch"]
-    assert "not a JSON record" in comparison.remarks(compared).loc["a record", "remark"]
+    assert "not JSON that is written here" in comparison.remarks(compared).loc["a record", "remark"]
     assert tables.state(compared).loc["?", "state"] == "unreadable"
 
 

@@ -238,7 +238,7 @@ def test_unreadable_records(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no record there"):
         record.read(tmp_path)
     (tmp_path / "record.json").write_text('{"schema": 1')
-    with pytest.raises(UserError, match="not a JSON record"):
+    with pytest.raises(UserError, match="not JSON that is written here"):
         record.read(tmp_path)
 
 
