@@ -261,7 +261,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         saying(history=[ROW | {"train_loss": float("nan")}]),
         "field epochs/0/train_loss",
     ),
-    "no epoch": (saying(history=[]), "0 epochs, of 5"),
+    "no epoch": (saying(history=[]), "field epochs"),
     "an epoch twice": (saying(history=[ROW, ROW]), "2 epochs, of 5"),
     "more epochs than there are": (
         saying(history=[ROW | {"epoch": number} for number in range(1, 7)]),
