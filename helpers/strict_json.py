@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from data_prep.errors import printable
 from helpers.errors import UserError
 
 LARGEST_FILE = 2**24
@@ -52,6 +53,4 @@ def _printable(value: Any) -> Any:
         return {_printable(key): _printable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_printable(item) for item in value]
-    if isinstance(value, str) and not value.isprintable():
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value)
-    return value
+    return printable(value) if isinstance(value, str) else value
