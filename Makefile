@@ -6,6 +6,10 @@ LAB := .venvs/lab/bin
 # processes: let Python keep what it compiled, also where the machine's settings say otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
+# The packages are this checkout's and those of the environments, whatever the shell has set.
+export PYTHONPATH := $(CURDIR)
+unexport PYTHONHOME PYTHONSTARTUP
+
 .DEFAULT_GOAL := help
 .PHONY: help envs compare test soak lab lock docs clean
 

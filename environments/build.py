@@ -3,6 +3,7 @@
 
     python3 environments/build.py                         all; a second run finds nothing to do
     python3 environments/build.py --kernels lab,pytorch   some of them
+    python3 environments/build.py --rebuild               all anew, whatever is there
     python3 environments/build.py --lock                  re-makes the locks (-U: newest versions)
 
 Standard library only, on whatever Python 3 is at hand: it finds or fetches Python 3.11 and uv.
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import csv
 import fcntl
 import hashlib
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,6 +92,50 @@ def whole(kernel: str, machine: kernels.Machine) -> bool:
     return stamped(kernel) == stamp(kernel, machine) and kernels.status(kernel)["ok"]
 
 
+def damage(kernel: str) -> str | None:
+    """What is wrong with a file of an environment's packages; None where all are as installed.
+
+    Every package lists its files with their sizes in a RECORD.
+    """
+    lock = kernels.lock_of(kernel, kernels.status(kernel)["form"])
+    pins = re.findall(r"^([a-z0-9._-]+)(?:\[.*?\])?==\S+ \\$", lock.read_text(), re.M)
+    for site in (VENVS / kernel).glob("lib/python*/site-packages"):
+        lists = {_normal(path.parent.name.split("-")[0]): path for path in site.glob("*/RECORD")}
+        if missing := [name for name in pins if _normal(name) not in lists]:
+            return f"{missing[0]} is gone"
+        for record in lists.values():
+            if not (sizes := _sizes(record)):
+                return f"{record.relative_to(site)} is damaged"
+            for name, size in sizes.items():
+                try:
+                    found = os.stat(f"{site}/{name}").st_size  # noqa: PTH116 (of 30,000 files)
+                except OSError:
+                    return f"{name} is gone"
+                if size and found != int(size):
+                    return f"{name} has {found} bytes, not {size}"
+    return None
+
+
+def _sizes(record: Path) -> dict[str, str]:
+    """Bytes by file, as a RECORD has them ("" of those that may change); empty if it is damaged."""
+    try:
+        with record.open(newline="") as file:
+            rows = list(csv.reader(file))
+    except (OSError, ValueError, csv.Error):
+        return {}
+    fits = all(len(row) == 3 and (row[2].isdigit() or not row[2]) for row in rows)
+    return {name: size for name, _, size in rows} if fits else {}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def discard(kernel: str) -> None:
+    """Have an environment made from nothing."""
+    (VENVS / kernel / "stamp.json").unlink(missing_ok=True)
+
+
 # --- Making one ------------------------------------------------------------------------------
 
 
@@ -149,6 +196,8 @@ def bring_up_to_date(
             install_local(venv, maker, run, ["--editable", ROOT])
         else:
             pillow = make(kernel, maker, pillow_simd)
+        if wrong := damage(kernel):
+            raise BuildError(f"{wrong}, in uv's cache too: {maker.uv} cache clean, then again")
         kernels.write_json(venv / "stamp.json", want)
         status.update(ok=True, reason="", pillow=pillow)
     except (BuildError, concurrent.futures.CancelledError) as error:
@@ -270,6 +319,12 @@ def what_is_slow() -> str:
 def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) -> int:
     """The command, when no other build is going on here."""
     machine = kernels.this_machine(options.gpu)
+    for kernel in wanted:
+        if options.rebuild:
+            discard(kernel)
+        elif whole(kernel, machine) and (wrong := damage(kernel)):
+            print(f"{kernel}: {wrong}, so it is made anew", flush=True)
+            discard(kernel)
     todo = [k for k in wanted if options.lock or not whole(k, machine)]
     failed = []
     if todo:
@@ -298,6 +353,7 @@ def main(arguments: list[str]) -> int:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--gpu", action="store_true", default=None, help="the GPU forms, whatever")
     forms.add_argument("--cpu", action="store_false", dest="gpu", help="the CPU forms, whatever")
+    parser.add_argument("--rebuild", action="store_true", help="make them anew, whatever is there")
     parser.add_argument("--lock", action="store_true", help="re-make the locks (more goes to uv)")
     options, more = parser.parse_known_args(arguments)
     wanted = [k for k in dict.fromkeys(options.kernels.split(",")) if k]
@@ -328,4 +384,6 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     if sys.version_info < (3, 9):  # noqa: UP036 (what runs this need not be what it makes)
         sys.exit("build.py: needs Python 3.9 or newer to run (PYTHON=... make envs)")
+    for own in [name for name in os.environ if name.startswith("PYTHON")]:
+        del os.environ[own]  # it would bring other packages into what is built
     sys.exit(main(sys.argv[1:]))

@@ -101,11 +101,21 @@ def status(kernel: str) -> dict[str, Any]:
 
 
 def activation(kernel: str, kind: str) -> dict[str, str]:
-    """This process's environment variables, as if the kernel's environment were active."""
+    """This process's environment variables, as if the kernel's environment were active.
+
+    Without Python's own (PYTHONHOME and all others), which would bring in other packages, and with
+    this checkout first: the environment may have been made for another one (a git worktree). So
+    helpers.surroundings has it for the kernels that run notebooks.
+    """
     own = _variables(kernel, kind)
     path = f"{VENVS / kernel / 'bin'}:{os.environ.get('PATH', os.defpath)}"
-    rest = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
-    return {**rest, **own, "PATH": path}
+    rest = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    python = {
+        "PYTHONPATH": str(ROOT),
+        "PYTHONNOUSERSITE": "1",
+        "IPYTHONDIR": str(VENVS / ".ipython"),
+    }
+    return {**rest, **python, **own, "PATH": path}
 
 
 def _variables(kernel: str, kind: str) -> dict[str, str]:

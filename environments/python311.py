@@ -93,7 +93,11 @@ def find_uv(venvs: Path, python: str | None) -> Path:
 
 
 def set_up_uv(venvs: Path) -> None:
-    """Settings of uv that suit this machine, where the user has not made them."""
+    """Settings of uv that suit this machine, where the user has not made them.
+
+    And two of pip's that would stop it, whatever the user has made of them: it is to install uv
+    into a folder, not for the user and not into a virtual environment.
+    """
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
     if not home.exists() or home.stat().st_dev != venvs.stat().st_dev:
         # uv installs by hard links, which need its cache and .venvs on one file system.
@@ -103,3 +107,4 @@ def set_up_uv(venvs: Path) -> None:
         # The machine's own certificates, as pip and Python use them: there may be a proxy's.
         os.environ.setdefault("UV_SYSTEM_CERTS", "1")
     os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
+    os.environ.update(PIP_USER="0", PIP_REQUIRE_VIRTUALENV="0")

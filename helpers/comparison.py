@@ -250,6 +250,8 @@ def _limits(content: dict[str, Any]) -> list[str]:
         )
     if content.get("checkpoint", {}).get("changed_code"):
         texts.append("the code was changed before it was resumed: its epochs are of two programs")
+    if damaged := content.get("checkpoint", {}).get("damaged"):
+        texts.append(f"began anew, for its earlier checkpoint was damaged: {damaged}")
     if not content["fairness"]["comparable"]:
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")

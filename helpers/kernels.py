@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import psutil
 
-from helpers import paths
+from helpers import paths, surroundings
 from helpers.errors import UserError
 
 CELL_HOURS = 6.0
@@ -67,7 +67,8 @@ def execute(
         started: called with the kernel's process id.
         reached: called at each cell with the section's heading, the cell and how many there are.
         settled: after Ctrl-C, whether the kernel has written down what it has.
-        environment: what the kernel gets beside the runner's own: its devices, and ``MARK``.
+        environment: what the kernel gets beside what reaches it of the runner's own
+            (``helpers.surroundings``): its devices, and ``MARK``.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
@@ -110,7 +111,7 @@ def execute(
                 stdout=log,
                 stderr=log,
                 extra_arguments=["--HistoryManager.hist_file=:memory:"],
-                env={**os.environ, **(environment or {})},
+                env={**surroundings.for_a_kernel(os.environ), **(environment or {})},
             )
         started(manager.provisioner.pid)
         papermill.execute_notebook(

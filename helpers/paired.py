@@ -110,15 +110,19 @@ def _groups(compared: Comparison) -> dict[str, list[Entry]]:
 
 def _pairs(ones: Sequence[Entry], others: Sequence[Entry]) -> list[tuple[Any, Any]]:
     """The sections ``test`` of runs on the same images; the first with the first, and so on."""
-    left: dict[str, list[Any]] = defaultdict(list)
-    for entry in others:
-        if "sample" in entry.content["test"]:
-            left[entry.content["test"]["sample"]].append(entry.content["test"])
+    left: dict[Any, list[Any]] = defaultdict(list)
+    for test in (entry.content["test"] for entry in others if "sample" in entry.content["test"]):
+        left[_sample(test)].append(test)
     return [
-        (test, left[test["sample"]].pop(0))
+        (test, left[_sample(test)].pop(0))
         for test in (entry.content["test"] for entry in ones)
-        if left.get(test.get("sample"))
+        if left.get(_sample(test))
     ]
+
+
+def _sample(test: dict[str, Any]) -> tuple[str | None, int]:
+    """What two runs must share for their resamples to be subtracted one by one."""
+    return test.get("sample"), len(test.get("resamples", []))
 
 
 def _difference(pairs: Sequence[tuple[Any, Any]]) -> dict[str, Any]:

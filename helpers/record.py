@@ -13,6 +13,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -25,7 +26,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from helpers import identity, paths
+from helpers import identity, paths, strict_json, surroundings
 from helpers.devices import Devices, hardware
 from helpers.errors import UserError
 from helpers.recipe import ScaledRecipe
@@ -34,6 +35,8 @@ if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
     from helpers.metrics import Evaluation
 
 FILE = "record.json"
+SCHEMA = 1
+"""The version of the schema."""
 
 _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
@@ -44,7 +47,7 @@ class Run:
     def __init__(self, folder: Path, content: dict[str, Any]) -> None:
         self.folder = folder
         self.content = content
-        self._began = datetime.now(UTC)
+        self._began = time.monotonic()  # the clock on the wall can be set back
         self._write()
         atexit.register(self._left)
         _watch_notebook_cells(self)
@@ -70,11 +73,10 @@ class Run:
         self._end("interrupted" if stopped else "failed", reason)
 
     def _end(self, state: str, reason: str | None) -> None:
-        now = datetime.now(UTC)
         run = {
             **self.content["run"],
-            "finished": now.isoformat(),
-            "seconds": (now - self._began).total_seconds(),
+            "finished": datetime.now(UTC).isoformat(),
+            "seconds": time.monotonic() - self._began,
         }
         changed = {**self.content, "state": state, "reason": reason, "run": run}
         check(changed)
@@ -108,16 +110,18 @@ def start(
     """
     folder = Path(folder)
     content = {
-        "schema": 1,
+        "schema": SCHEMA,
         "run": {
             "batch": folder.parent.name,
             "notebook": notebook,
             "started": datetime.now(UTC).isoformat(),
             "finished": None,
             "process": os.getpid(),
+            "process_ticks": _ticks(os.getpid()),
             "host": socket.gethostname(),
             "commit": _commit(),
             "code": identity.code(notebook),
+            "environment": surroundings.told(os.environ),
         },
         "state": "running",
         "framework": {
@@ -146,7 +150,8 @@ def start(
 def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
-    A record that says ``running`` although its process is gone is returned as ``interrupted``.
+    A record that says ``running`` although its process is gone is returned as ``interrupted``. It
+    may come from a stranger: its numbers are finite, and its texts hold nothing but text.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
@@ -154,12 +159,9 @@ def read(path: Path) -> dict[str, Any]:
     path = Path(path)
     if path.is_dir():
         path = path / FILE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no record there; run its notebook first") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a JSON record ({error}); run its notebook again") from None
+    if not path.exists():
+        raise UserError(f"{path}: no record there; run its notebook first")
+    content = strict_json.read(path)
     check(content, path)
     if content["state"] == "running" and not _alive(content["run"]):
         content["state"] = "interrupted"
@@ -170,9 +172,11 @@ def read(path: Path) -> dict[str, Any]:
 def interrupt(folder: Path, reason: str) -> None:
     """Mark a record whose process somebody else stopped; nothing to do where there is none."""
     path = Path(folder) / FILE
-    if not path.exists():
+    try:
+        content = strict_json.read(path)
+        check(content, path)
+    except UserError:
         return
-    content = json.loads(path.read_text(encoding="utf-8"))
     if content["state"] == "running":
         content.update(state="interrupted", reason=reason)
         paths.write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -182,11 +186,17 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
     """Hold ``content`` against the schema.
 
     Raises:
-        UserError: naming the first field that does not fit.
+        UserError: naming the first field that does not fit, or a newer version of the schema.
     """
     validator = _validator()
     from jsonschema.exceptions import best_match
 
+    said = content.get("schema") if isinstance(content, Mapping) else None
+    if isinstance(said, int) and said > SCHEMA:
+        raise UserError(
+            f"{where}: of a newer version of this project (schema {said}, this one reads {SCHEMA}):"
+            " update the checkout"
+        )
     error = best_match(validator.iter_errors(content))
     if error is not None:
         field = "/".join(str(part) for part in error.absolute_path) or "(top)"
@@ -300,7 +310,21 @@ def _alive(run: Mapping[str, Any]) -> bool:
     """Whether the run's process still exists, as far as this machine can tell."""
     if run["host"] != socket.gethostname():
         return True
-    return bool(psutil.pid_exists(run["process"]))
+    if not psutil.pid_exists(run["process"]):
+        return False
+    began, now = run.get("process_ticks"), _ticks(run["process"])
+    return began is None or now is None or began == now
+
+
+def _ticks(process: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; None where that is not told.
+
+    A number is given to another process once it is free; and this clock is never set back.
+    """
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _commit() -> str | None:

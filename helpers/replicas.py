@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle
+import psutil
 
 RENDEZVOUS = "REPLICA_RENDEZVOUS"
 """Environment variable with a ``file://`` address at which the replicas of one run meet."""
@@ -109,6 +110,9 @@ def _replica(
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(count),
             RENDEZVOUS: rendezvous,
+            # All are on this machine. Left to itself Gloo listens at the address that the host's
+            # name stands for, where whoever reaches it could join in: it asks for no password.
+            "GLOO_SOCKET_IFNAME": _loopback(),
         }
     )
     # Else a replica would fork its own from a server too. Loader workers are forked, as in a
@@ -121,6 +125,15 @@ def _replica(
         answer = (False, traceback.format_exc())
     pipe.send_bytes(cloudpickle.dumps(answer))
     pipe.close()
+
+
+def _loopback() -> str:
+    """The name of the network interface that only this machine reaches: ``lo`` on Linux."""
+    return next(
+        name
+        for name, addresses in psutil.net_if_addrs().items()
+        if any(address.address == "127.0.0.1" for address in addresses)
+    )
 
 
 def _end_with_the_caller() -> None:

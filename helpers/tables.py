@@ -166,6 +166,7 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "learning rate": f"{recipe['scaled_learning_rate']:g}",
             "data": _data_cell(data),
             "initial weights": _weights_cell(content.get("weights")),
+            "environment": _environment_cell(content["run"].get("environment")),
             "commit": content["run"].get("commit") or "unknown",
         }
         for what, value in values.items():
@@ -259,6 +260,12 @@ def _data_cell(data: dict[str, Any] | None) -> str:
         f"{data['kind']}, {data['pixels']} px, "
         f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
     )
+
+
+def _environment_cell(found: dict[str, str] | None) -> str:
+    if found is None:
+        return "not recorded"
+    return " ".join(f"{name}={value}" for name, value in found.items()) or "nothing set"
 
 
 def _weights_cell(found: dict[str, Any] | None) -> str:

@@ -6,6 +6,7 @@ with its 14 outputs always comes from the seed. Names and shapes are those of
 ``torchvision.models.densenet121`` (Huang et al. 2017, https://arxiv.org/abs/1608.06993).
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import re
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from helpers import paths
@@ -152,7 +154,7 @@ def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
-    temporary.replace(path)
+    paths.replace(temporary, path)
 
 
 def load(path: Path) -> Arrays:
@@ -188,11 +190,12 @@ def convert_imagenet(cache: Path = CACHE, url: str = IMAGENET_URL) -> None:
 
 
 def _imagenet_backbone() -> Arrays:
-    if not CACHE.exists():
-        if importlib.util.find_spec("torch"):
-            convert_imagenet()
-        else:
-            _convert_in_pytorch_kernel()
+    with contextlib.suppress(FileNotFoundError, SafetensorError):  # not fetched yet, or damaged
+        return load(CACHE)
+    if importlib.util.find_spec("torch"):
+        convert_imagenet()
+    else:
+        _convert_in_pytorch_kernel()
     return load(CACHE)
 
 

@@ -1,10 +1,12 @@
 """Handmade records and traces: valid ones, to be bent by the tests that need them bent."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import gpumon_tools
+import pytest
 
 from data_prep import FINDINGS
 from helpers import record
@@ -149,6 +151,24 @@ def resamples(auc: float, half: float = 0.03) -> list[float]:
     """A thousand resampled means around ``auc``, evenly spread, the middle 95 % within ``half``."""
     width = half / 0.95
     return [round(auc + width * (2 * i / 999 - 1), 6) for i in range(1000)]
+
+
+def disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of the disk from now on: ``sync NAME`` and ``rename OLD NEW``, in order."""
+    done: list[str] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{handle}').readlink().name}")
+        fsync(handle)
+
+    def renamed(old: Path, new: Path) -> Path:
+        done.append(f"rename {old.name} {new.name}")
+        return rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    return done
 
 
 def short(framework: str, state: str, reason: str) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,118 @@ def test_a_built_environment_is_left_alone(built: Path) -> None:
 def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
     (built / "mxnet" / gone).unlink()
     assert not build.whole("mxnet", CPU)
+
+
+@pytest.fixture
+def packages(built: Path) -> Path:
+    """The site-packages of the built mxnet: every package of its lock, of one file each."""
+    site = built / "mxnet" / "lib" / "python3.11" / "site-packages"
+    for name in (*locked("mxnet.txt"), "chexnet_compare"):
+        name = name.replace("-", "_")
+        put(site / name / "__init__.py", "VERSION = 1")
+        lines = [f"{name}/__init__.py,sha256=x,11", f"{name}-1.dist-info/RECORD,,"]
+        put(site / f"{name}-1.dist-info" / "RECORD", "\n".join(lines))
+    return site
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a file deleted": (lambda site: (site / "numpy/__init__.py").unlink(), "numpy/__init__.py is"),
+    "a file emptied": (
+        lambda site: put(site / "numpy/__init__.py", ""),
+        "numpy/__init__.py has 0 bytes, not 11",
+    ),
+    "a package deleted": (
+        lambda site: list(map(shutil.rmtree, site.glob("numpy*"))),
+        "numpy is gone",
+    ),
+    "its list emptied": (lambda site: put(site / "numpy-1.dist-info/RECORD", ""), "RECORD is dam"),
+    "its list damaged": (
+        lambda site: (site / "numpy-1.dist-info/RECORD").write_bytes(b"\xff\0" * 9),
+        "RECORD is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_package_is_noticed_and_made_anew(
+    packages: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    made: dict[str, dict[str, str]] = {}
+
+    def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
+        made.update({kernel: build.stamped(kernel) for kernel in todo})
+        return []
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
+    monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
+    assert build.damage("mxnet") is None
+    assert build.main(["--cpu", "--kernels", "mxnet"]) == 0 and not made
+    damage, said = DAMAGE[name]
+    damage(packages)
+    assert build.main(["--cpu", "--kernels", "mxnet"]) == 0
+    assert made == {"mxnet": {}}, "nothing of the old one counts"
+    assert f"mxnet: {said}" in capsys.readouterr().out.replace("numpy-1.dist-info/", "")
+
+
+def test_a_whole_environment_is_made_anew_when_told_to(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
+        made.extend(todo)
+        return []
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
+    monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
+    assert build.main(["--cpu", "--kernels", "mxnet", "--rebuild"]) == 0
+    assert made == ["mxnet"] and not build.stamped("mxnet")
+
+
+def test_what_is_damaged_in_uvs_cache_is_no_environment(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv links files from its cache: made anew, they would be as damaged as before."""
+    (packages / "numpy/__init__.py").write_text("")
+    monkeypatch.setattr(build, "make", lambda *_: "pillow")
+    build.discard("mxnet")
+    maker = build.Maker(Path("uv"), "python", CPU)
+    found = build.bring_up_to_date("mxnet", maker, Any)  # type: ignore[arg-type]
+    assert not found["ok"] and "uv cache clean" in found["reason"]
+    assert not build.whole("mxnet", CPU)
+
+
+@pytest.mark.parametrize("setting", ["PIP_USER", "PIP_REQUIRE_VIRTUALENV"])
+def test_settings_of_pip_do_not_stop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """The real pip, outside of any virtual environment, given a package of ours in uv's place."""
+    pip = [python311.find_python() or sys.executable, "-m", "pip"]
+    if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("this Python has no pip")
+    wheel, about = (
+        tmp_path / "uv-1-py3-none-any.whl",
+        "Metadata-Version: 2.1\nName: uv\nVersion: 1\n",
+    )
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("uv-1.dist-info/METADATA", about)
+        file.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr("uv-1.dist-info/RECORD", "")
+    for name in ("PIP_USER", "PIP_REQUIRE_VIRTUALENV", "UV_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(setting, "1")
+    (tmp_path / "venvs").mkdir()
+    python311.set_up_uv(tmp_path / "venvs")
+    install = [*pip, "install", "--no-deps", "--no-index", "--target", tmp_path / "uv", wheel]
+    done = subprocess.run(list(map(str, install)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("changed", ["mxnet.txt", "tools.txt", "pillow-simd.txt"])

@@ -86,6 +86,16 @@ def test_training_table_has_the_articles_shape(several: Comparison) -> None:
     assert table.loc["Keras", ("2 devices", "time (s)")] == "-"
 
 
+def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
+    other = records.make("Keras")
+    other["run"]["environment"] = {"LD_LIBRARY_PATH": "/opt/cuda", "OMP_NUM_THREADS": "2"}
+    records.save(tmp_path, records.make("PyTorch"))
+    records.save(tmp_path, other)
+    rows = tables.hardware(comparison.load(tmp_path)).loc["environment"].set_index("value")["runs"]
+    assert rows["LD_LIBRARY_PATH=/opt/cuda OMP_NUM_THREADS=2"] == "Keras, 2 devices"
+    assert rows["not recorded"] == "PyTorch, 2 devices"
+
+
 def test_long_runs_are_told_in_minutes(tmp_path: Path) -> None:
     records.save(tmp_path, records.make(speed=4))
     table = tables.training(comparison.load(tmp_path))
@@ -224,7 +234,7 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
     assert list(tables.training(compared).index) == ["PyTorch"]
-    assert "not a JSON record" in comparison.remarks(compared).loc["a record", "remark"]
+    assert "not JSON that is written here" in comparison.remarks(compared).loc["a record", "remark"]
     assert tables.state(compared).loc["?", "state"] == "unreadable"
 
 

@@ -1,9 +1,12 @@
+import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,7 @@ import records
 from records import make
 
 from data_prep import FINDINGS
-from helpers import metrics, record
+from helpers import metrics, paths, record
 from helpers.devices import Devices
 from helpers.errors import UserError
 from helpers.recipe import lookup
@@ -82,6 +85,76 @@ def test_what_a_framework_cannot_do_on_these_devices_is_in_the_record(
     assert run.content["skipped"][0]["reason"] == "why"
 
 
+def test_a_clock_that_is_set_back_does_not_stop_a_run_from_finishing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Yesterday(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) - timedelta(days=1)
+
+    run = started(tmp_path)
+    whole = make()
+    for section in set(whole) - set(run.content):
+        run.add(section, whole[section])
+    monkeypatch.setattr(record, "datetime", Yesterday)
+    run.finish()
+    found = record.read(tmp_path)
+    assert found["run"]["finished"] < found["run"]["started"]
+    assert 0 <= found["run"]["seconds"] < 3600
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o022, 0o002])
+def test_who_may_read_a_record_says_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        paths.write_atomically(tmp_path / "record.json", "{}")
+        (tmp_path / "other").write_text("")
+    finally:
+        os.umask(before)
+    mode = (tmp_path / "record.json").stat().st_mode & 0o777
+    assert mode == (tmp_path / "other").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_a_record_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = records.disk(monkeypatch)
+    paths.write_atomically(tmp_path / "record.json", "{}")
+    sync, rename, folder = done
+    new = sync.removeprefix("sync ")
+    assert (rename, folder) == (f"rename {new} record.json", f"sync {tmp_path.name}")
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def of_files_only(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", of_files_only)
+    paths.write_atomically(tmp_path / "record.json", "new")
+    assert (tmp_path / "record.json").read_text() == "new"
+
+
+def test_what_cannot_be_written_leaves_the_old_record_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    paths.write_atomically(tmp_path / "record.json", "old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space.*record.json'$"):
+        paths.write_atomically(tmp_path / "record.json", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+    assert (tmp_path / "record.json").read_text() == "old"
+
+
 def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:
     run = started(tmp_path)
     with pytest.raises(UserError, match="required property"):
@@ -134,6 +207,19 @@ def test_a_killed_process_is_found_out(tmp_path: Path) -> None:
     assert found["state"] == "interrupted" and "killed" in found["reason"]
 
 
+def test_a_process_that_has_only_got_the_number_is_another(tmp_path: Path) -> None:
+    started(tmp_path)
+    text = (tmp_path / "record.json").read_text()
+    assert record.read(tmp_path)["state"] == "running"
+    content = json.loads(text)
+    content["run"]["process_ticks"] -= 1
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    assert record.read(tmp_path)["state"] == "interrupted"
+    del content["run"]["process_ticks"]  # of an older version
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    assert record.read(tmp_path)["state"] == "running"
+
+
 def test_interrupt_marks_somebody_elses_record(tmp_path: Path) -> None:
     record.interrupt(tmp_path, "nothing here")  # no record: nothing to do
     started(tmp_path)
@@ -141,11 +227,18 @@ def test_interrupt_marks_somebody_elses_record(tmp_path: Path) -> None:
     assert record.read(tmp_path)["reason"] == "Ctrl-C"
 
 
+def test_a_strange_record_is_no_reason_not_to_stop(tmp_path: Path) -> None:
+    for text in ("{", "[1]", '{"state": "running"}'):
+        (tmp_path / "record.json").write_text(text)
+        record.interrupt(tmp_path, "Ctrl-C")
+        assert (tmp_path / "record.json").read_text() == text
+
+
 def test_unreadable_records(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no record there"):
         record.read(tmp_path)
     (tmp_path / "record.json").write_text('{"schema": 1')
-    with pytest.raises(UserError, match="not a JSON record"):
+    with pytest.raises(UserError, match="not JSON that is written here"):
         record.read(tmp_path)
 
 

@@ -29,6 +29,16 @@ def test_results_come_in_order_of_rank() -> None:
     assert len({pid0, pid1, os.getpid()}) == 3
 
 
+def test_where_gloo_listens_is_not_for_the_shell_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
+
+    def replica(rank: int) -> list[str]:
+        addresses = psutil.net_if_addrs()[os.environ["GLOO_SOCKET_IFNAME"]]
+        return [address.address for address in addresses]
+
+    assert all("127.0.0.1" in found for found in replicas.run(replica, 2))
+
+
 def test_one_failure_ends_all() -> None:
     def replica(rank: int) -> None:
         if rank == 1:

@@ -63,6 +63,21 @@ def test_auto_falls_back_to_seeded_and_says_why(
         weights.canonical("imagnet")
 
 
+def test_a_damaged_file_of_imagenets_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a power cut leaves it; else every run on ImageNet's weights would fail for good."""
+    cache = tmp_path / "imagenet.safetensors"
+    monkeypatch.setattr(weights, "CACHE", cache)
+    backbone = {"features.conv0.weight": weights.seeded()["features.conv0.weight"]}
+    convert = lambda: weights.save(cache, backbone)  # noqa: E731
+    monkeypatch.setattr(weights, "convert_imagenet", convert)
+    monkeypatch.setattr(weights, "_convert_in_pytorch_kernel", convert)
+    cache.write_bytes(b"")
+    assert weights.canonical("imagenet").source == "imagenet"
+    assert weights.load(cache).keys() == backbone.keys()
+
+
 CONVERT = """
 import sys, json
 from pathlib import Path

@@ -119,6 +119,12 @@ def test_its_name_begins_with_its_framework(name: str) -> None:
     assert name.startswith(f"{framework.replace(' ', '_')}_MultiGPU")
 
 
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_the_checkpoint_goes_only_once_the_record_is_whole(name: str) -> None:
+    last = "".join(code(read(name))[-1]["source"])
+    assert last.startswith("print(this_run.finish())\ncheckpoint.remove(setup.folder)")
+
+
 LAST = "What this shows, and what it does not"
 
 

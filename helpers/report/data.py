@@ -12,14 +12,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
-    """The files by name, without those that would hold nothing. Numbers are not rounded.
+    """The files by name, also those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
     and extremes. scaling: speed-up and efficiency. paired: differences of mean AUCs on the same
     test images. epochs, auc, attribution, fairness, versions:
     what the records say, a row a value. published: the article's figures.
     """
-    found = {
+    return {
         "runs": results(compared),
         "repeats": summarise(compared),
         "scaling": scaling.scaling(compared) if scaling.several(compared) else pd.DataFrame(),
@@ -31,7 +31,6 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "versions": tables.versions(compared).reset_index(),
         "published": published.results(),
     }
-    return {name: frame for name, frame in found.items() if not frame.empty}
 
 
 def csv(frame: pd.DataFrame) -> str:

@@ -25,15 +25,23 @@ def write(
     missing = comparison.how_to_begin(compared)
     if missing is not None:
         raise UserError(missing)
+    if not compared.entries:
+        more = len(compared.unreadable) - 1
+        raise UserError(
+            compared.unreadable[0] + (f" (and {more} more that cannot be read)" if more else "")
+        )
     folder = compared.folders[0] if folder is None else folder
+    if (folder / CSV).is_symlink():
+        raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
     (folder / CSV).mkdir(parents=True, exist_ok=True)
     found = sections(compared)
-    files = {name: data.csv(frame) for name, frame in data.frames(compared).items()}
-    for old in (folder / CSV).glob("*.csv"):
-        if old.stem not in files:
-            old.unlink()
-    for name, text in files.items():
-        paths.write_atomically(folder / CSV / f"{name}.csv", text)
+    frames = data.frames(compared)
+    files = {name: data.csv(frame) for name, frame in frames.items() if not frame.empty}
+    for name in frames:
+        if name in files:
+            paths.write_atomically(folder / CSV / f"{name}.csv", files[name])
+        else:  # of an older report
+            (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
     paths.write_atomically(folder / HTML, page.render(compared, found, files))
     return folder / HTML

@@ -1,6 +1,7 @@
 """Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -283,6 +285,29 @@ def test_a_training_step_never_waits_for_the_device(
     with Waits() as waits:
         losses.mean()  # once an epoch
     assert waits.found
+
+
+def test_replicas_listen_to_nobody_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gloo asks for no password, and where it listens the shell may have set for a cluster."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if addresses[0].family == socket.AF_INET and not addresses[0].address.startswith("127."):
+            monkeypatch.setenv("GLOO_SOCKET_IFNAME", name)
+
+    def replica(rank: int) -> list[str]:
+        dist.init_process_group(
+            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=2
+        )
+        dist.all_reduce(torch.ones(1))
+        listening = [
+            connection.laddr.ip
+            for connection in psutil.Process().net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        dist.destroy_process_group()
+        return listening
+
+    for listening in replicas.run(replica, 2):
+        assert listening and all(address.startswith("127.") for address in listening)
 
 
 def waits_for_all_reduce(

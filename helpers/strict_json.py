@@ -1,0 +1,56 @@
+"""JSON that may come from a stranger: read whole or refused in one line, and never in a traceback.
+
+What is read has finite numbers, and texts that are nothing but text to a terminal or a page.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import printable
+from helpers.errors import UserError
+
+LARGEST_FILE = 2**24
+"""Bytes; the record of the longest training has a few hundred thousand."""
+LARGEST_NUMBER = 2.0**53
+"""Nothing that is measured is larger, and sums of such are still finite."""
+
+
+def read(path: Path) -> Any:
+    """The content of ``path``.
+
+    Raises:
+        UserError: it cannot be read, or is not JSON of the kind that is written here.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path}: not a file; remove it")
+        with path.open("rb") as file:
+            found = file.read(LARGEST_FILE + 1)
+        if len(found) > LARGEST_FILE:
+            raise UserError(f"{path}: more than {LARGEST_FILE >> 20} MiB, so not ours; remove it")
+        return _printable(
+            json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
+        )
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise UserError(f"{path}: not JSON that is written here (nested too deep)") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON that is written here ({error})") from None
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not abs(value) <= LARGEST_NUMBER:
+        raise ValueError(f"{text[:20]} is no number that was measured")
+    return int(value) if value.is_integer() else value  # 2.0 counts devices as 2 does
+
+
+def _printable(value: Any) -> Any:
+    """``value`` with the escapes in its texts spelt out."""
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return printable(value) if isinstance(value, str) else value

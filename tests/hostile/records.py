@@ -1,0 +1,164 @@
+"""Records that are none: alone in a batch they end the report, one line each; beside others they
+are set aside (tests/test_strange_records.py)."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import records
+
+from hostile.case import Case
+
+Put = Callable[[Path], object]
+
+
+def text(content: str | bytes) -> Put:
+    return lambda path: path.write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
+
+
+def changed(*keys: str | int, to: Any) -> Put:
+    """A whole record, but for one field."""
+
+    def put(path: Path) -> None:
+        content = part = records.make()
+        for key in keys[:-1]:
+            part = part[key]  # type: ignore[index]
+        part[keys[-1]] = to  # type: ignore[index]
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    return put
+
+
+def without(*keys: str) -> Put:
+    def put(path: Path) -> None:
+        content = part = records.make()
+        for key in keys[:-1]:
+            part = part[key]
+        del part[keys[-1]]
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    return put
+
+
+def number(literal: str) -> Put:
+    """A whole record with a number as JSON does not write it."""
+
+    def put(path: Path) -> None:
+        content = records.make()
+        content["training"]["seconds"] = "HERE"
+        path.write_text(json.dumps(content).replace('"HERE"', literal), encoding="utf-8")
+
+    return put
+
+
+def larger_than_the_memory(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+STRANGE: dict[str, tuple[Put, str]] = {
+    "empty": (text(""), "not JSON that is written here"),
+    "only zeros": (text(bytes(4096)), "not JSON that is written here"),
+    "cut short": (text(json.dumps(records.make())[:-9]), "not JSON that is written here"),
+    "two of them": (text(json.dumps(records.make()) * 2), "not JSON that is written here"),
+    "not UTF-8": (text(b'{"schema": 1, "reason": "\xff\xfe"}'), "not JSON that is written here"),
+    "a list": (text("[1]"), r"field \(top\)"),
+    "null": (text("null"), r"field \(top\)"),
+    "a number": (text("7"), r"field \(top\)"),
+    "nothing in it": (text("{}"), "required property"),
+    "a pickle": (text(b"\x80\x04\x95\x1a\x00\x00\x00"), "not JSON that is written here"),
+    "deep in brackets": (text("[" * 200_000), "nested too deep"),
+    "deep in objects": (text('{"a":' * 200_000), "nested too deep"),
+    "deep in a section": (
+        changed("monitor", to=json.loads("[" * 900 + "]" * 900)),
+        "nested too deep",
+    ),
+    "NaN": (number("NaN"), "NaN is no number"),
+    "Infinity": (number("-Infinity"), "-Infinity is no number"),
+    "a number beyond all": (number("1e999"), "1e999 is no number"),
+    "a number too large to add": (number("1e308"), "1e308 is no number"),
+    "an integer of 5,000 digits": (number("9" * 5000), "9999 is no number"),
+    "larger than the memory": (larger_than_the_memory, "more than 16 MiB"),
+    "a pipe": (os.mkfifo, "not a file"),
+    "a folder": (Path.mkdir, "no record there"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "not a file"),
+    "a link to itself": (lambda path: path.symlink_to("record.json"), "no record under"),
+    "a link to nothing": (lambda path: path.symlink_to("gone"), "no record under"),
+    "a link to a file of another kind": (
+        lambda path: path.symlink_to("/etc/hostname"),
+        "not JSON that is written here",
+    ),
+    "of a newer version": (changed("schema", to=2), r"newer version .*\(schema 2, this one reads"),
+    "of version zero": (changed("schema", to=0), "field schema"),
+    "of a version that is text": (changed("schema", to="2"), "field schema"),
+    "of a version that is true": (changed("schema", to=True), "field schema"),
+    "of no version": (without("schema"), "'schema' is a required property"),
+    "of an unknown state": (changed("state", to="done"), "field state"),
+    "escapes in a value": (changed("state", to="\x1b[2J\x1b]0;owned\x07"), "field state"),
+    "escapes in a key": (changed("\x1b[2J", to=1), "x1b"),
+    "a text that is no text": (changed("state", to="\ud800"), "field state"),
+    "a line break in a key": (changed("error: all is lost\nerror", to=1), "Additional properties"),
+    "a direction turned round": (changed("\u202edrocer", to=1), "Additional properties"),
+    "a run that is text": (changed("run", to="PyTorch"), "field run"),
+    "a process beyond all": (changed("run", "process", to=2**40), "field run/process"),
+    "no framework": (changed("framework", to=None), "field framework"),
+    "a name that is a number": (changed("framework", "name", to=3), "field framework/name"),
+    "no device": (changed("devices", "count", to=0), "field devices/count"),
+    "devices that are true": (changed("devices", "count", to=True), "field devices/count"),
+    "finished without a test": (without("test"), "'test' is a required property"),
+    "finished without an epoch": (changed("epochs", to=[]), "field epochs"),
+    "finished at no speed": (changed("training", "images_per_second", to=0), "field training"),
+    "finished at less than none": (changed("synthetic", "images_per_second", to=-1), "field synth"),
+    "an epoch that took less than no time": (
+        changed("epochs", 0, "train_seconds", to=-1),
+        "field epochs/0",
+    ),
+    "an AUC of two": (changed("test", "mean_auc", to=2), "field test/mean_auc"),
+    "a precision that is a list": (changed("recipe", "precision", to=["fp32"]), "field recipe"),
+    "energy without its images": (
+        changed("energy", to={"joules": 5.0, "images_per_joule": None}),
+        "field energy",
+    ),
+    "a sample without resamples": (without("test", "resamples"), "'resamples' is a dependency"),
+    "skipped without a reason": (
+        lambda path: path.write_text(json.dumps(records.short("Keras", "skipped", ""))),
+        "field reason",
+    ),
+    "a section nobody knows": (changed("__class__", to={"x": 1}), "Additional properties"),
+}
+
+
+def in_a_batch(put: Put) -> Callable[[Path], list[str]]:
+    def lay(folder: Path) -> list[str]:
+        (folder / "Strange-2x").mkdir()
+        put(folder / "Strange-2x" / "record.json")
+        return ["compare", "report", str(folder)]
+
+    return lay
+
+
+def against(folder: Path) -> list[str]:
+    in_a_batch(text("{"))(folder)
+    return ["compare", "--against", str(folder)]
+
+
+def a_link_where_tables_go(folder: Path) -> list[str]:
+    """To a folder of somebody's own tables, which a report would replace and remove."""
+    records.save(folder, records.make())
+    (folder / "own").mkdir()
+    (folder / "own" / "runs.csv").write_text("mine")
+    (folder / "csv").symlink_to("own")
+    return ["compare", "report", str(folder)]
+
+
+CASES = [
+    *(Case(f"record: {name}", in_a_batch(put), says) for name, (put, says) in STRANGE.items()),
+    Case("record: compared with a strange one", against, "not JSON that is written here"),
+    Case(
+        "record: a link where tables go", a_link_where_tables_go, "a link", keeps=("own/runs.csv",)
+    ),
+]
