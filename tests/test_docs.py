@@ -178,3 +178,15 @@ def test_every_function_of_a_framework_is_explained() -> None:
     for node in module.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             assert re.search(rf"^\|.*`{node.name}\b.*\|", guide, re.M), node.name
+
+
+def test_every_promise_names_tests_that_are_there() -> None:
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [A-Z`].* \| (`tests/.*) \|$", page, re.M)
+    assert len(rows) == len(re.findall(r"^\| (?!promise)\S", page, re.M)), "a promise without a test"
+    for row in rows:
+        for group in row.split("; "):
+            file, *names = re.findall(r"`([^`]+)`", group)
+            tests = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+            there = {node.name for node in tests if isinstance(node, ast.FunctionDef)}
+            assert names and there.issuperset(names), f"{file}: {set(names) - there}"
