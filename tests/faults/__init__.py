@@ -74,7 +74,7 @@ def count(work: Callable[[], object], *, below: Path | None = None, fd: int = -1
 def failing(
     at: int, error: int, *, below: Path | None = None, fd: int = -1, lasting: bool = False
 ) -> Iterator[None]:
-    """Inside, call number ``at`` (from 1) fails with ``error``; if ``lasting``, all after it too."""
+    """Inside, call number ``at``, from 1, fails with ``error``; if ``lasting``, so do all after."""
     _arm(below, fd, at, error, lasting)
     try:
         yield
