@@ -1,12 +1,14 @@
 """The command ``compare``: run the framework notebooks and compare what they measured."""
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from helpers import batches, plans, regression, runner, sweeps
+from helpers import batches, plans, regression, runner, stalls, sweeps
 from helpers.errors import UserError, exits_cleanly
+from helpers.progress import say
 
 CHOICES = (
     "notebooks",
@@ -39,7 +41,7 @@ A batch that was cut short (Ctrl-C, a crash, a reboot) is resumed by itself when
 command again. Every run has a kernel of its own, which sees only the run's GPUs.
 Results: runs/latest/report.html, Compare.ipynb and, for each run, its notebook, record and trace.
 Exit code: 0 all finished, 1 a run failed or was skipped (with --against: a figure moved),
-2 a mistake in the command or the data, 130 Ctrl-C.
+2 a mistake in the command or the data, or a disk or pipe that refuses, 130 Ctrl-C.
 """
 
 
@@ -54,14 +56,18 @@ def _main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     choices = {name: getattr(given, name) for name in CHOICES if getattr(given, name) is not None}
     if given.against is not None:
-        if choices or given.sweep or given.resume is not None or given.dry_run:
+        runs = given.resume is not None or given.dry_run or given.stall_minutes is not None
+        if choices or given.sweep or runs:
             raise UserError("--against runs nothing: with it goes --batch, and nothing else")
         return regression.check(given.against, given.batch or batches.LATEST)
+    how = {"dry_run": given.dry_run}
+    if given.stall_minutes is not None:
+        how["stall_minutes"] = given.stall_minutes
     if given.resume is not None:
         if choices or given.batch or given.sweep:
             option = next(iter(choices), "batch" if given.batch else "sweep")
             raise UserError(f"--resume takes everything from the batch: leave out --{option}")
-        return runner.run(None, resume=given.resume, dry_run=given.dry_run)
+        return runner.run(None, resume=given.resume, **how)
     if given.sweep is not None:
         choices = sweeps.merged(sweeps.read(given.sweep), choices)
     name = choices.pop("batch", None)  # the file's: a name is no part of a plan
@@ -69,7 +75,7 @@ def _main(arguments: Sequence[str]) -> int:
         plan = plans.make_plan(**choices)
     except UserError as error:
         raise UserError(f"{given.sweep}: {error}" if given.sweep else str(error)) from None
-    return runner.run(plan, name=given.batch or name, dry_run=given.dry_run)
+    return runner.run(plan, name=given.batch or name, **how)
 
 
 def _report(arguments: Sequence[str]) -> int:
@@ -88,13 +94,16 @@ def _report(arguments: Sequence[str]) -> int:
     # Imported here because it needs Jinja and the charts, which running a batch does not.
     from helpers import report
 
-    print(report.write(given.batches, given.to))
+    say(report.write(given.batches, given.to))
     return 0
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(f"{message} (compare --help shows all options)")
+
+    def print_help(self, file: object = None) -> None:
+        say(self.format_help())  # argparse's own says nothing where nobody reads it
 
 
 class _Version(argparse.Action):
@@ -198,6 +207,13 @@ def _parser() -> argparse.ArgumentParser:
         help="compare the last batch (or --batch NEW) with this one, figure by figure",
     )
     parser.add_argument(
+        "--stall-minutes",
+        type=_minutes,
+        metavar="N",
+        help="end a run that has taken no step and said nothing for so long "
+        f"(default: {stalls.MINUTES:g}; 0: never)",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show what would be run, and start nothing"
     )
     return parser
@@ -208,6 +224,16 @@ def _list(text: str) -> list[str]:
     if not parts:
         raise argparse.ArgumentTypeError("give at least one")
     return parts
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 <= minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}': give minutes, 0 or more")
+    return minutes
 
 
 def _whole_numbers(text: str) -> list[int]:

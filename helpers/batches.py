@@ -1,26 +1,28 @@
 """A batch of runs on disk: what was planned, and how far it is."""
 
+import errno
 import fcntl
 import json
 import os
 import re
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from helpers import checkpoint, kernels, parameters, paths, plans, record
-from helpers.errors import UserError
+from data_prep.errors import printable
+from helpers import checkpoint, journal, kernels, paths, plans, record
+from helpers.errors import UserError, naming
 from helpers.plans import Plan, RunState
 
-JOURNAL = "batch.json"
 LATEST = "latest"
+RESERVE = ".reserve"
+"""A file in the batch that keeps so much of the disk free that, when the disk is full, journal and
+record can still say so."""
+RESERVED = 2**18
 
 
 @dataclass
@@ -50,7 +52,6 @@ class Batch:
             folder = self.folder / state.folder
             complete(folder, run=state.about(), **_unsaid_neighbours(folder))
         for state in self.runs:
-            _stop_left_over(state)
             if not self.is_finished(state):
                 if state.state != "waiting":
                     state.earlier.append(came_to(state))
@@ -60,25 +61,22 @@ class Batch:
             state.sha256 = plans.digest(state.notebook)
         self.finished = None
         self._write()
+        self._reserve()
         _point_latest_at(self.folder)
 
     def close(self) -> None:
         """Every run has had its turn."""
         self.finished = _now()
         self._write()
+        self.free_reserve()
 
     def note(self, state: RunState, outcome: str, reason: str | None = None) -> None:
         """A run is now ``outcome``."""
-        state.state, state.reason = outcome, reason
-        if outcome != "running":
-            state.process = state.process_started = None
+        state.state, state.reason = outcome, None if reason is None else printable(reason)
         self._write()
 
-    def note_process(self, state: RunState, process: int) -> None:
-        """A run's kernel, so that one that outlives its runner can be found and ended."""
-        state.process = process
-        state.process_started = psutil.Process(process).create_time()
-        self._write()
+    def free_reserve(self) -> None:
+        (self.folder / RESERVE).unlink(missing_ok=True)
 
     def is_finished(self, state: RunState) -> bool:
         """Whether the run's record is whole and its notebook is still the one that made it."""
@@ -95,13 +93,16 @@ class Batch:
         Then the record says finished, and papermill has written the notebook to its last cell.
         """
         for state in self.runs:
-            if state.state == "running" and _is_whole(self.folder / state.folder):
+            if state.state == "running" and self.is_whole(state):
                 state.state = "finished"
-                if self.is_finished(state):
-                    state.seconds = record.read(self.folder / state.folder)["run"].get("seconds")
-                    self.adopted.append(state)
-                else:
-                    state.state = "running"
+                state.seconds = record.read(self.folder / state.folder)["run"].get("seconds")
+                self.adopted.append(state)
+
+    def is_whole(self, state: RunState) -> bool:
+        """Whether the run's notebook came to its end and its record is finished."""
+        if not _is_whole(self.folder / state.folder):
+            return False
+        return self.is_finished(replace(state, state="finished"))
 
     def short_record(self, state: RunState) -> dict[str, Any]:
         """A record for a run that never came to write its own."""
@@ -125,14 +126,17 @@ class Batch:
         }
 
     def _write(self) -> None:
-        content = {
-            "batch": self.name,
-            "started": self.started,
-            "finished": self.finished,
-            **self.plan.parameters(),
-            "runs": [asdict(state) for state in self.runs],
-        }
-        paths.write_atomically(self.folder / JOURNAL, json.dumps(content, indent=1) + "\n")
+        about = {"started": self.started, "finished": self.finished}
+        journal.write(self.folder, self.plan, about)
+
+    def _reserve(self) -> None:
+        path = self.folder / RESERVE
+        with naming(path), path.open("wb") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, RESERVED)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
 
 
 def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
@@ -146,7 +150,7 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
     previous = _load_or_none(name or LATEST)
     if previous and previous.finished is None and previous.plan.asks_for_the_same(plan):
         return previous
-    if name is not None and (paths.RUNS / name).exists():
+    if name is not None and _is_taken(paths.RUNS / name):
         raise UserError(
             f"{paths.RUNS / name}: exists, with another plan or at its end; "
             f"choose another --batch, or go on with: compare --resume {name}"
@@ -155,27 +159,29 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
 
 
 def load(name: str) -> Batch:
-    """The batch called ``name`` (or ``latest``) from its journal."""
+    """The batch called ``name`` (or ``latest``) from its journal.
+
+    Raises:
+        UserError: there is none, or it is none that can be gone on with.
+    """
     if name != LATEST:
         _check_name(name)
-    folder = (paths.RUNS / name).resolve()
-    path = folder / JOURNAL
+    folder = Path(os.path.realpath(paths.RUNS / name))
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        runs = [RunState(**state) for state in content["runs"]]
-        warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", 0))
-        plan = Plan(content["recipe"], content["data"], runs, warmup)
-        for state, kept in zip(runs, content["runs"], strict=True):
-            state.seed = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
-        batch = Batch(folder, plan, content["started"], content["finished"], resumed=True)
-        batch.adopt()
-        return batch
+        if folder.parent != paths.RUNS.resolve():
+            raise UserError(f"{paths.RUNS / name}: leads to {folder}, out of {paths.RUNS}")
+        plan, about = journal.read(folder)
     except FileNotFoundError:
-        others = sorted(p.parent.name for p in paths.RUNS.glob(f"*/{JOURNAL}") if not _is_latest(p))
+        found = paths.RUNS.glob(f"*/{journal.FILE}")
+        others = sorted(path.parent.name for path in found if path.parent.name != LATEST)
         hint = f"the batches are {', '.join(others)}" if others else "there is none yet"
         raise UserError(f"no batch '{name}' in {paths.RUNS}: {hint}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a batch's journal ({error}); start a new batch") from None
+    for path in folder.iterdir():
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise UserError(f"{path}: a link or a device, which no batch has; remove it")
+    batch = Batch(folder, plan, about["started"], about["finished"], resumed=True)
+    batch.adopt()
+    return batch
 
 
 def write_record(folder: Path, content: dict[str, Any]) -> None:
@@ -189,13 +195,16 @@ def complete(folder: Path, **said: Any) -> None:
     """Add to a record what only the runner knows, under ``run`` and at the top.
 
     A notebook that failed early has left no record, or one that cannot be read: then nothing.
+
+    Raises:
+        OSError: it cannot be written.
     """
     try:
-        content = json.loads((folder / record.FILE).read_text(encoding="utf-8"))
-        run = {**content["run"], **said.pop("run", {})}
-        write_record(folder, {**content, **said, "run": run})
-    except (OSError, ValueError, KeyError, TypeError, UserError):
+        content = record.read(folder)
+    except UserError:
         return
+    run = {**content["run"], **said.pop("run", {})}
+    write_record(folder, {**content, **said, "run": run})
 
 
 def came_to(state: RunState) -> str:
@@ -220,20 +229,24 @@ def only_one() -> Iterator[None]:
             raise UserError(
                 f"another compare is running here (process {who}); wait for it or stop it"
             ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        with naming(lock.name):
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
         yield
 
 
 def _is_whole(folder: Path) -> bool:
     """Whether papermill came to the end of the run's notebook and wrote all of it."""
+    path = folder / "notebook.ipynb"
+    if not path.is_file():
+        return False
     try:
-        notebook = json.loads((folder / "notebook.ipynb").read_text(encoding="utf-8"))
+        notebook = json.loads(path.read_text(encoding="utf-8"))
         told = [cell["metadata"]["papermill"] for cell in notebook["cells"]]
         ended = notebook["metadata"]["papermill"]["end_time"] is not None
         return ended and all(cell["status"] == "completed" for cell in told)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
@@ -246,42 +259,23 @@ def _unsaid_neighbours(folder: Path) -> dict[str, Any]:
     return {"neighbours": {"processes": [], "reason": reason}}
 
 
-def _stop_left_over(state: RunState) -> None:
-    """End the kernel of a runner that was killed, if it is still there and still that process."""
-    if state.process is None:
-        return
-    if (state.process_started or 0) < psutil.boot_time() - 1:  # before a reboot: nothing is left
-        state.process = state.process_started = None
-        return
-    try:
-        same = psutil.Process(state.process).create_time() == state.process_started
-    except psutil.NoSuchProcess:
-        same = True  # what it started may live on in its session
-    if same:
-        kernels.stop(state.process)
-    state.process = state.process_started = None
-
-
 def _point_latest_at(folder: Path) -> None:
     link = paths.RUNS / LATEST
     if link.is_dir() and not link.is_symlink():
         raise UserError(f"{link}: is a folder, but should be a link to a batch; rename it")
-    temporary = Path(tempfile.mkdtemp(dir=paths.RUNS, prefix=".latest."))
+    temporary = paths.RUNS / f".{LATEST}"
+    temporary.unlink(missing_ok=True)
     try:
-        (temporary / LATEST).symlink_to(folder.name)
-        (temporary / LATEST).replace(link)
+        temporary.symlink_to(folder.name)
+        temporary.replace(link)
     finally:
-        temporary.rmdir()
-
-
-def _is_latest(journal: Path) -> bool:
-    return journal.parent.name == LATEST
+        temporary.unlink(missing_ok=True)
 
 
 def _load_or_none(name: str) -> Batch | None:
     try:
         return load(name)
-    except UserError:
+    except (UserError, OSError):
         return None
 
 
@@ -290,6 +284,11 @@ def _check_name(name: str) -> None:
         raise UserError(
             f"batch name '{name}': use letters, digits, dot, dash and underscore, and not 'latest'"
         )
+
+
+def _is_taken(folder: Path) -> bool:
+    """Not where a batch got no further than its folder."""
+    return folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
 
 
 def _free_folder(name: str | None) -> Path:

@@ -4,17 +4,21 @@ The table needs a terminal that can move its cursor, and rich; everything else g
 which are never taken back, so that a log tells the same story.
 """
 
-import re
 import sys
+import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from data_prep.errors import printable
 from helpers import overview, progress
 from helpers.batches import Batch
+from helpers.errors import naming
 from helpers.estimate import History, roughly, total
 from helpers.plans import RunState
+from helpers.progress import say
 
 SETTLED = ("finished", "failed", "skipped", "interrupted")
 _COLOURS = {"finished": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
@@ -42,11 +46,11 @@ class Lines:
 
     def keep(self, state: RunState) -> None:
         """A run finished before."""
-        print(f"{self._title(state)}: finished before, kept", flush=True)
+        say(f"{self._title(state)}: finished before, kept")
 
     def begin(self, state: RunState) -> None:
         """A run's turn has come."""
-        print(self._title(state), flush=True)
+        say(self._title(state))
         self._line = progress.Line()
         self._line.__enter__()
 
@@ -56,14 +60,21 @@ class Lines:
             self._line.show(text, detail)
 
     def warn(self, text: str) -> None:
-        """Something the user should know at once; it stays on the screen."""
-        print(f"      warning: {text}", file=sys.stderr, flush=True)
+        """Something the user should know at once; it stays on the screen.
+
+        Also from a thread, which can do nothing about a terminal that is gone.
+        """
+        with suppress(OSError):
+            self._warn(text)
+
+    def _warn(self, text: str) -> None:
+        say(f"      warning: {text}", error=True)
 
     def end(self, state: RunState) -> None:
         """The run is settled."""
         self._close()
         self.history.add(state)
-        print(f"      {overview.outcome(state)}", flush=True)
+        say(f"      {overview.outcome(state)}")
 
     def _close(self) -> None:
         if self._line:
@@ -87,38 +98,57 @@ class Table(Lines):
         self._started = self._began = time.monotonic()
         self._figures: dict[str, tuple[str, str]] = {}
         self._live = Live(
-            console=console, refresh_per_second=1, transient=True, get_renderable=self._draw
+            console=console, auto_refresh=False, transient=True, get_renderable=self._draw
         )
+        self._over = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> "Table":
-        self._live.start()
+        with naming("standard output"):
+            self._live.start()
+        self._ticker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._over.set()
+        self._ticker.join()
+        with suppress(OSError):  # the terminal is gone, and the table with it
+            self._live.stop()
 
     def keep(self, state: RunState) -> None:
         self._figures[state.folder] = overview.figures(self.batch, state)
 
     def begin(self, state: RunState) -> None:
         self._now, self._at, self._began = state, "", time.monotonic()
-        self._live.refresh()
+        self._refresh()
 
     def show(self, text: str, detail: str = "") -> None:
         self._at = f"{text} ({detail})" if detail else text
 
-    def warn(self, text: str) -> None:
-        self._console.print(clean(f"warning: {text}"), style="yellow", markup=False)
+    def _warn(self, text: str) -> None:
+        self._console.print(printable(f"warning: {text}"), style="yellow", markup=False)
 
     def end(self, state: RunState) -> None:
         self._now, self._at = None, ""
         self.history.add(state)
         self._figures[state.folder] = overview.figures(self.batch, state)
         if state.reason:
-            self._console.print(
-                clean(f"{state.title}: {overview.outcome(state)}"), style="red", markup=False
-            )
-        self._live.refresh()
+            with naming("standard output"):
+                self._console.print(
+                    printable(f"{state.title}: {overview.outcome(state)}"),
+                    style="red",
+                    markup=False,
+                )
+        self._refresh()
+
+    def _tick(self) -> None:
+        with suppress(OSError):  # the end of the run meets it too, in the thread that can act on it
+            while not self._over.wait(1):
+                self._refresh()
+
+    def _refresh(self) -> None:
+        with naming("standard output"):
+            self._live.refresh()
 
     def _draw(self) -> Any:
         from rich.console import Group
@@ -146,7 +176,7 @@ class Table(Lines):
             grid.add_row(*(Text(row[i], style=colour if i == 3 else "") for i in used))
         above = Text(f"... {first} more above" if first else "", style="dim")
         below = Text(f"... {len(runs) - last} more below" if last < len(runs) else "", style="dim")
-        now = Text(clean(self._at), style="cyan", no_wrap=True, overflow="ellipsis")
+        now = Text(printable(self._at), style="cyan", no_wrap=True, overflow="ellipsis")
         return Group(*(part for part in (above, grid, below, caption, now) if part))
 
     def _cells(self, state: RunState) -> list[str]:
@@ -155,7 +185,7 @@ class Table(Lines):
         said = "running" if state is self._now else state.state
         auc, speed = self._figures.get(state.folder, ("", ""))
         cells = [name, str(state.devices), variant, said, self._time(state), auc, speed]
-        return [clean(cell) for cell in cells]
+        return [printable(cell) for cell in cells]
 
     def _position(self) -> int:
         """The run that is on, else the first that has not had its turn."""
@@ -212,8 +242,3 @@ def window(count: int, position: int, rows: int) -> tuple[int, int]:
         return 0, count
     first = min(max(0, position - rows // 2), count - rows)
     return first, first + rows
-
-
-def clean(text: str) -> str:
-    """Without control characters, which a notebook's error may bring along."""
-    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]", "", text)

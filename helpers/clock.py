@@ -15,6 +15,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
+from helpers import stalls
+
 Batch = TypeVar("Batch")
 Completion = Callable[[Any], Callable[[], None] | None]
 """A framework module's ``completion``: given what a step returned, a call that returns when the
@@ -69,7 +71,7 @@ class StepClock:
         """A step was queued; ``result`` is what it returned."""
         wait = self._completion(result)
         if wait is None:
-            self._done.append(time.perf_counter())
+            self._note()
             return
         if self._watcher is None:
             self._watcher = Thread(target=self._watch, daemon=True)
@@ -96,10 +98,14 @@ class StepClock:
         free = [self._start, *self._done]
         return sum(max(0.0, at - since) for since, at in zip(free, self._arrived, strict=False))
 
+    def _note(self) -> None:
+        self._done.append(time.perf_counter())
+        stalls.beat()
+
     def _watch(self) -> None:
         try:
             while (wait := self._pending.get()) is not None:
                 wait()
-                self._done.append(time.perf_counter())
+                self._note()
         except BaseException as error:
             self._error = error  # a framework may tell it only once: to the thread that waits

@@ -1,33 +1,89 @@
-"""The one exception a user is meant to read."""
+"""The one exception a user is meant to read, and how a command ends with it: in one plain line."""
 
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 
-from data_prep.errors import DataError
+from data_prep.errors import DataError, printable
 from gpumon.errors import MonitorError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, SIGTERM or a closed terminal, as shells have it."""
 
 
 class UserError(Exception):
     """Something the user can put right: the message says what, where and how to fix it."""
 
 
+class UnsupportedError(UserError):
+    """The framework cannot do what was asked for: the run is skipped, it has not failed."""
+
+
 def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
-    """Turn a user's error into one line on stderr and exit code 2; Ctrl-C into 130."""
+    """Turn what a user can put right into one line on stderr and exit code 2; Ctrl-C into 130.
+
+    What the system refuses (a full disk, a folder that may not be written, a pipe that nobody
+    reads) is such a thing too.
+    """
 
     @wraps(main)
     def wrapped(*args: object, **kwargs: object) -> int:
         try:
-            return main(*args, **kwargs)
+            if sys.stdout is None:
+                raise UserError("standard output is closed: send it to a file or to /dev/null")
+            try:
+                code = main(*args, **kwargs)
+            except SystemExit:  # argparse's, once it has printed the help
+                _flush()
+                raise
+            _flush()
+            return code
         except (UserError, DataError, MonitorError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+            return _ended(2, f"error: {error}")
+        except OSError as error:
+            return _ended(2, f"error: {refusal(error)}")
         except KeyboardInterrupt:
-            print("interrupted: what was finished is kept", file=sys.stderr)
-            return 130
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # nothing is left but to end
+            return _ended(INTERRUPTED, "interrupted: what was finished is kept")
 
     return wrapped
 
 
-class UnsupportedError(UserError):
-    """The framework cannot do what was asked for: the run is skipped, it has not failed."""
+def refusal(error: OSError) -> str:
+    """``runs/b/batch.json: No space left on device``."""
+    what, where = error.strerror or str(error), error.filename2 or error.filename
+    return f"{where}: {what}" if where else what
+
+
+@contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Say of what a system call failed; an error of writing does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(what)) from error
+
+
+def _flush() -> None:
+    with naming("standard output"):
+        sys.stdout.flush()
+
+
+def _ended(code: int, line: str) -> int:
+    """Say the last line, and leave nothing that Python would stumble over as it ends."""
+    with suppress(OSError):  # even this cannot be told: the exit code is left
+        if sys.stderr is not None:
+            print(printable(line), file=sys.stderr, flush=True)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code

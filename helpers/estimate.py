@@ -7,13 +7,15 @@ such run there is no estimate: times of other data or other devices say little.
 import json
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from helpers import devices as device_helpers
-from helpers import parameters, paths, record
+from helpers import journal, parameters, paths, record
+from helpers.errors import UserError
 from helpers.plans import Plan, RunState
 from helpers.recipe import lookup
 
@@ -93,20 +95,18 @@ def _earlier() -> Iterable[tuple[str, Key, float]]:
     The runner's own time is taken, with the kernel's start. Notebooks run by hand do not count:
     their clock runs while somebody reads.
     """
-    for journal in paths.RUNS.glob("*/batch.json"):
-        if journal.parent.is_symlink():  # runs/latest, which is there under its name too
+    for path in paths.RUNS.glob(f"*/{journal.FILE}"):
+        folder = path.parent
+        if folder.is_symlink():  # runs/latest, which is there under its name too
             continue
         try:
-            runs = json.loads(journal.read_text(encoding="utf-8"))["runs"]
-        except (OSError, ValueError, KeyError, TypeError):  # a journal that tells nothing
+            runs = journal.read(folder)[0].runs
+        except (OSError, UserError):  # a journal that tells nothing
             continue
-        for kept in runs:
-            try:
-                state = RunState(**kept)
-                if state.state == "finished" and state.seconds is not None:
-                    yield *_of_record(journal.parent / state.folder / record.FILE), state.seconds
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue
+        for state in runs:
+            if state.state == "finished" and state.seconds is not None:
+                with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+                    yield *_of_record(folder / state.folder / record.FILE), state.seconds
 
 
 def _of_record(path: Path) -> tuple[str, Key]:

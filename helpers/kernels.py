@@ -7,20 +7,24 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import psutil
 
-from helpers import paths, surroundings
-from helpers.errors import UserError
+from data_prep.errors import printable
+from helpers import paths, stalls, stopping, surroundings
+from helpers.errors import UserError, naming
 
-CELL_HOURS = 6.0
-"""A cell that takes longer is stuck (a collective that waits for ever), not slow."""
 MARK = "COMPARE_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
 GRACE_SECONDS = 10.0
 """What an interrupted kernel gets to write its record and close its trace."""
+
+
+class KernelError(Exception):
+    """A kernel could not be started."""
 
 
 def problem(kernel: str) -> str | None:
@@ -51,28 +55,31 @@ def execute(
     parameters: dict[str, Any],
     *,
     kernel: str,
-    started: Callable[[int], None] = lambda process: None,
     reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
     settled: Callable[[], bool] = lambda: True,
-    cell_hours: float = CELL_HOURS,
+    stall_minutes: float = 0.0,
     environment: Mapping[str, str] | None = None,
 ) -> None:
     """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
 
     Whatever happens, the kernel and every process it started are gone afterwards; Ctrl-C reaches
-    the kernel as KeyboardInterrupt first, so that it can write down what it has.
+    the kernel as KeyboardInterrupt first, so that it can write down what it has. Nothing limits
+    how long a cell may take, as long as the run comes forward.
 
     Args:
         parameters: for the cell tagged ``parameters``.
-        started: called with the kernel's process id.
         reached: called at each cell with the section's heading, the cell and how many there are.
-        settled: after Ctrl-C, whether the kernel has written down what it has.
+        settled: once it was interrupted, whether the kernel has written down what it has.
+        stall_minutes: without any progress after which it is ended (``helpers.stalls``); 0: never.
         environment: what the kernel gets beside what reaches it of the runner's own
             (``helpers.surroundings``): its devices, and ``MARK``.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
-        Exception: the kernel died, or a cell ran past ``cell_hours``.
+        KernelError: the kernel could not be started.
+        stalls.Stalled: there was no progress for ``stall_minutes``.
+        OSError: what the runner itself writes, ``target`` first of all, cannot be written.
+        Exception: the kernel died.
     """
     import papermill
     from jupyter_core.utils import run_sync
@@ -103,39 +110,61 @@ def execute(
                 nb_man, kernel_name, km=manager, on_cell_start=on_cell_start, **options
             )
 
+    def give_up() -> None:
+        _interrupt(_pid(manager), settled)
+        stop(_pid(manager))
+
     papermill_engines.register("watched", Watched)
+    watch = stalls.Watch(target.parent, stall_minutes, give_up)
     try:
         with target.with_name("kernel.log").open("wb") as log:  # native code's last words
-            run_sync(manager.start_kernel)(
+            _start(
+                manager,
                 cwd=str(source.parent),
                 stdout=log,
                 stderr=log,
                 extra_arguments=["--HistoryManager.hist_file=:memory:"],
                 env={**surroundings.for_a_kernel(os.environ), **(environment or {})},
             )
-        started(manager.provisioner.pid)
-        papermill.execute_notebook(
-            source,
-            target,
-            parameters=parameters,
-            engine_name="watched",
-            kernel_name=kernel,
-            language="python",
-            cwd=source.parent,
-            progress_bar=False,
-            execution_timeout=int(cell_hours * 3600),
-            start_timeout=300,  # importing a framework from a cold disk
-        )
+        with watch, naming(target):
+            papermill.execute_notebook(
+                source,
+                target,
+                parameters=parameters,
+                engine_name="watched",
+                kernel_name=kernel,
+                language="python",
+                cwd=source.parent,
+                progress_bar=False,
+                execution_timeout=None,
+                start_timeout=300,  # importing a framework from a cold disk
+            )
     except KeyboardInterrupt:
-        with _deaf_to_interrupts():
-            _interrupt(_pid(manager), settled)
-            stop(_pid(manager))
+        # Of the tasks that were cut off in nbclient's loop, asyncio would print a traceback each.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        give_up()
         raise
+    except Exception as error:
+        raise watch.error or error from None
     finally:
-        with _deaf_to_interrupts():
+        with stopping.held():
             for client in manager.clients:
                 client.stop_channels()
             stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
+
+
+def reason_of(error: Exception) -> str:
+    """One line for the table: the notebook's own error, or what happened to its kernel."""
+    kind = type(error).__name__
+    if kind == "PapermillExecutionError":
+        said = f"{error.ename}: {error.evalue}"  # type: ignore[attr-defined]
+    elif kind == "DeadKernelError":
+        said = "the kernel died (out of memory, or a crash in native code): see kernel.log"
+    elif isinstance(error, stalls.Stalled | KernelError):
+        said = str(error)
+    else:
+        said = f"{kind}: {error}"
+    return printable((said.strip().splitlines() or [kind])[0])
 
 
 def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> None:
@@ -156,10 +185,10 @@ def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> No
 
 
 def stop_marked(batch: Path) -> None:
-    """End whatever a killed runner left running for ``batch``: kernels, workers, samplers.
+    """End whatever a runner left running for ``batch``: kernels, workers, samplers.
 
     A process that lived on under another parent or in a session of its own still has the mark in
-    the environment it was started with.
+    the environment it was started with. Nothing else is touched, whoever says that it belongs here.
     """
     _kill({member for member in psutil.process_iter() if mark(member.pid) == str(batch)})
 
@@ -175,10 +204,8 @@ def mark(process: int) -> str | None:
 def _kill(members: set[psutil.Process]) -> None:
     members = {member for member in members if member.pid != os.getpid()}
     for member in members:
-        try:
+        with suppress(psutil.Error):
             member.kill()
-        except psutil.NoSuchProcess:
-            continue
     psutil.wait_procs(members, timeout=5)
 
 
@@ -229,18 +256,13 @@ def _pid(manager: Any) -> int | None:
     return getattr(manager.provisioner, "pid", None) or None
 
 
-class _deaf_to_interrupts:
-    """While the kernel is stopped a second Ctrl-C must not leave it half stopped."""
+def _start(manager: Any, **how: Any) -> None:
+    from jupyter_core.utils import run_sync
 
-    def __enter__(self) -> None:
-        try:
-            self._before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        except ValueError:  # not in the main thread, which alone gets Ctrl-C
-            self._before = None
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+    try:
+        run_sync(manager.start_kernel)(**how)
+    except OSError as error:
+        raise KernelError(f"the kernel could not be started: {error}") from error
 
 
 def _jupyter() -> Any:

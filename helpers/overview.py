@@ -1,6 +1,5 @@
 """What the runner says before, between and after the runs: plan, outcomes, the last table."""
 
-import sys
 from collections.abc import Callable
 
 from helpers import batches, estimate, kernels, progress, record, standing
@@ -8,6 +7,7 @@ from helpers.batches import Batch
 from helpers.errors import UserError
 from helpers.estimate import History
 from helpers.plans import RunState
+from helpers.progress import say
 
 
 def announce(batch: Batch, history: History) -> None:
@@ -16,7 +16,7 @@ def announce(batch: Batch, history: History) -> None:
     kept = [state for state in batch.runs if batch.is_finished(state)]
     again = f", {len(kept)} of them finished before" if kept else ""
     verb = "Resuming batch" if batch.resumed else "Batch"
-    print(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
+    say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
     to_run = []
     problems = {kernel: kernels.problem(kernel) for kernel in {s.kernel for s in batch.runs}}
     for state in batch.runs:
@@ -30,10 +30,10 @@ def announce(batch: Batch, history: History) -> None:
             note = f"kernel {state.kernel}{_about(history, state)}"
             if state.state != "waiting":
                 note += f"; once more, earlier attempt: {batches.came_to(state)}"
-        print(f"  {state.title}, {note}")
+        say(f"  {state.title}, {note}")
     if to_run:
-        print(_estimate(history, to_run))
-    print(flush=True)
+        say(_estimate(history, to_run))
+    say()
 
 
 def outcome(state: RunState) -> str:
@@ -104,15 +104,15 @@ def where_to_look(batch: Batch, problems: list[str]) -> int:
         ("Compare.ipynb", "'make lab' opens JupyterLab"),
     ):
         if (batch.folder / name).exists():
-            print(f"Look at  {batch.folder / name}  ({hint})")
+            say(f"Look at  {batch.folder / name}  ({hint})")
     for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
-    print(f"Each run's notebook, record and trace: {batch.folder}")
+        say(f"error: {problem}", error=True)
+    say(f"Each run's notebook, record and trace: {batch.folder}")
     if bad:
-        print(
+        say(
             f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
             f"put the cause right, then: compare --resume {batch.name}",
-            file=sys.stderr,
+            error=True,
         )
     return 1 if bad or problems else 0
 

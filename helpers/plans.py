@@ -30,8 +30,6 @@ class RunState:
     state: str = "waiting"
     reason: str | None = None
     seconds: float | None = None
-    process: int | None = None
-    process_started: float | None = None
     seed: int = 0
     precision: str = PRECISIONS[0]
     variant: str = ""

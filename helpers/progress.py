@@ -4,7 +4,22 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
+
+from data_prep.errors import printable
+from helpers.errors import naming
+
+
+def say(text: object = "", *, error: bool = False) -> None:
+    """Print lines at once, each as plain text: the one way to the terminal but for the table's.
+
+    Raises:
+        OSError: nobody reads them; named as standard output, or standard error.
+    """
+    with naming("standard error" if error else "standard output"):
+        lines = "\n".join(map(printable, str(text).split("\n")))
+        print(lines, file=sys.stderr if error else sys.stdout, flush=True)
 
 
 class Line:
@@ -34,30 +49,33 @@ class Line:
         if self._moves:
             self._draw()
         elif text != before:
-            print(
-                f"{self._indent}{clock(time.monotonic() - self._began)}  {text}", file=self._stream
-            )
-            self._stream.flush()
+            self._write(f"{self._so_far()}  {printable(text)}\n")
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._moves:
             self._ticker.join()
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
+            with suppress(OSError):  # the terminal is gone, and its line with it
+                self._write("\r\x1b[2K")
 
     def _tick(self) -> None:
-        while not self._over.wait(1):
-            self._draw()
+        with suppress(OSError):  # the next text meets it too, in the thread that can act on it
+            while not self._over.wait(1):
+                self._draw()
 
     def _draw(self) -> None:
         if not self._text:
             return
-        text = f"{self._indent}{clock(time.monotonic() - self._began)}  {self._text}"
-        if self._detail:
-            text += f"  ({self._detail})"
-        self._stream.write(f"\r\x1b[2K{text[:119]}")
-        self._stream.flush()
+        detail = f"  ({self._detail})" if self._detail else ""
+        self._write("\r\x1b[2K" + f"{self._so_far()}  {printable(self._text + detail)}"[:119])
+
+    def _so_far(self) -> str:
+        return f"{self._indent}{clock(time.monotonic() - self._began)}"
+
+    def _write(self, text: str) -> None:
+        with naming("standard output"):
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def clock(seconds: float) -> str:

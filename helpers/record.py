@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -26,7 +25,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from helpers import identity, paths, strict_json, surroundings
+from helpers import identity, paths, schemas, strict_json, surroundings
 from helpers.devices import Devices, hardware
 from helpers.errors import UserError
 from helpers.recipe import ScaledRecipe
@@ -169,38 +168,13 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def interrupt(folder: Path, reason: str) -> None:
-    """Mark a record whose process somebody else stopped; nothing to do where there is none."""
-    path = Path(folder) / FILE
-    try:
-        content = strict_json.read(path)
-        check(content, path)
-    except UserError:
-        return
-    if content["state"] == "running":
-        content.update(state="interrupted", reason=reason)
-        paths.write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-
-
 def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
     """Hold ``content`` against the schema.
 
     Raises:
         UserError: naming the first field that does not fit, or a newer version of the schema.
     """
-    validator = _validator()
-    from jsonschema.exceptions import best_match
-
-    said = content.get("schema") if isinstance(content, Mapping) else None
-    if isinstance(said, int) and said > SCHEMA:
-        raise UserError(
-            f"{where}: of a newer version of this project (schema {said}, this one reads {SCHEMA}):"
-            " update the checkout"
-        )
-    error = best_match(validator.iter_errors(content))
-    if error is not None:
-        field = "/".join(str(part) for part in error.absolute_path) or "(top)"
-        raise UserError(f"{where}: field {field} does not fit the schema: {error.message[:200]}")
+    schemas.check("record", content, where)
 
 
 def plain(value: Any) -> Any:
@@ -286,24 +260,6 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     # The monitor's own figure, because what it could not measure is in neither of its parts.
     per_joule = float(figures.get("images/J", figures["images"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
-
-
-@cache
-def _validator() -> Any:
-    # Beside JupyterLab, jsonschema builds a grammar for seconds at import, to check the format of
-    # addresses, which no record has. It does without where the grammar's package is missing.
-    grammar = "rfc3987_syntax"
-    hidden = grammar not in sys.modules
-    if hidden:
-        sys.modules[grammar] = None  # type: ignore[assignment]
-    try:
-        from jsonschema import Draft202012Validator
-    finally:
-        if hidden:
-            del sys.modules[grammar]
-
-    schema = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
-    return Draft202012Validator(schema)
 
 
 def _alive(run: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from helpers import comparison, progress
 from helpers.agreement import MUST_AGREE
 from helpers.comparison import Comparison, latest_of_each
 from helpers.errors import UserError
+from helpers.progress import say
 from helpers.repeats import ONE_RUN, summarise
 from helpers.standing import NOT_COMPARABLE, together
 from helpers.tables import short_number
@@ -114,15 +115,15 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
     moved = found[found["verdict"] != "same"]
     texts = [[str(cell) for cell in _texts(row)] for _, row in found.iterrows()]
     header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Limit from", "Verdict"]
-    print(f"{_named(sides[1])} against {_named(sides[0])}\n")
-    print(progress.table(header, texts))
+    say(f"{_named(sides[1])} against {_named(sides[0])}\n")
+    say(progress.table(header, texts))
     for line in changed(*sides):
-        print(line)
+        say(line)
     runs = moved["run"].nunique()
     if moved.empty:
-        print(f"\nNothing moved beyond the spread: {len(found)} figures.")
+        say(f"\nNothing moved beyond the spread: {len(found)} figures.")
     else:
-        print(f"\n{len(moved)} of {len(found)} figures moved, in {runs} run{'s' * (runs > 1)}.")
+        say(f"\n{len(moved)} of {len(found)} figures moved, in {runs} run{'s' * (runs > 1)}.")
     return 0 if moved.empty else 1
 
 

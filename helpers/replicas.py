@@ -6,13 +6,19 @@ notebook cell. So the function is shipped by value with cloudpickle. Processes a
 from the notebook's own, for a CUDA context and OpenMP's threads do not survive that: one server
 process, which only imports what the notebook imports, is started at the first call, and all
 replicas are forked from it. Importing a framework takes seconds, and so it is done once.
+
+A replica that dies ends the others at once, for they would wait for it in a collective, with their
+GPUs, until its time-out. Each replica leads a process group, so that with it goes what it forked:
+loader workers, and the processes of Chainer's updater, which hold a GPU each.
 """
 
 import os
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from multiprocessing import connection, get_context, parent_process, set_start_method
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,8 +40,8 @@ class ReplicaError(RuntimeError):
 def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
     """Call ``function(rank, *args)`` in ``count`` processes; the results in order of rank.
 
-    When one replica fails or dies, or the caller is interrupted, all are ended: those left would
-    wait in an all-reduce for ever.
+    When one replica fails or dies, or the caller is interrupted, all are ended, with everything
+    they started.
 
     Raises:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.
@@ -59,12 +65,17 @@ def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
                 pipes.append(ours)
             return _collect(processes, pipes)
         finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.join(10)
-                if process.is_alive():
-                    process.kill()
+            _end(processes)
+
+
+def end_with(processes: Iterable[Any]) -> None:
+    """Let this replica fail as soon as one of ``processes``, which it has forked, dies.
+
+    For a framework that starts processes of its own, waits for them in a collective, and does not
+    notice when one is gone: the replica would wait for ever, its GPU at full load.
+    """
+    for process in processes:
+        Thread(target=_fail_after, args=(process.pid, process.name), daemon=True).start()
 
 
 def _imported_by(function: Callable[..., Any]) -> list[str]:
@@ -76,21 +87,50 @@ def _imported_by(function: Callable[..., Any]) -> list[str]:
 
 def _collect(processes: list[Any], pipes: list[Connection]) -> list[Any]:
     results: dict[int, Any] = {}
-    waiting = {pipe: rank for rank, pipe in enumerate(pipes)}
-    while waiting:
-        for pipe in connection.wait(list(waiting)):
-            assert isinstance(pipe, Connection)
-            rank = waiting.pop(pipe)
-            try:
-                succeeded, value = cloudpickle.loads(pipe.recv_bytes())
-            except EOFError:
-                processes[rank].join()
-                code = processes[rank].exitcode
-                raise ReplicaError(f"replica {rank} died with exit code {code}") from None
-            if not succeeded:
-                raise ReplicaError(f"replica {rank} failed:\n{value}")
-            results[rank] = value
+    while len(results) < len(processes):
+        left = [rank for rank in range(len(processes)) if rank not in results]
+        # A dead replica's pipe stays open where a process that it forked lives on.
+        ready = connection.wait(
+            [pipes[rank] for rank in left] + [processes[rank].sentinel for rank in left]
+        )
+        for rank in left:
+            if pipes[rank] in ready or pipes[rank].poll():
+                results[rank] = _answer(rank, processes[rank], pipes[rank])
+            elif processes[rank].sentinel in ready:
+                raise _died(rank, processes[rank])
     return [results[rank] for rank in range(len(processes))]
+
+
+def _answer(rank: int, process: Any, pipe: Connection) -> Any:
+    try:
+        succeeded, value = cloudpickle.loads(pipe.recv_bytes())
+    except EOFError:
+        raise _died(rank, process) from None
+    if not succeeded:
+        raise ReplicaError(f"replica {rank} failed:\n{value}")
+    return value
+
+
+def _died(rank: int, process: Any) -> ReplicaError:
+    process.join()
+    return ReplicaError(f"replica {rank} died with exit code {process.exitcode}")
+
+
+def _end(processes: list[Any]) -> None:
+    """End the replicas and all that they forked, politely first."""
+    for process in processes:
+        process.terminate()
+        _signal_group(process, signal.SIGTERM)
+    for process in processes:
+        process.join(10)
+        process.kill()
+        _signal_group(process, signal.SIGKILL)
+        process.join()
+
+
+def _signal_group(process: Any, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # all of it is gone, or it does not lead one yet
+        os.killpg(process.pid, number)
 
 
 def _replica(
@@ -101,6 +141,8 @@ def _replica(
     environment: dict[str, str],
     pipe: Connection,
 ) -> None:
+    os.setpgid(0, 0)  # its own group: ended as one, and Ctrl-C is the caller's alone
+    _Caller.pipe = pipe
     Thread(target=_end_with_the_caller, daemon=True).start()
     os.environ.update(environment)  # as it is now, not as it was when the first replicas ran
     # torchrun's names, so that a cell moved to a script under torchrun finds what it knows.
@@ -136,9 +178,25 @@ def _loopback() -> str:
     )
 
 
+class _Caller:
+    """Who waits for this replica's answer."""
+
+    pipe: Connection
+
+
 def _end_with_the_caller() -> None:
     """A notebook killed in the middle would leave replicas that hold its GPUs."""
     caller = parent_process()
     assert caller is not None
     caller.join()
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _fail_after(process: int, name: str) -> None:
+    """Wait until the process ends, leaving its exit code to who joins it; fail unless that is 0."""
+    with suppress(ChildProcessError):  # it was joined meanwhile
+        ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        if ended is not None and (ended.si_code, ended.si_status) != (os.CLD_EXITED, 0):
+            how = "exit code" if ended.si_code == os.CLD_EXITED else "signal"
+            answer = (False, f"its process {name} died with {how} {ended.si_status}")
+            _Caller.pipe.send_bytes(cloudpickle.dumps(answer))

@@ -13,10 +13,9 @@ unless ``--resume`` names it.
 """
 
 import shutil
-import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,19 +31,27 @@ from helpers import (
     paths,
     progress,
     record,
+    stalls,
+    stopping,
 )
 from helpers import devices as device_helpers
 from helpers.batches import Batch
 from helpers.board import Lines
-from helpers.errors import UnsupportedError, UserError
+from helpers.errors import UnsupportedError, UserError, refusal
 from helpers.estimate import History
 from helpers.plans import Plan, RunState
+from helpers.progress import say
 
 COMPARE = "Compare"
 
 
 def run(
-    plan: Plan | None, *, name: str | None = None, resume: str | None = None, dry_run: bool = False
+    plan: Plan | None,
+    *,
+    name: str | None = None,
+    resume: str | None = None,
+    dry_run: bool = False,
+    stall_minutes: float = stalls.MINUTES,
 ) -> int:
     """Carry out ``plan``, or go on with the batch ``resume``, and return the exit code.
 
@@ -54,55 +61,86 @@ def run(
 
     Raises:
         UserError, data_prep.DataError: before anything has started.
+        UserError: the batch's folder, or the terminal, cannot be written any more.
     """
     if dry_run:
         batch = batches.choose(plan, name=name, resume=resume)
         overview.announce(batch, History(batch.plan))
-        print("Nothing was started (--dry-run).")
+        say("Nothing was started (--dry-run).")
         return 0
-    with batches.only_one(), terminated_is_interrupted():
+    with batches.only_one(), stopping.in_order():
         batch = batches.choose(plan, name=name, resume=resume)
         _check(batch)
         history = History(batch.plan)
         overview.announce(batch, history)
-        batch.open()
         try:
-            with board.watching(batch, history) as shown:
-                for state in batch.runs:
-                    if batch.is_finished(state):
-                        shown.keep(state)
-                    else:
-                        _turn(batch, state, shown)
+            batch.open()
+            return _work(batch, history, stall_minutes)
+        except OSError as error:
+            raise UserError(
+                f"{refusal(error)}; {batch.folder} is kept: put that right, and the same command "
+                "goes on with it"
+            ) from error
         except KeyboardInterrupt:
-            print(f"Kept: {batch.folder}; the same command goes on with it", flush=True)
+            with suppress(OSError):  # a terminal that was closed
+                say(f"Kept: {batch.folder}; the same command goes on with it")
             raise
-        problems = [problem for problem in (_compare(batch), _report(batch)) if problem]
-        batch.close()
-        print(f"\n{overview.final_table(batch)}\n")
-        return overview.where_to_look(batch, problems)
+        finally:
+            with stopping.held():
+                kernels.stop_marked(batch.folder)  # what a signal at the wrong moment left
+                batch.free_reserve()
 
 
-def _turn(batch: Batch, state: RunState, shown: Lines) -> None:
+def _work(batch: Batch, history: History, stall_minutes: float) -> int:
+    """The runs, then what compares them; returns the exit code."""
+    with board.watching(batch, history) as shown:
+        for state in batch.runs:
+            if batch.is_finished(state):
+                shown.keep(state)
+            else:
+                _turn(batch, state, shown, stall_minutes)
+    problems = [problem for problem in (_compare(batch, stall_minutes), _report(batch)) if problem]
+    batch.close()
+    say(f"\n{overview.final_table(batch)}\n")
+    return overview.where_to_look(batch, problems)
+
+
+def _turn(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:
     """One run from its title to its outcome, also when it is stopped in between."""
     shown.begin(state)
     try:
-        _one(batch, state, shown)
-    except KeyboardInterrupt:
-        folder = batch.folder / state.folder
-        record.interrupt(folder, "stopped by Ctrl-C or a signal")
-        batches.complete(folder, run=state.about())
-        batch.note(state, "interrupted", "stopped by Ctrl-C or a signal")
-        shown.end(state)
+        _one(batch, state, shown, stall_minutes)
+    except (KeyboardInterrupt, OSError) as error:
+        with stopping.held():
+            _break_off(batch, state, refusal(error) if isinstance(error, OSError) else str(error))
+        with suppress(OSError):
+            shown.end(state)
         raise
     shown.end(state)
 
 
-def _one(batch: Batch, state: RunState, shown: Lines) -> None:
+def _break_off(batch: Batch, state: RunState, reason: str) -> None:
+    """Say why a run was cut short; one that had come to its end stays as it ended."""
+    kernels.stop_marked(batch.folder)
+    batch.free_reserve()
+    if state.state in board.SETTLED:  # noted, but not written
+        batch.note(state, state.state, state.reason)
+    elif batch.is_whole(state):
+        batches.complete(batch.folder / state.folder, run=state.about())
+        batch.note(state, "finished")
+    else:
+        _settle(batch, state, "interrupted", reason)
+
+
+def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:
     """One run: a fresh folder, its own kernel and devices, a state at the end whatever happens."""
     folder = batch.folder / state.folder
     resumes = _clear(folder)
     state.seconds = None
+    source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
     problem = kernels.problem(state.kernel)
+    if not source.exists():
+        problem = f"{source} is gone"
     if problem is not None:
         _settle(batch, state, "skipped", problem)
         return
@@ -121,32 +159,35 @@ def _one(batch: Batch, state: RunState, shown: Lines) -> None:
         shown.show(f"starting kernel {state.kernel}")
         try:
             kernels.execute(
-                paths.NOTEBOOKS / f"{state.notebook}.ipynb",
+                source,
                 folder / "notebook.ipynb",
                 given,
                 kernel=state.kernel,
-                started=lambda process: batch.note_process(state, process),
                 reached=lambda section, cell, cells: shown.show(
                     section or "introduction", f"cell {cell} of {cells}"
                 ),
                 settled=lambda: record_state(folder) != "running",
-                environment=_environment(batch, gpus),
+                stall_minutes=stall_minutes,
+                environment=_environment(batch, state, gpus),
             )
         except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the runner's own trouble, of which the run is innocent
             failure = error
         finally:
             state.seconds = time.monotonic() - started
-    said = {"run": state.about(), **watch.as_record()}
-    if failure is not None:
-        cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
-        outcome = "skipped" if cannot else "failed"
-        _settle(batch, state, outcome, reason_of(failure), said)
-    elif record_state(folder) != "finished":
-        reason = "the notebook ended without finishing its record"
-        _settle(batch, state, "failed", reason, said)
-    else:
-        batches.complete(folder, **said)
-        batch.note(state, "finished")
+    with stopping.held():  # else a signal could come between the record and the journal
+        said = {"run": state.about(), **watch.as_record()}
+        if failure is not None:
+            cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
+            outcome = "skipped" if cannot else "failed"
+            _settle(batch, state, outcome, kernels.reason_of(failure), said)
+        elif record_state(folder) != "finished":
+            reason = "the notebook ended without finishing its record"
+            _settle(batch, state, "failed", reason, said)
+        else:
+            batches.complete(folder, **said)
+            batch.note(state, "finished")
 
 
 def _clear(folder: Path) -> bool:
@@ -162,12 +203,13 @@ def _clear(folder: Path) -> bool:
     return (folder / checkpoint.FILE).exists()
 
 
-def _environment(batch: Batch, gpus: list[str]) -> dict[str, str]:
+def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, str]:
     """The mark of the batch, and only the run's own GPUs, whatever else is in the machine.
 
     By UUID, because CUDA and NVML number GPUs differently.
     """
-    marked = {kernels.MARK: str(batch.folder)}
+    steps = batch.folder / state.folder / stalls.FILE
+    marked = {kernels.MARK: str(batch.folder), stalls.VARIABLE: str(steps)}
     return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {})
 
 
@@ -178,17 +220,25 @@ def _settle(
     reason: str,
     said: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write ``outcome`` into the journal and the record, making a short record if there is none."""
+    """Write ``outcome`` into the journal and the record, making a short record if there is none.
+
+    A notebook that failed has said why itself. One that was interrupted before it began a record
+    leaves none: such a record would have to tell of devices that nobody has asked for.
+    """
     folder = batch.folder / state.folder
     try:
         content = record.read(folder)
     except UserError:
         content = batch.short_record(state)
-    if content["state"] not in ("failed", "skipped"):
-        content |= {"state": outcome, "reason": reason}
-        batches.write_record(folder, content)
+    if outcome == "interrupted":
+        if "devices" in content:
+            batches.write_record(folder, content | {"state": outcome, "reason": reason})
+    elif content["state"] not in ("failed", "skipped"):
+        batches.write_record(folder, content | {"state": outcome, "reason": reason})
+    else:
+        reason = content["reason"]
     batches.complete(folder, **said)
-    batch.note(state, outcome, content.get("reason") or reason)
+    batch.note(state, outcome, reason)
 
 
 def record_state(folder: Path) -> str | None:
@@ -197,18 +247,6 @@ def record_state(folder: Path) -> str | None:
         return str(record.read(folder)["state"])
     except UserError:
         return None
-
-
-def reason_of(error: Exception) -> str:
-    """One line for the table: the notebook's own error, or what happened to its kernel."""
-    kind = type(error).__name__
-    if kind == "PapermillExecutionError":
-        return f"{error.ename}: {error.evalue}".strip().splitlines()[0]  # type: ignore[attr-defined]
-    if kind == "DeadKernelError":
-        return "the kernel died (out of memory, or a crash in native code): see kernel.log"
-    if kind == "CellTimeoutError":
-        return f"a cell ran for more than {kernels.CELL_HOURS:g} hours"
-    return (f"{kind}: {error}".strip().splitlines() or [kind])[0]
 
 
 def _check(batch: Batch) -> None:
@@ -229,11 +267,11 @@ def _check(batch: Batch) -> None:
     parameters.check_images(setup.data)
 
 
-def _compare(batch: Batch) -> str | None:
+def _compare(batch: Batch, stall_minutes: float) -> str | None:
     """Execute Compare.ipynb into the batch's folder; why it failed, or None."""
     source = paths.NOTEBOOKS / f"{COMPARE}.ipynb"
     kernel = "lab" if kernels.problem("lab") is None else "python3"
-    print(f"Comparing ({source.name})", flush=True)
+    say(f"Comparing ({source.name})")
     try:
         with progress.Line() as line:
             kernels.execute(
@@ -242,10 +280,11 @@ def _compare(batch: Batch) -> str | None:
                 {"batch": str(batch.folder)},
                 kernel=kernel,
                 reached=lambda section, cell, cells: line.show("reading records, drawing"),
+                stall_minutes=stall_minutes,
                 environment={kernels.MARK: str(batch.folder)},
             )
     except Exception as error:
-        return f"{source.name} failed: {reason_of(error)}"
+        return f"{source.name} failed: {kernels.reason_of(error)}"
     return None
 
 
@@ -254,21 +293,9 @@ def _report(batch: Batch) -> str | None:
     # Imported here because it needs Jinja and the charts, which running a notebook does not.
     from helpers import report
 
-    print("Writing the report", flush=True)
+    say("Writing the report")
     try:
         report.write(batch.folder)
     except Exception as error:
-        return f"the report failed: {reason_of(error)}"
+        return f"the report failed: {kernels.reason_of(error)}"
     return None
-
-
-@contextmanager
-def terminated_is_interrupted() -> Iterator[None]:
-    """SIGTERM and a closed terminal end a batch as Ctrl-C does: in order."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

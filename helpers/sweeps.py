@@ -13,6 +13,8 @@ from helpers.errors import UserError
 LISTS = ("frameworks", "notebooks", "devices", "precision", "inputs", "seeds")
 SINGLE = ("repeats", "recipe", "data", "warmup_epochs", "batch")
 KEYS = (*LISTS, *SINGLE)
+LARGEST = 2**20
+"""Characters; a file that is no sweep is not read to its end."""
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -29,10 +31,13 @@ def read(path: str | Path) -> dict[str, Any]:
             "PyYAML is not in this Python: run .venvs/lab/bin/compare after 'make envs'"
         ) from None
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:  # a pipe from a shell is welcome
+            text = file.read(LARGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise UserError(f"{path}: the sweep cannot be read: {why}") from None
+    if len(text) > LARGEST:
+        raise UserError(f"{path}: too large for a sweep, which is a few lines")
     try:
         loader = yaml.SafeLoader(text)
         top = loader.get_single_node()

@@ -23,7 +23,7 @@ from helpers.__main__ import main
 ROOT = Path(__file__).resolve().parent.parent
 
 PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "run"))
-PARAMETERS += "\nseed = 0"
+PARAMETERS += '\nseed = 0\nprecision = "fp32"\nwarmup_epochs = 0\nresume = False'
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""
 import sys
@@ -99,21 +99,27 @@ class Suite:
         return main(given)
 
     def start(
-        self, *arguments: str, output: int = subprocess.PIPE, env: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        output: int = subprocess.PIPE,
+        errors: int = subprocess.STDOUT,
+        env: Mapping[str, str] | None = None,
+        first: str = "",
     ) -> subprocess.Popen[str]:
-        """The command in a process of its own, as in a terminal; ``env`` is added to ours."""
+        """The command in a process of its own, as in a terminal, after the statements ``first``.
+
+        ``env`` is added to ours.
+        """
         code = (
             "import sys; from pathlib import Path; from helpers import paths\n"
             f"paths.NOTEBOOKS, paths.RUNS, paths.VENVS = (Path({str(self.folder)!r}) / n "
             "for n in ('notebooks', 'runs', 'venvs'))\n"
-            "from helpers.__main__ import main; sys.exit(main())"
+            f"{first}\nfrom helpers.__main__ import main; sys.exit(main())"
         )
         command = [sys.executable, "-c", code, *arguments, "--devices", "1", "--recipe", "demo"]
         command += ["--data", str(self.data)]
         whole = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
-        return subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, text=True, env=whole
-        )
+        return subprocess.Popen(command, stdout=output, stderr=errors, text=True, env=whole)
 
     def run(self, batch: str, name: str) -> Path:
         return self.folder / "runs" / batch / f"{name}-1x"

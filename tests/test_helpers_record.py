@@ -220,20 +220,6 @@ def test_a_process_that_has_only_got_the_number_is_another(tmp_path: Path) -> No
     assert record.read(tmp_path)["state"] == "running"
 
 
-def test_interrupt_marks_somebody_elses_record(tmp_path: Path) -> None:
-    record.interrupt(tmp_path, "nothing here")  # no record: nothing to do
-    started(tmp_path)
-    record.interrupt(tmp_path, "Ctrl-C")
-    assert record.read(tmp_path)["reason"] == "Ctrl-C"
-
-
-def test_a_strange_record_is_no_reason_not_to_stop(tmp_path: Path) -> None:
-    for text in ("{", "[1]", '{"state": "running"}'):
-        (tmp_path / "record.json").write_text(text)
-        record.interrupt(tmp_path, "Ctrl-C")
-        assert (tmp_path / "record.json").read_text() == text
-
-
 def test_unreadable_records(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no record there"):
         record.read(tmp_path)

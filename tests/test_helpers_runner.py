@@ -2,8 +2,6 @@
 
 import json
 import os
-import signal
-import time
 from pathlib import Path
 
 import psutil
@@ -13,7 +11,7 @@ pytest.importorskip("papermill")
 
 from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
-from helpers import batches, paths, plans, progress, record, runner
+from helpers import batches, paths, plans, progress, record
 from helpers.__main__ import main
 from helpers.errors import UserError
 
@@ -145,30 +143,6 @@ def test_a_precision_that_a_framework_cannot_is_skipped_with_the_reason(suite: S
     assert rounded["reason"].endswith("precision bf16: no such number here")
 
 
-def test_interrupted_runs_say_so_and_leave_no_process(suite: Suite) -> None:
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    suite.notebook("PyTorch_MultiGPU_Slow", REAL, WAIT)
-    command = suite.start("--batch", "cut")
-    pids = suite.run("cut", "PyTorch_MultiGPU_Slow") / "pids"
-    wait_for(pids.exists)
-    wait_for(lambda: len(pids.read_text("utf-8").split()) == 2)
-    family = psutil.Process(command.pid).children(recursive=True)
-    assert {int(pid) for pid in pids.read_text("utf-8").split()} <= {p.pid for p in family}
-    command.send_signal(signal.SIGINT)
-    shown, _ = command.communicate(timeout=300)
-    assert command.returncode == 130, shown
-    assert "Traceback" not in shown
-    assert not [process for process in family if process.is_running()]
-    assert suite.states("cut") == {
-        "PyTorch_MultiGPU": "finished",
-        "PyTorch_MultiGPU_Slow": "interrupted",
-    }
-    content = record.read(suite.run("cut", "PyTorch_MultiGPU_Slow"))
-    assert content["state"] == "interrupted" and content["reason"] == "KeyboardInterrupt"
-    assert (suite.run("cut", "PyTorch_MultiGPU_Slow") / "notebook.ipynb").exists()
-    assert record.read(suite.run("cut", "PyTorch_MultiGPU"))["state"] == "finished"
-
-
 def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> None:
     wait = f"if not (Path(run).parents[2] / 'second').exists():{WAIT}".replace("\n", "\n    ")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
@@ -251,17 +225,10 @@ def test_a_name_that_is_taken_is_refused(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     (paths.RUNS / "taken").mkdir(parents=True)
     plan = plans.make_plan(devices=["1"])
+    assert not batches.choose(plan, name="taken", resume=None).resumed  # nothing is in it
+    (paths.RUNS / "taken" / "notes").touch()
     with pytest.raises(UserError, match="exists"):
         batches.choose(plan, name="taken", resume=None)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_other_ways_to_end_a_program_are_like_ctrl_c(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), runner.terminated_is_interrupted():
-        os.kill(os.getpid(), number)
-        time.sleep(5)
-    assert signal.getsignal(number) is before
 
 
 def test_clock() -> None:

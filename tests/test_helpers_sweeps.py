@@ -343,7 +343,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     assert "above" in plain and "below" in plain and "N29" not in plain
     assert "30 runs: 15 finished" in plain and "about 15 runs without estimate" not in plain
     assert "1 failed" in plain and "1:05" in plain
-    assert "[red]odd[/red] name" in plain and "[bold]boom" in plain
+    assert r"[red]odd[/red] \x1b[2Jname" in plain and "[bold]boom" in plain
     assert "\x1b[2Jname" not in drawn and "\x1b]0;x" not in drawn
 
 

@@ -1,0 +1,53 @@
+"""A batch's journal, ``batch.json``: which run is in which state.
+
+Whoever is handed a batch is handed its journal, and what stands in it decides which folders are
+emptied. So nothing of it is used before it was held against its schema.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from helpers import parameters, paths, schemas, strict_json
+from helpers.errors import UserError
+from helpers.plans import Plan, RunState
+
+FILE = "batch.json"
+SCHEMA = 1
+
+
+def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
+    """The plan with the state of its runs, and the journal's other fields.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UserError: it is none that this version can go by.
+    """
+    path = folder / FILE
+    if not path.exists():
+        raise FileNotFoundError(path)
+    content = strict_json.read(path)
+    schemas.check("journal", content, path)
+    runs = []
+    for kept in content["runs"]:
+        known = {name: value for name, value in kept.items() if not name.startswith("process")}
+        known["seed"] = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
+        runs.append(RunState(**known))
+    if len({run.folder for run in runs}) < len(runs):
+        raise UserError(f"{path}: two of its runs have the same folder; start a new batch")
+    warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", 0))
+    return Plan(content["recipe"], content["data"], runs, warmup), content
+
+
+def write(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
+    """Put the plan as it stands, and ``about`` the batch, in the place of the journal before."""
+    content = {
+        "schema": SCHEMA,
+        "batch": folder.name,
+        **about,
+        **plan.parameters(),
+        "runs": [asdict(state) for state in plan.runs],
+    }
+    paths.write_atomically(folder / FILE, json.dumps(content, indent=1) + "\n")

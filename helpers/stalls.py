@@ -1,0 +1,91 @@
+"""Whether a run still comes forward: a collective whose partner is gone waits for ever, silently.
+
+Every step a notebook takes touches a file in the run's folder, at most once a second; a cell's
+output and its end, a section of the record and a checkpoint change others. The runner looks at
+when any of them last changed.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+VARIABLE = "COMPARE_STEPS"
+"""Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
+FILE = ".steps"
+MINUTES = 60.0
+"""Without progress before a run counts as hung; the slowest of the steps that no file tells of is
+an evaluation of all the NIH's test images on CPUs."""
+EVERY_SECONDS = 5.0
+
+
+class Stalled(Exception):
+    """A run was ended because it no longer came forward."""
+
+
+class _Last:
+    beat = -1.0
+
+
+def beat() -> None:
+    """A step was taken."""
+    file = os.environ.get(VARIABLE)
+    now = time.monotonic()
+    if file is None or now - _Last.beat < 1:
+        return
+    _Last.beat = now
+    with suppress(OSError):  # a full disk is somebody else's to report
+        Path(file).touch()
+
+
+class Watch:
+    """``with Watch(folder, minutes, end) as watch:`` around a run that writes into ``folder``.
+
+    Args:
+        minutes: without a change to any file of the folder, after which ``end`` is called, from a
+            thread; 0 means never.
+    """
+
+    def __init__(self, folder: Path, minutes: float, end: Callable[[], None]) -> None:
+        self._folder, self._minutes, self._end = folder, minutes, end
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
+        self.error: Stalled | None = None
+        """Why ``end`` was called, if it was."""
+
+    def __enter__(self) -> "Watch":
+        if self._minutes:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        (self._folder / FILE).unlink(missing_ok=True)
+
+    def _keep_looking(self) -> None:
+        seen, since = self._changes(), time.monotonic()
+        while not self._over.wait(min(EVERY_SECONDS, 6 * self._minutes)):
+            now = self._changes()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() - since >= 60 * self._minutes:
+                self.error = Stalled(
+                    f"stopped as hung: for {self._minutes:g} minutes no step, no output and no new "
+                    "section (--stall-minutes sets how long to wait; 0: for ever)"
+                )
+                self._end()
+                return
+
+    def _changes(self) -> set[tuple[str, int]]:
+        """When each file last changed: compared, never subtracted, for clocks are set."""
+        found = set()
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # renamed meanwhile
+                    if entry.is_file(follow_symlinks=False):
+                        found.add((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns))
+        return found

@@ -1,0 +1,221 @@
+"""Journals of batches, and sweeps' files, from somebody who means harm or has had an accident."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hostile.case import Case
+
+RUN: dict[str, Any] = {
+    "notebook": "PyTorch_MultiGPU",
+    "framework": "PyTorch",
+    "kernel": "pytorch",
+    "devices": 1,
+    "sha256": "0" * 64,
+    "state": "waiting",
+}
+JOURNAL: dict[str, Any] = {
+    "batch": "given",
+    "started": "2026-11-22T09:00:00+00:00",
+    "finished": None,
+    "recipe": "demo",
+    "data": "nowhere",
+    "warmup_epochs": 0,
+    "runs": [RUN],
+}
+RESUME = ["compare", "--resume", "given"]
+
+
+def given(folder: Path) -> Path:
+    """The batch, under the runs that the command looks into."""
+    batch = folder.parent / "runs" / "given"
+    batch.mkdir(parents=True)
+    return batch
+
+
+def raw(text: str | bytes) -> Callable[[Path], list[str]]:
+    def lay(folder: Path) -> list[str]:
+        content = text if isinstance(text, bytes) else text.encode()
+        (given(folder) / "batch.json").write_bytes(content)
+        return RESUME
+
+    return lay
+
+
+def changed(**fields: Any) -> Callable[[Path], list[str]]:
+    return raw(json.dumps(JOURNAL | fields))
+
+
+def a_run(**fields: Any) -> Callable[[Path], list[str]]:
+    return changed(runs=[RUN | fields])
+
+
+def without(name: str) -> Callable[[Path], list[str]]:
+    return raw(json.dumps({key: value for key, value in JOURNAL.items() if key != name}))
+
+
+def climbs(variant: str) -> Callable[[Path], list[str]]:
+    """A run whose folder would be the one beside the runs, with what is in it."""
+
+    def lay(folder: Path) -> list[str]:
+        (folder / "precious").write_text("years of work")
+        (folder.parent / "runs" / "given" / "PyTorch_MultiGPU-1x-").mkdir(parents=True)
+        path = folder.parent / "runs" / "given" / "batch.json"
+        path.write_text(json.dumps(JOURNAL | {"runs": [RUN | {"variant": variant}]}))
+        return RESUME
+
+    return lay
+
+
+def linked(name: str) -> Callable[[Path], list[str]]:
+    """Something in the batch that is a link to a folder, or a file, outside."""
+
+    def lay(folder: Path) -> list[str]:
+        (folder / "precious").write_text("years of work")
+        batch = given(folder)
+        (batch / "batch.json").write_text(json.dumps(JOURNAL))
+        (batch / name).symlink_to(folder if "-1x" in name else folder / "precious")
+        return RESUME
+
+    return lay
+
+
+def linked_batch(folder: Path) -> list[str]:
+    (folder / "batch.json").write_text(json.dumps(JOURNAL))
+    (folder.parent / "runs").mkdir()
+    (folder.parent / "runs" / "given").symlink_to(folder)
+    return RESUME
+
+
+def linked_to_itself(folder: Path) -> list[str]:
+    (folder.parent / "runs").mkdir()
+    (folder.parent / "runs" / "given").symlink_to("given")
+    return RESUME
+
+
+def pipe(folder: Path) -> list[str]:
+    os.mkfifo(given(folder) / "batch.json")
+    return RESUME
+
+
+def a_folder(folder: Path) -> list[str]:
+    (given(folder) / "batch.json").mkdir()
+    return RESUME
+
+
+def sparse(folder: Path) -> list[str]:
+    with (given(folder) / "batch.json").open("wb") as file:
+        file.truncate(2**40)
+    return RESUME
+
+
+def device_beside(folder: Path) -> list[str]:
+    batch = given(folder)
+    (batch / "batch.json").write_text(json.dumps(JOURNAL))
+    os.mkfifo(batch / "report.html")
+    return RESUME
+
+
+def strange_name(folder: Path) -> list[str]:
+    return ["compare", "--resume", "\x1b[2J\x07../\udce9"]
+
+
+def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
+    def lay(folder: Path) -> list[str]:
+        path = folder / "sweep.yaml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return ["compare", "--dry-run", "--sweep", str(path)]
+
+    return lay
+
+
+def sweep_sparse(folder: Path) -> list[str]:
+    with (folder / "sweep.yaml").open("wb") as file:
+        file.truncate(2**40)
+    return ["compare", "--dry-run", "--sweep", str(folder / "sweep.yaml")]
+
+
+LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
+    f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+SAME = [RUN, RUN]
+KEEPS = ("precious",)
+NO_JSON = "not JSON that is written here"
+
+CASES = [
+    Case("journal: empty", raw(""), r"batch\.json: not JSON that is written here"),
+    Case("journal: zeros", raw(b"\0" * 4096), NO_JSON),
+    Case("journal: not UTF-8", raw(b"\xff\xfe{}"), NO_JSON),
+    Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), NO_JSON),
+    Case("journal: nested 100,000 deep", raw("[" * 100_000), NO_JSON),
+    Case(
+        "journal: nested deep and closed",
+        raw("[" * 50_000 + "]" * 50_000),
+        NO_JSON,
+    ),
+    Case("journal: a list", raw("[1]"), r"field \(top\) does not fit"),
+    Case("journal: null", raw("null"), r"field \(top\) does not fit"),
+    Case("journal: not a number", raw('{"seconds": NaN}'), "NaN is no number that was measured"),
+    Case(
+        "journal: a number of 5,000 digits",
+        raw('{"schema": ' + "9" * 5000 + "}"),
+        NO_JSON,
+    ),
+    Case("journal: a folder", a_folder, r"batch\.json: not a file"),
+    Case("journal: a pipe", pipe, r"batch\.json: not a file"),
+    Case("journal: a terabyte", sparse, "more than 16 MiB"),
+    Case("journal: of a newer version", changed(schema=7), r"newer version .*schema 7.*update"),
+    Case("journal: of version true", changed(schema=True), "field schema"),
+    Case("journal: an unknown key", changed(hooks=["rm"]), "'hooks' was unexpected"),
+    Case("journal: without runs", without("runs"), "'runs' is a required property"),
+    Case("journal: without data", without("data"), "'data' is a required property"),
+    Case("journal: no run at all", changed(runs=[]), "field runs does not fit"),
+    Case("journal: 10,001 runs", changed(runs=[RUN] * 10_001), "field runs does not fit"),
+    Case("journal: a run that is a number", changed(runs=[3]), "field runs/0 does not fit"),
+    Case("journal: two runs in one folder", changed(runs=SAME), "have the same folder"),
+    Case("journal: data a list", changed(data=["/"]), "field data does not fit"),
+    Case("journal: an endless warm-up", raw('{"warmup_epochs": 1e999}'), "no number that"),
+    Case("journal: recipe unknown", changed(recipe="../../x"), r"unknown recipe '\.\./\.\./x'"),
+    Case("journal: data not there", changed(), "data folder 'nowhere' does not exist"),
+    Case("run: kernel null", a_run(kernel=None), "field runs/0/kernel does not fit"),
+    Case("run: kernel a path", a_run(kernel="../../bin/sh"), "field runs/0/kernel does not fit"),
+    Case("run: notebook a path", a_run(notebook="../mine"), "field runs/0/notebook does not fit"),
+    Case("run: notebook empty", a_run(notebook=""), "field runs/0/notebook does not fit"),
+    Case("run: a line break at the end", a_run(notebook="a\n"), "data folder"),
+    Case("run: moves the cursor", a_run(framework="\x1b[2JX"), "data folder"),
+    Case("run: -1 devices", a_run(devices=-1), "field runs/0/devices does not fit"),
+    Case("run: half a device", a_run(devices=0.5), "field runs/0/devices does not fit"),
+    Case("run: 1e300 devices", a_run(devices=1e300), "no number that was measured"),
+    Case("run: true devices", a_run(devices=True), "field runs/0/devices does not fit"),
+    Case("run: an unknown state", a_run(state="won"), "field runs/0/state does not fit"),
+    Case("run: 1e308 seconds", a_run(seconds=1e308), "no number that was measured"),
+    Case("run: a reason that is a list", a_run(reason=["x"]), "field runs/0/reason does not fit"),
+    Case("run: attempts that are text", a_run(earlier="x"), "field runs/0/earlier does not fit"),
+    Case("run: a seed beyond 2^31", a_run(seed=2**31), "field runs/0/seed does not fit"),
+    Case("run: an unknown key", a_run(command="rm -r /"), "'command' was unexpected"),
+    Case("run: climbs out", climbs("/../../../strange"), "field runs/0/variant", keeps=KEEPS),
+    Case("run: variant absolute", climbs("/etc"), "field runs/0/variant", keeps=KEEPS),
+    Case("run: variant with a zero", climbs("a\0b"), "field runs/0/variant", keeps=KEEPS),
+    Case("batch: a run's folder is a link", linked("PyTorch_MultiGPU-1x"), "a link", keeps=KEEPS),
+    Case("batch: its report is a link", linked("report.html"), "a link", keeps=KEEPS),
+    Case("batch: its Compare is a link", linked("Compare.ipynb"), "a link", keeps=KEEPS),
+    Case("batch: a pipe for a report", device_beside, r"report\.html: a link or a device"),
+    Case("batch: itself a link", linked_batch, "leads to .*, out of"),
+    Case("batch: a link to itself", linked_to_itself, "(out of|symbolic links|no batch)"),
+    Case("batch: a name with escapes", strange_name, r"batch name '\\x1b\[2J\\x07\.\./\\udce9'"),
+    Case("sweep: a billion laughs", sweep(LAUGHS), "unknown key 'a'"),
+    Case("sweep: laughs as seeds", sweep("seeds: &a [*a]"), "line 1: not YAML"),
+    Case("sweep: nested 100,000 deep", sweep("seeds: " + "[" * 100_000), "not YAML"),
+    Case("sweep: a terabyte", sweep_sparse, "too large for a sweep"),
+    Case("sweep: runs a command", sweep("seeds: !!python/object/apply:os.abort []"), "not YAML"),
+    Case("sweep: a key with escapes", sweep('"\\e[2Jx": 1'), "line 1: unknown key"),
+    Case("sweep: a key that is a list", sweep("? [1, 2]\n: 3"), "unknown key"),
+    Case("sweep: 10^400 devices", sweep(f"devices: [1{'0' * 400}]"), "devices"),
+    Case("sweep: a number of 5,000 digits", sweep(f"seeds: [{'9' * 5000}]"), r"sweep\.yaml"),
+    Case("sweep: binary data", sweep("data: !!binary aGFsbG8="), "'data' takes one value"),
+    Case("sweep: merged keys", sweep("<<: {seeds: [1]}"), "unknown key '<<'"),
+    Case("sweep: text with a null", sweep(b"seeds: [\0]"), "not YAML"),
+]
