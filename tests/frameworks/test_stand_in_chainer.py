@@ -123,6 +123,29 @@ def test_cudnn_has_room_for_quick_algorithms_stand_in(monkeypatch: pytest.Monkey
     assert given and min(given) >= 256 * 2**20, "CuPy's own 8 MiB leave the slow ones"
 
 
+def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+
+    class Event:
+        def __init__(self, block: bool) -> None:
+            assert block, "it sleeps instead of keeping a core busy"
+
+        def record(self) -> None:
+            done.append("recorded")
+
+        def synchronize(self) -> None:
+            done.append("waited for")
+
+    cupy = SimpleNamespace(cuda=SimpleNamespace(Event=Event))
+    monkeypatch.setattr(framework.cuda, "cupy", cupy)
+    wait = framework.completion("an array on a GPU")
+    assert done == ["recorded"] and wait is not None
+    wait()
+    assert done == ["recorded", "waited for"]
+
+
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "0"), ("tf32", "")])
 def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
     assert at_import(NOTEBOOK, "chainer", precision) == expected

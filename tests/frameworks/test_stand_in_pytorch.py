@@ -4,6 +4,7 @@ Runs in the pytorch environment.
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cells import assert_passed, cell_with, failed_in_rehearsal, namespace_of
 from resuming import write_small_images
 
 from helpers import devices, reference, replicas
+from helpers.all_reduce import AllReduceClock
 from helpers.certificate import Certificate
 from helpers.devices import Devices
 from helpers.frameworks import pytorch as framework
@@ -88,6 +90,63 @@ def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -
     torch.autograd.backward([loss / 3 for loss, _ in results])
     gradient = model.features.conv0.weight.grad
     assert gradient is not None and gradient.abs().max() > 0, "all devices' gradients come back"
+
+
+class Event:
+    """CUDA's, which notes what is done with it; a quarter of a second lies between any two."""
+
+    def __init__(self, **how: bool) -> None:
+        self.how, self.done = how, list[str]()
+
+    def record(self, stream: str) -> None:
+        self.done.append(f"recorded on {stream}")
+
+    def synchronize(self) -> None:
+        self.done.append("waited for")
+
+    def elapsed_time(self, later: "Event") -> float:
+        assert self.how == later.how == {"enable_timing": True}
+        return 250.0  # milliseconds
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    made: list[Event] = []
+
+    def make(**how: bool) -> Event:
+        made.append(Event(**how))
+        return made[-1]
+
+    monkeypatch.setattr(torch.cuda, "Event", make)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"the stream of {device}")
+    return made
+
+
+def test_the_clock_marks_a_step_where_it_is_queued_stand_in(events: list[Event]) -> None:
+    wait = framework.completion(SimpleNamespace(is_cuda=True, device="cuda:1"))
+    (event,) = events
+    assert event.how == {"blocking": True}, "it sleeps instead of keeping a core busy"
+    assert event.done == ["recorded on the stream of cuda:1"]
+    assert wait is not None
+    wait()
+    assert event.done[1:] == ["waited for"]
+
+
+def test_the_all_reduce_is_timed_on_its_gpu_stand_in(events: list[Event]) -> None:
+    clock = object.__new__(AllReduceClock)
+    clock._device = torch.device("cuda", 1)
+    start, end = clock._now(), clock._now()
+    assert clock._between(start, end) == 0.25
+    assert start.done == ["recorded on the stream of cuda:1"]
+    assert end.done == [*start.done, "waited for"]
+
+
+def test_gpus_are_waited_for_and_nothing_else_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    gpus = framework.list_devices("gpu", 2)
+    framework.synchronize([*gpus, torch.device("cpu")])
+    assert waited == gpus
 
 
 def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
