@@ -4,12 +4,12 @@ A worker count that suits one machine starves another: too few workers leave the
 too many fight each other, and the training process, for the same cores.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
+import joblib
 import pandas as pd
 
 Batches = Callable[[int], Iterator[Any]]
@@ -34,9 +34,14 @@ def images_per_second(batches: Batches, workers: int, *, seconds: float = 1.0) -
         return images / passed
 
 
+def usable_cores() -> int:
+    """CPU cores that this process may use: by its affinity, and by its container's CPU limit."""
+    return int(joblib.cpu_count())
+
+
 def candidates(cores: int | None = None) -> list[int]:
     """The worker counts worth trying: 0 (the training process itself), 1, 2, 4 ... 2 x cores."""
-    most = 2 * (cores or os.cpu_count() or 1)
+    most = 2 * (cores or usable_cores())
     counts = [0, 1]
     while counts[-1] * 2 <= most:
         counts.append(counts[-1] * 2)

@@ -1,8 +1,13 @@
-"""Host memory, for frameworks that ask the C library for every tensor they compute on a CPU."""
+"""Memory: the host's, where a framework asks the C library for each tensor, and what is said when
+a GPU's has run out."""
 
 import ctypes
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's malloc.h
+
+RAN_OUT = ("out of memory", "OUT_OF_MEMORY", "STATUS_ALLOC_FAILED")
+"""How CUDA, cuBLAS, cuDNN and NCCL say that memory ran out, in whichever framework: the runtime's
+text, the driver's name of the error, and the libraries'."""
 
 
 def keep_freed() -> None:

@@ -1,7 +1,6 @@
 """From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
 
 import math
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import pandas as pd
 import data_prep
 from data_prep import demo
 from helpers import devices as device_helpers
-from helpers import identity, paths
+from helpers import identity, loading, paths
 from helpers.devices import Devices
 from helpers.errors import UserError
 from helpers.recipe import Recipe, ScaledRecipe, lookup
@@ -124,7 +123,7 @@ def resolve(
     ``devices``: all GPUs, or two virtual CPU devices.
     ``run``: ``runs/interactive/<notebook>-<n>x``.
     ``workers``: of the loader, for all devices together. ``default`` is up to 8 a device and no
-    more than there are CPU cores; ``auto`` has the notebook measure.
+    more than there are CPU cores to use; ``auto`` has the notebook measure.
     ``batch``: images per device, with the learning rate in proportion. ``default`` is the
     recipe's; ``auto`` has the notebook find the largest that fits.
     ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
@@ -154,8 +153,8 @@ def resolve(
 
 
 def default_workers(devices: Devices) -> int:
-    """Up to 8 loader workers a device, and no more than there are CPU cores."""
-    return min(8 * devices.count, os.cpu_count() or 1)
+    """Up to 8 loader workers a device, and no more than there are CPU cores to use."""
+    return min(8 * devices.count, loading.usable_cores())
 
 
 def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:

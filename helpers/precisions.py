@@ -26,7 +26,8 @@ def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
 def allow_tf32(allowed: bool) -> None:
     """For frameworks with no switch of their own: cuDNN rounds convolutions to TF32 by default.
 
-    The CUDA libraries read the environment variable when they are first used.
+    The CUDA libraries read the environment variable once, some of them when they are loaded: this
+    has to be called before the framework is imported.
     """
     if allowed:
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from joblib.externals.loky.backend import context as loky
 from PIL import Image
 
 import data_prep
-from helpers import parameters, paths
+from helpers import loading, parameters, paths
+from helpers.devices import Devices
 from helpers.errors import UserError
 from helpers.recipe import lookup
 
@@ -218,6 +220,20 @@ def test_workers_serve_all_devices_together(generated: Path) -> None:
     def resolved(workers: int | str) -> parameters.Setup:
         return parameters.resolve("N", recipe="demo", data=generated, devices=1, workers=workers)
 
-    assert resolved("default").workers == min(8, os.cpu_count() or 1)
+    assert resolved("default").workers == min(8, loading.usable_cores())
     assert resolved(3).workers == resolved("3").workers == 3
     assert resolved("auto").measure_workers and not resolved("default").measure_workers
+
+
+def test_workers_keep_to_the_cores_that_this_process_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its affinity (taskset, Slurm), and by its container's share of the processors' time."""
+    eight = Devices("gpu", ("GPU",) * 8)
+    monkeypatch.setattr(os, "cpu_count", lambda: 96)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(12)), raising=False)
+    monkeypatch.setattr(loky, "_cpu_count_cgroup", lambda cores: cores)
+    assert parameters.default_workers(eight) == 12
+    monkeypatch.setattr(loky, "_cpu_count_cgroup", lambda cores: 3)
+    assert parameters.default_workers(eight) == 3
+    assert loading.candidates() == [0, 1, 2, 4]

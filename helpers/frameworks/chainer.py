@@ -20,7 +20,7 @@ import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 
-from helpers import precisions
+from helpers import memory, precisions
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -47,6 +47,10 @@ _NAMES = {
 
 # What Chainer's Adam calls its moments, and what a checkpoint does.
 _MOMENTS = {"m": "first", "v": "second"}
+
+WORKSPACE = 512 * 2**20
+"""Bytes a convolution of cuDNN may take for its work. CuPy's 8 MiB rule out most algorithms; more
+than this would be missing for the batch on a GPU of 16 GB (one block of it stays in the pool)."""
 
 # What Chainer cannot do, and why.
 SKIPPED = {
@@ -95,12 +99,16 @@ def list_devices(kind: str, count: int) -> list[Device]:
 def configure(precision: str, kind: str) -> None:
     """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
 
+    The CUDA libraries may read theirs as early as ``import chainer``: a notebook has called
+    ``precisions.allow_tf32`` before that. None of it starts CUDA.
+
     Raises:
         UnsupportedError: Chainer cannot compute in it there.
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
-    chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer
+    chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer,
+    cuda.set_max_workspace_size(WORKSPACE)  # of those that make do with so much memory
 
 
 def synchronize(devices: Sequence[Device]) -> None:
@@ -280,7 +288,7 @@ class DeviceLosses:
 def out_of_memory(error: BaseException) -> bool:
     """Whether ``error``, maybe a replica's, says that memory ran out."""
     return isinstance(error, MemoryError) or any(
-        words in str(error) for words in ("MemoryError", "OutOfMemory", "STATUS_ALLOC_FAILED")
+        words in str(error) for words in ("MemoryError", "OutOfMemory", *memory.RAN_OUT)
     )
 
 

@@ -18,7 +18,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from helpers import precisions
+from helpers import memory, precisions
 from helpers.recipe import RECIPES
 from helpers.reference import SHALLOW
 from helpers.weights import shapes
@@ -78,6 +78,9 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 def configure(precision: str, kind: str) -> None:
     """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+
+    The CUDA libraries may read theirs as early as ``import mxnet``: a notebook has called
+    ``precisions.allow_tf32`` before that.
 
     Raises:
         UnsupportedError: MXNet cannot compute in it there.
@@ -270,8 +273,7 @@ class DeviceLosses:
 def out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` says that memory ran out."""
     return isinstance(error, mx.MXNetError) and any(
-        words in str(error)
-        for words in ("Failed to allocate", "out of memory", "STATUS_ALLOC_FAILED")
+        words in str(error) for words in ("Failed to allocate", *memory.RAN_OUT)
     )
 
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
-from helpers import precisions, replicas
+from helpers import memory, precisions, replicas
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -251,7 +251,7 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether ``error``, maybe a replica's, says that memory ran out."""
     return isinstance(error, torch.OutOfMemoryError) or any(
         words in str(error)
-        for words in ("OutOfMemoryError", "CUDA out of memory", "can't allocate memory")
+        for words in ("OutOfMemoryError", "can't allocate memory", *memory.RAN_OUT)
     )
 
 

@@ -10,8 +10,10 @@ same bits on CPUs, from process to process too; on GPUs it need not.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Semaphore
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,6 +40,15 @@ SKIPPED = {
     ),
 }
 
+# How TensorFlow says that memory ran out, where it does not raise ResourceExhaustedError: of what
+# it copies to a GPU, of an operation inside a graph, of an allocator's block.
+_RAN_OUT = (
+    "Dst tensor is not initialized",
+    "OOM when allocating",
+    "failed to allocate",
+    "Failed to allocate",
+)
+
 _STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices
 _apply_debug_options = tf.data.Dataset._apply_debug_options  # TensorFlow's own
 # More than steps are ever queued, so that each has a thread to wait for it at once.
@@ -55,11 +66,13 @@ def versions() -> dict[str, str]:
 def list_devices(kind: str, count: int) -> list[Device]:
     """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
 
-    Virtual CPU devices have to be made before TensorFlow computes anything; they cannot become
-    more afterwards (RuntimeError). GPU memory is taken as it is needed, not all at once.
+    Both have to be said before TensorFlow computes anything and cannot become other ones
+    afterwards (RuntimeError). Of the GPUs TensorFlow then sees ``count`` and takes their memory as
+    it is needed, not all at once; it refuses to do so on some of those it sees.
     """
     physical = tf.config.list_physical_devices(kind.upper())
     if kind == "gpu":
+        tf.config.set_visible_devices(physical[:count], "GPU")
         for device in physical[:count]:
             tf.config.experimental.set_memory_growth(device, True)
         return [f"GPU:{index}" for index in range(count)]
@@ -102,13 +115,22 @@ def synchronize(devices: Sequence[Device]) -> None:
 def completion(result: Any) -> Callable[[], None] | None:
     """A call that returns when the device has computed ``result``; None where it has already.
 
-    ``result`` is a tensor or any structure of tensors. Its copy to the host is begun now, in a
-    thread: it comes after the work that is queued, and before what will be.
+    ``result`` is a tensor or any structure of tensors. Its copy to the host, in a thread, comes
+    after the work that is queued when it begins. So this returns when it has begun: else the next
+    step might be queued by then, and would be waited for as well.
     """
     on_gpus = [part for part in tf.nest.flatten(result) if "GPU" in part.device]
     if not on_gpus:
         return None
-    copies = [_WAITING.submit(part.numpy) for part in on_gpus]
+    begun = Semaphore(0)
+
+    def copy_to_host(part: Any) -> None:
+        begun.release()  # this thread keeps Python's lock until TensorFlow has the order
+        part.numpy()
+
+    copies = [_WAITING.submit(copy_to_host, part) for part in on_gpus]
+    for _ in copies:
+        begun.acquire()
 
     def wait() -> None:
         for copy in copies:
@@ -183,12 +205,15 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
     """Logits (N, 14) in training mode on one device, and the weights after it.
 
     Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    In whole float32 whatever the run's precision: this tells one network from another, and TF32's
+    rounding, which grows through 121 layers to 5e-3 (emulated), would hide a wrong epsilon (5e-5).
     """
     before = dump_weights(model)
-    found = model(_batch(images, model.trainable_variables[0].dtype), training=True)
+    with _without_tf32():
+        found = model(_batch(images, model.trainable_variables[0].dtype), training=True).numpy()
     after = dump_weights(model)
     load_weights(model, before)
-    return found.numpy(), after
+    return found, after
 
 
 def gradients(
@@ -227,12 +252,27 @@ class DeviceLosses:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` says that memory ran out."""
-    return isinstance(error, tf.errors.ResourceExhaustedError)
+    if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
+        return True
+    return isinstance(error, tf.errors.OpError) and any(
+        words in str(error) for words in (*_RAN_OUT, *memory.RAN_OUT)
+    )
 
 
 def skip(capability: str) -> str | None:
     """Why TensorFlow cannot do ``capability``; None where it can."""
     return SKIPPED.get(capability)
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """Products of float32 in float32, whatever :func:`configure` allows the run."""
+    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(allowed)
 
 
 def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:

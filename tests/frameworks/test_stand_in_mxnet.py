@@ -1,0 +1,61 @@
+"""MXNet's notebook on GPUs, as far as it goes where only they are missing: CPU contexts compute.
+
+Runs in the mxnet environment.
+"""
+
+from pathlib import Path
+
+import mxnet as mx
+import pytest
+from cells import assert_passed, cell_with, namespace_of
+from import_order import at_import
+from resuming import write_small_images
+
+from helpers import devices
+from helpers.certificate import Certificate
+from helpers.devices import Devices
+from helpers.frameworks import mxnet as framework
+
+NOTEBOOK = "MXNet_Gluon_MultiGPU"
+
+
+def test_the_loop_walks_the_path_of_one_device_stand_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", ("A", "B", "C")))
+    monkeypatch.setattr(mx, "gpu", mx.cpu)
+    names = namespace_of(
+        NOTEBOOK,
+        tmp_path,
+        until="def rehearse",
+        wanted=lambda text: "certify(" not in text,
+        devices=3,
+        data=str(write_small_images(tmp_path / "data")),
+        batch=4,
+    )
+    assert names["on_gpu"] and names["replica_devices"] == [mx.cpu(0), mx.cpu(1), mx.cpu(2)]
+    names["certificate"] = Certificate(())
+    exec(cell_with(NOTEBOOK, "rehearsal.certify("), names)
+    biased = {"running variance after 5 SGD steps"}
+    assert_passed(names["certificate"], known=biased, survivors="the average of all replicas'")
+
+
+def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
+    assert framework.list_devices("gpu", 2) == [mx.gpu(0), mx.gpu(1)]
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("fp32", "0"), ("tf32", "")])
+def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
+    assert at_import(NOTEBOOK, "mxnet", precision) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Check failed: e == cudaSuccess: cudaMalloc retry failed: out of memory",
+        "cuDNN: CUDNN_STATUS_ALLOC_FAILED",
+        "CUDA: Check failed: e == CUDA_SUCCESS: CUDA_ERROR_OUT_OF_MEMORY",
+    ],
+)
+def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
+    assert framework.out_of_memory(mx.MXNetError(said))

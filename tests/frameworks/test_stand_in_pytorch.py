@@ -1,0 +1,167 @@
+"""The GPU branches of PyTorch's notebooks; all is real but the GPUs (``stand_in_cuda``).
+
+Runs in the pytorch environment.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import stand_in_cuda
+import torch
+from cells import assert_passed, cell_with, failed_in_rehearsal, namespace_of
+from resuming import write_small_images
+
+from helpers import devices, reference, replicas
+from helpers.all_reduce import AllReduceClock
+from helpers.certificate import Certificate
+from helpers.devices import Devices
+from helpers.frameworks import pytorch as framework
+
+ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
+
+
+@pytest.fixture
+def loop(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> dict[str, Any]:
+    """A notebook's names on so many GPUs, up to its rehearsal."""
+    notebook, count = request.param
+    names = tuple(f"GPU {number}" for number in range(count))
+    monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", names))
+    cpus = [torch.device("cpu")] * count
+    monkeypatch.setattr(framework, "list_devices", lambda kind, number: cpus[:number])
+    if notebook == ONE_FOR_ALL:
+        stand_in_cuda.install(monkeypatch)
+    else:
+        monkeypatch.setattr(replicas, "run", stand_in_cuda.run_on_gpus)
+    found = namespace_of(
+        notebook,
+        tmp_path,
+        until="def rehearse",
+        wanted=lambda text: "certify(" not in text,
+        devices=count,
+        data=str(write_small_images(tmp_path / "data")),
+        batch=4,
+    )
+    found["certificate"] = Certificate(())
+    return found
+
+
+@pytest.mark.parametrize("loop", [(ONE_A_GPU, 2), (ONE_FOR_ALL, 3)], indirect=True)
+def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
+    exec(cell_with(loop["this_run"].content["run"]["notebook"], "rehearsal.certify("), loop)
+    assert_passed(loop["certificate"])
+
+
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2)], indirect=True)
+def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
+    exec(cell_with(ONE_FOR_ALL, "rehearsal.certify("), loop)
+    divided, summed = "scaler.scale(loss) / len(each)", "scaler.scale(loss)"
+    assert "way of 5 SGD steps" in failed_in_rehearsal(loop, ONE_FOR_ALL, divided, summed)
+
+
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3)], indirect=True)
+def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -> None:
+    """Weights that are broadcast come without their strides: those devices would do other work."""
+    model = loop["on_first_device"](
+        framework.shallow(reference.shallow_arrays(), [torch.device("cpu")])
+    )
+    parallel = loop["WithLoss"](model)
+    seen: list[tuple[bool, bool]] = []
+
+    def note(part: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
+        layout = torch.channels_last
+        seen.append(
+            (
+                part.weight.is_contiguous(memory_format=layout),
+                output.is_contiguous(memory_format=layout),
+            )
+        )
+
+    model.features.conv0.register_forward_hook(note)
+    batch = torch.zeros(6, 1, 32, 32, dtype=torch.uint8), torch.zeros(6, 14)
+    shares = loop["split"](batch)
+    assert len(shares) == 3
+    results = loop["forward_on_each"](parallel, shares)
+    assert seen == [(True, True)] * 3
+
+    torch.autograd.backward([loss / 3 for loss, _ in results])
+    gradient = model.features.conv0.weight.grad
+    assert gradient is not None and gradient.abs().max() > 0, "all devices' gradients come back"
+
+
+class Event:
+    """CUDA's, which notes what is done with it; a quarter of a second lies between any two."""
+
+    def __init__(self, **how: bool) -> None:
+        self.how, self.done = how, list[str]()
+
+    def record(self, stream: str) -> None:
+        self.done.append(f"recorded on {stream}")
+
+    def synchronize(self) -> None:
+        self.done.append("waited for")
+
+    def elapsed_time(self, later: "Event") -> float:
+        assert self.how == later.how == {"enable_timing": True}
+        return 250.0  # milliseconds
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    made: list[Event] = []
+
+    def make(**how: bool) -> Event:
+        made.append(Event(**how))
+        return made[-1]
+
+    monkeypatch.setattr(torch.cuda, "Event", make)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"the stream of {device}")
+    return made
+
+
+def test_the_clock_marks_a_step_where_it_is_queued_stand_in(events: list[Event]) -> None:
+    wait = framework.completion(SimpleNamespace(is_cuda=True, device="cuda:1"))
+    (event,) = events
+    assert event.how == {"blocking": True}, "it sleeps instead of keeping a core busy"
+    assert event.done == ["recorded on the stream of cuda:1"]
+    assert wait is not None
+    wait()
+    assert event.done[1:] == ["waited for"]
+
+
+def test_the_all_reduce_is_timed_on_its_gpu_stand_in(events: list[Event]) -> None:
+    clock = object.__new__(AllReduceClock)
+    clock._device = torch.device("cuda", 1)
+    start, end = clock._now(), clock._now()
+    assert clock._between(start, end) == 0.25
+    assert start.done == ["recorded on the stream of cuda:1"]
+    assert end.done == [*start.done, "waited for"]
+
+
+def test_gpus_are_waited_for_and_nothing_else_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    gpus = framework.list_devices("gpu", 2)
+    framework.synchronize([*gpus, torch.device("cpu")])
+    assert waited == gpus
+
+
+def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
+    assert [str(gpu) for gpu in framework.list_devices("gpu", 2)] == ["cuda:0", "cuda:1"]
+    assert not torch.cuda.is_initialized()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "NCCL error: unhandled cuda error, Cuda failure 'out of memory'",
+        "replica 1 failed: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    ],
+)
+def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
+    assert framework.out_of_memory(RuntimeError(said))

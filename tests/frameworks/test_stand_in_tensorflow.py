@@ -1,0 +1,163 @@
+"""TensorFlow and Keras on GPUs, as far as they go where only the hardware is missing.
+
+Physical GPUs are put into TensorFlow's context, which then decides as it would on such a machine;
+where the GPUs have to compute, CPU devices do. Runs in the tensorflow environment.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from cells import assert_passed, cell_with, failed, namespace_of, planted
+from resuming import write_small_images
+from tensorflow.python.eager import context
+
+from helpers import devices, fairness
+from helpers.certificate import Certificate
+from helpers.devices import Devices
+from helpers.frameworks import keras, tensorflow
+
+MODULES = {"tensorflow": tensorflow, "keras": keras}
+NOTEBOOKS = {"tensorflow": "TensorFlow_MultiGPU", "keras": "Keras_MultiGPU"}
+TWO = tensorflow.list_devices("cpu", 2)
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> context.Context:
+    """A context that has not begun to compute, on a machine with four GPUs."""
+    fresh = context.Context()
+    monkeypatch.setattr(context, "_context", fresh)
+    fresh._initialize_physical_devices()
+    gpus = [context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(4)]
+    fresh._physical_devices = [*fresh._physical_devices, *gpus]
+    fresh._visible_device_list = list(fresh._physical_devices)
+    fresh._memory_growth_map.update(dict.fromkeys(gpus))
+    return fresh
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("module", MODULES)
+def test_a_run_may_leave_gpus_unused_stand_in(
+    module: str, count: int, four_gpus: context.Context
+) -> None:
+    """TensorFlow's own options for so many of them: it sees no other, and they grow."""
+    assert MODULES[module].list_devices("gpu", count) == [f"GPU:{i}" for i in range(count)]
+    options = four_gpus.config.gpu_options
+    assert options.visible_device_list == ",".join(map(str, range(count)))
+    assert options.allow_growth
+    assert MODULES[module].list_devices("gpu", count), "the cell may be run again"
+
+
+@pytest.fixture
+def loop(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> dict[str, Any]:
+    """A notebook's names on two "GPUs", up to its rehearsal; CPU devices compute for them."""
+    monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", ("A", "B")))
+    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count: TWO[:count])
+    found = namespace_of(
+        NOTEBOOKS[request.param],
+        tmp_path,
+        until="def rehearse",
+        wanted=lambda text: "certify(" not in text,
+        devices=2,
+        data=str(write_small_images(tmp_path / "data")),
+        batch=4,
+    )
+    found["certificate"] = Certificate(())
+    return found
+
+
+@pytest.mark.parametrize("loop", NOTEBOOKS, indirect=True)
+def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
+    """With the switches for GPUs: the graph optimiser among them, which is off on CPUs."""
+    exec(cell_with(loop["this_run"].content["run"]["notebook"], "rehearsal.certify("), loop)
+    biased = {"running variance after 5 SGD steps"} if "keras" in loop else set()
+    assert_passed(loop["certificate"], known=biased)
+
+
+def tf32(x: tf.Tensor) -> tf.Tensor:
+    """float32 as a tensor core of Ampere takes it, with 10 bits of mantissa."""
+    if x.dtype != tf.float32 or not tf.config.experimental.tensor_float_32_execution_enabled():
+        return x
+    return tf.bitcast((tf.bitcast(x, tf.int32) + (1 << 12)) & ~((1 << 13) - 1), tf.float32)
+
+
+@pytest.fixture
+def tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Products as on Ampere and newer, wherever TensorFlow allows TF32."""
+    conv2d, matmul = tf.nn.conv2d, tf.linalg.matmul
+    monkeypatch.setattr(tf.nn, "conv2d", lambda x, w, *how: conv2d(tf32(x), tf32(w), *how))
+    monkeypatch.setattr(tf.linalg, "matmul", lambda a, b: matmul(tf32(a), tf32(b)))
+    yield
+    tensorflow.configure("fp32", "cpu")
+
+
+@pytest.mark.usefixtures("tensor_cores")
+def test_the_network_is_told_from_others_whatever_the_precision_stand_in(tmp_path: Path) -> None:
+    """TF32 moves its logits by 5e-3, and an epsilon of 2e-5 by 5e-5: no limit has room for both."""
+    notebook = "TensorFlow_MultiGPU"
+    names = namespace_of(
+        notebook, tmp_path, until="## 7.", data=str(write_small_images(tmp_path / "data"))
+    )
+    tensorflow.configure("tf32", "gpu")
+    build_model = names["build_model"]
+    assert failed(fairness.same_in_training(tensorflow, build_model, None)) == set()
+    assert tf.config.experimental.tensor_float_32_execution_enabled(), "the run itself may round"
+    with planted(names, notebook, "epsilon = scaled.recipe.bn_epsilon", "epsilon = 2e-5"):
+        checks = fairness.same_in_training(tensorflow, names["build_model"], None)
+    assert "logits, training" in failed(checks)
+
+
+class OnGpu:
+    """A tensor whose copy to the host notes that it has begun, and takes what it is given."""
+
+    device = "/job:localhost/replica:0/task:0/device:GPU:0"
+
+    def __init__(self, begun: list[Any]) -> None:
+        self.begun = begun
+
+    def numpy(self) -> np.ndarray:
+        self.begun.append(self)
+        return np.zeros(())
+
+
+def test_the_clock_waits_for_this_step_alone_stand_in() -> None:
+    """Copies that begin when the next step is queued would come after it."""
+    interval, begun = sys.getswitchinterval(), list[Any]()
+    step = [OnGpu(begun) for _ in range(4)]
+    tensorflow._WAITING.submit(int).result()  # a thread that exists is not waited for
+    sys.setswitchinterval(10.0)  # no thread takes its turn unless it is given it
+    try:
+        wait = tensorflow.completion(step)
+        at_once = list(begun)
+    finally:
+        sys.setswitchinterval(interval)
+    assert wait is not None
+    wait()
+    assert set(at_once) == set(begun) == set(step)
+
+
+SAID = [
+    tf.errors.InternalError(
+        None, None, "Failed copying input tensor: Dst tensor is not initialized."
+    ),
+    tf.errors.InvalidArgumentError(None, None, "OOM when allocating tensor with shape[64,256]"),
+    tf.errors.UnknownError(None, None, "CUDNN_STATUS_ALLOC_FAILED in external/xla/cuda_dnn.cc"),
+    tf.errors.InternalError(None, None, "failed call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"),
+    tf.errors.InternalError(None, None, "NCCL: unhandled cuda error: Cuda failure 'out of memory'"),
+    tf.errors.InternalError(None, None, "Failed to allocate request for 2.0GiB (2147483648B)"),
+    MemoryError("Unable to allocate 8.00 GiB for an array"),
+]
+
+
+@pytest.mark.parametrize("error", SAID, ids=[str(error)[:40] for error in SAID])
+@pytest.mark.parametrize("module", MODULES)
+def test_a_full_gpu_is_known_by_all_it_says_stand_in(module: str, error: Exception) -> None:
+    assert MODULES[module].out_of_memory(error)
+    assert not MODULES[module].out_of_memory(tf.errors.InternalError(None, None, "no algorithm"))
+    assert not MODULES[module].out_of_memory(RuntimeError("OOM when allocating a name"))
