@@ -1,0 +1,95 @@
+"""A power cut in a batch: what was called finished stays so, and the rest is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+from power_cut import cut, disk, mounted, why_not
+from test_data_power_cut import CUTS
+
+pytest.importorskip("papermill")
+
+from runner_tools import ROOT, Suite, images_fixture
+
+__all__ = ["images_fixture"]
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be done")
+
+NAMES = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Two", "PyTorch_MultiGPU_Three")
+LONGEST = 12
+"""Seconds that a batch of these three takes, more or less."""
+
+WRITES = f"""
+import json, os, sys
+from pathlib import Path
+sys.path[:0] = [{str(ROOT)!r}]
+from helpers import paths
+made = json.loads((Path(run).parents[2] / "made.json").read_text())
+made["run"] |= {{"notebook": NAME, "process": os.getpid()}}
+for state in ("running", "finished"):
+    paths.write_atomically(Path(run) / "record.json", json.dumps(made | {{"state": state}}))"""
+
+
+def finished(suite: Suite) -> dict[str, bytes]:
+    """The records of the runs that the batch's journal calls finished; none without a journal."""
+    if not (suite.folder / "runs" / "b" / "batch.json").exists():
+        return {}
+    names = [name for name, state in suite.states("b").items() if state == "finished"]
+    return {name: (suite.run("b", name) / "record.json").read_bytes() for name in names}
+
+
+def power_off(running: subprocess.Popen[str]) -> None:
+    """All processes at once, the kernels too, which have sessions of their own."""
+    try:
+        runner = psutil.Process(running.pid)
+        family = [runner, *runner.children(recursive=True)]
+    except psutil.NoSuchProcess:  # the batch has ended
+        family = []
+    for process in family:
+        process.kill()
+    running.wait()
+    psutil.wait_procs(family)
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_cuts_of_a_batch(
+    tmp_path: Path, images: Path, cuts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(10**6)
+    rng = random.Random(seed)
+    kept: dict[str, bytes] = {}
+    with ExitStack() as stack:
+        now = stack.enter_context(disk(tmp_path))
+        monkeypatch.setenv("JUPYTER_PATH", str(now.folder / "jupyter"))
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        suite = Suite(now.folder)
+        suite.data = images
+        for name in NAMES:
+            suite.notebook(name, WRITES)
+        os.sync()  # the checkout has been there for long
+        for number in range(1, cuts + 1):
+            running = suite.start("--batch", "b", output=subprocess.DEVNULL)
+            moment = rng.uniform(1, LONGEST)
+            time.sleep(moment)
+            power_off(running)
+            image = cut(now, tmp_path / f"{number}.img", names_first=rng.random() < 0.7)
+            stack.close()
+            now.folder.rmdir()
+            now = stack.enter_context(mounted(image, now.folder))
+            where = f"seed {seed}, cut {number} after {moment:.1f} s"
+            there = finished(suite)
+            assert all(json.loads(text)["state"] == "finished" for text in there.values()), where
+            assert kept.items() <= there.items(), f"a finished run was lost or made again: {where}"
+            kept = there
+        running = suite.start("--batch", "b")
+        assert running.wait(timeout=300) == 0, running.stdout and running.stdout.read()
+        everything = finished(suite)
+        assert everything.keys() == set(NAMES) and kept.items() <= everything.items()
