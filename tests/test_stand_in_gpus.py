@@ -64,7 +64,9 @@ def run(machine: str, *command: str | Path, **more: str) -> subprocess.Completed
 ASK = """
 import json, sys
 from pathlib import Path
+import jupyter_client.kernelspec
 from helpers import devices, kernels, paths
+kernels._jupyter = lambda: jupyter_client  # without papermill, which takes two seconds to import
 paths.VENVS = Path(sys.argv[1])
 said = {}
 for name in sys.argv[2:]:
