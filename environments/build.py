@@ -4,6 +4,7 @@
     python3 environments/build.py                         all; a second run finds nothing to do
     python3 environments/build.py --kernels lab,pytorch   some of them
     python3 environments/build.py --rebuild               all anew, whatever is there
+    python3 environments/build.py --show                  what runs on the GPUs here; makes nothing
     python3 environments/build.py --lock                  re-makes the locks (-U: newest versions)
 
 Standard library only, on whatever Python 3 is at hand: it finds or fetches Python 3.11 and uv.
@@ -344,6 +345,8 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
     if stamped("lab"):
         for kernel in (k for k in KERNELS if stamped(k) and kernels.status(k)["ok"]):
             kernels.register(kernel, kernels.status(kernel)["form"])
+    if machine.gpus:
+        print(*kernels.prospects(wanted, machine), sep="\n", flush=True)
     return 1 if failed else 0
 
 
@@ -354,6 +357,7 @@ def main(arguments: list[str]) -> int:
     forms.add_argument("--gpu", action="store_true", default=None, help="the GPU forms, whatever")
     forms.add_argument("--cpu", action="store_false", dest="gpu", help="the CPU forms, whatever")
     parser.add_argument("--rebuild", action="store_true", help="make them anew, whatever is there")
+    parser.add_argument("--show", action="store_true", help="what runs on the GPUs here, no more")
     parser.add_argument("--lock", action="store_true", help="re-make the locks (more goes to uv)")
     options, more = parser.parse_known_args(arguments)
     wanted = [k for k in dict.fromkeys(options.kernels.split(",")) if k]
@@ -363,6 +367,9 @@ def main(arguments: list[str]) -> int:
     if wrong:
         print(f"build.py: {wrong}", file=sys.stderr)
         return 2
+    if options.show:
+        print(*kernels.prospects(wanted, kernels.this_machine(options.gpu)), sep="\n")
+        return 0
     VENVS.mkdir(exist_ok=True)
     with (VENVS / ".lock").open("w") as held:
         os.set_inheritable(held.fileno(), True)

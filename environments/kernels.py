@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import gpus
+from gpus import Gpu
+
+from helpers import capabilities
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -17,55 +22,61 @@ VENVS = ROOT / ".venvs"
 class Kernel(NamedTuple):
     title: str  # as Jupyter's menu shows it
     imports: str  # what must import for the environment to count as built
-    cpu_above: int | None = None  # newer GPUs than this compute capability (major): the CPU form
 
 
 # To add a kernel: a line here, <name>.in beside this file (and <name>-gpu.in if its GPU packages
-# are other packages), and `make lock`. docs/environments.md says it step by step.
+# are other packages), its GPU library in device_code.py, and `make lock`. docs/environments.md
+# says it step by step.
 KERNELS = {
     "lab": Kernel("Lab (no framework)", "jupyterlab, papermill, nbmake"),
     "pytorch": Kernel("PyTorch", "torch, torchvision"),
     "tensorflow": Kernel("TensorFlow and Keras", "tensorflow, keras"),
-    # MXNet's GPU build holds code for compute capability 5.0 to 8.6 and none that newer GPUs run.
-    "mxnet": Kernel("MXNet Gluon", "mxnet", cpu_above=8),
+    "mxnet": Kernel("MXNet Gluon", "mxnet"),
     "chainer": Kernel("Chainer", "chainer, chainercv.transforms"),
 }
 
 
 class Machine(NamedTuple):
-    """What decides between a kernel's CPU and GPU form."""
+    """What decides between a kernel's forms."""
 
     gpu: bool  # install GPU forms
-    capability: int | None = None  # compute capability (major) of the oldest GPU, None if unknown
+    gpus: tuple[Gpu, ...] = ()  # empty if there are none, or unknown ones
 
 
 def this_machine(gpu: bool | None = None) -> Machine:
     """GPU forms where an NVIDIA driver is loaded (also that of Windows, in WSL), unless told."""
     signs = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1"
-    driver = any(Path(sign).exists() for sign in signs)
-    return Machine(driver if gpu is None else gpu, _oldest_capability() if driver else None)
-
-
-def _oldest_capability() -> int | None:
-    ask = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    try:
-        said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False).stdout
-        return min(int(float(line)) for line in said.split())
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
+    found = gpus.found()
+    driver = bool(found) or any(Path(sign).exists() for sign in signs)
+    return Machine(driver if gpu is None else gpu, found)
 
 
 def form(kernel: str, machine: Machine) -> str:
-    """Which form of a kernel this machine gets, "gpu" or "cpu"."""
-    limit = KERNELS[kernel].cpu_above
-    too_new = limit is not None and (machine.capability or 0) > limit
-    return "gpu" if machine.gpu and kernel != "lab" and not too_new else "cpu"
+    """Which form of a kernel this machine gets: "cpu", "gpu", or an older "gpu-..." one."""
+    if not machine.gpu or kernel == "lab":
+        return "cpu"
+    return capabilities.best_form(kernel, machine.gpus) if machine.gpus else "gpu"
 
 
 def lock_of(kernel: str, kind: str) -> Path:
-    """The lock of a form. PyTorch has one for both."""
-    gpu = HERE / f"{kernel}-gpu.txt"
-    return gpu if kind == "gpu" and gpu.exists() else HERE / f"{kernel}.txt"
+    """The lock of a form. PyTorch has one for CPU and GPU."""
+    return HERE / f"{capabilities.lock(kernel, kind)}.txt"
+
+
+def prospects(wanted: list[str], machine: Machine) -> Iterator[str]:
+    """What will run on this machine's GPUs, and what will not and why: a line each."""
+    kinds = list(dict.fromkeys(machine.gpus))
+    if not kinds:
+        yield "GPUs: none found"
+        return
+    counted = ", ".join(f"{machine.gpus.count(gpu)} x {gpu}" for gpu in kinds)
+    yield f"GPUs: {counted}, driver {kinds[0].driver}"
+    for kernel in (k for k in wanted if capabilities.forms(k)):
+        kind = form(kernel, machine)
+        whys = {gpu: capabilities.why_not(kernel, kind, [gpu]) for gpu in kinds}
+        said = [f"skipped: {why}" if why else f"runs on {gpu}" for gpu, why in whys.items()]
+        for outcome in said if any(whys.values()) else ["runs"]:
+            yield f"  {kernel:11} {kind:11} {outcome}"
 
 
 # --- What is built ---------------------------------------------------------------------------

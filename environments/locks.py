@@ -1,9 +1,11 @@
-"""Re-makes the locks from the .in files."""
+"""Re-makes the locks from the .in files, and the table of what GPUs they serve."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+
+import device_code
 
 HERE = Path(__file__).resolve().parent
 ALONE = "pillow-simd", "chainercv"  # one source archive each, installed beside a lock
@@ -23,4 +25,9 @@ def make(uv: Path, python: str, more: list[str]) -> int:
         print(f"{name:15} {'locked' if not code else 'FAILED'}", flush=True)
         if code:
             return 1
+    try:
+        device_code.make(uv, python)
+    except subprocess.CalledProcessError:
+        print("capabilities.json FAILED: see above", flush=True)
+        return 1
     return 0

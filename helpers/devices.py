@@ -13,10 +13,14 @@ from typing import Any
 import psutil
 import pynvml
 
-from helpers.errors import UserError
+from helpers import kernels
+from helpers.capabilities import Gpu
+from helpers.errors import UnsupportedError, UserError
 
 VIRTUAL_DEVICES = 2
 MOST_VIRTUAL = 1024
+HIDDEN = ("", "-1", "none", "void", "nodevfiles")
+"""Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
 
 
 @dataclass(frozen=True)
@@ -45,58 +49,122 @@ class Devices:
         )
 
 
-def visible_gpus() -> list[str]:
-    """Names of the GPUs this process may use, honouring ``CUDA_VISIBLE_DEVICES``."""
-    return [name for _, name in _visible()]
+def visible() -> list[Gpu]:
+    """The GPUs this process may use, honouring ``CUDA_VISIBLE_DEVICES``.
 
-
-def visible_uuids() -> list[str]:
-    """UUIDs of the same GPUs, in the same order: what a run's own kernel is to see of them."""
-    return [uuid for uuid, _ in _visible()]
-
-
-def _visible() -> list[tuple[str, str]]:
-    """UUID and name of each visible GPU.
-
-    NVML ignores ``CUDA_VISIBLE_DEVICES``, so it is applied here; entries are indices or UUID
-    prefixes.
+    A GPU in MIG mode is not one of them, but each of its instances is; of these CUDA gives a
+    process no more than one, and no other GPU beside it (NVIDIA, *MIG User Guide*, CUDA device
+    enumeration).
     """
+    found = _present()
+    names = _named_visible()
+    if names is None:
+        chosen = [gpu for one in found for gpu in one.usable]
+    else:
+        chosen = []
+        for name in names:
+            match = next((one.named(name) for one in found if one.named(name)), None)
+            if match is None:  # CUDA too stops at the first that it does not know
+                break
+            chosen.append(match)
+    instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
+    return chosen if instance is None else [instance]
+
+
+def visible_gpus() -> list[str]:
+    """Names of the GPUs this process may use."""
+    return [gpu.name for gpu in visible()]
+
+
+@dataclass(frozen=True)
+class _Present:
+    """A GPU of this machine, and what of it CUDA can be given: it, or its MIG instances."""
+
+    index: int
+    gpu: Gpu
+    usable: tuple[Gpu, ...]
+
+    def named(self, name: str) -> Gpu | None:
+        """What an entry of ``CUDA_VISIBLE_DEVICES`` names here, by index or start of a UUID."""
+        if name == str(self.index) or (name.startswith("GPU-") and self.gpu.uuid.startswith(name)):
+            return next(iter(self.usable), None)
+        if name.startswith("MIG-"):
+            return next((gpu for gpu in self.usable if gpu.uuid.startswith(name)), None)
+        return None
+
+
+def _named_visible() -> list[str] | None:
+    """The entries of ``CUDA_VISIBLE_DEVICES``; None where it is not set."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def _present() -> list[_Present]:
+    """All GPUs of this machine: NVML does not know ``CUDA_VISIBLE_DEVICES``."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:  # no library or no driver: there is no GPU to use
         return []
     try:
-        handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
-        ]
-        found = [
-            (_text(pynvml.nvmlDeviceGetUUID(h)), _text(pynvml.nvmlDeviceGetName(h)))
-            for h in handles
-        ]
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            gpu = _gpu(handle, _capability(handle), driver)
+            instances = _mig_instances(handle)
+            usable = (
+                (gpu,)
+                if instances is None
+                else tuple(_gpu(instance, gpu.capability, driver) for instance in instances)
+            )
+            found.append(_Present(index, gpu, usable))
+        return found
     finally:
         pynvml.nvmlShutdown()
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
-        return found
-    visible: list[tuple[str, str]] = []
-    for entry in (part.strip() for part in wanted.split(",")):
-        match = [
-            gpu
-            for index, gpu in enumerate(found)
-            if entry == str(index) or (entry.startswith("GPU-") and gpu[0].startswith(entry))
-        ]
-        if not match:  # CUDA too stops at the first entry it does not know
-            break
-        visible.append(match[0])
-    return visible
+
+
+def _gpu(handle: Any, capability: tuple[int, int] | None, driver: str) -> Gpu:
+    name = _text(pynvml.nvmlDeviceGetName(handle))
+    return Gpu(name, capability, driver, _text(pynvml.nvmlDeviceGetUUID(handle)))
+
+
+def _capability(handle: Any) -> tuple[int, int] | None:
+    try:
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    except pynvml.NVMLError:
+        return None
+    return major, minor
+
+
+def _mig_instances(handle: Any) -> list[Any] | None:
+    """The handles of a GPU's MIG instances; None where it is not in MIG mode or knows none."""
+    try:
+        if pynvml.nvmlDeviceGetMigMode(handle)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+            return None
+        slots = range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+    except pynvml.NVMLError:
+        return None
+    found = []
+    for slot in slots:
+        try:
+            found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot))
+        except pynvml.NVMLError:  # an empty slot
+            continue
+    return found
 
 
 def resolve(requested: int | str = "auto") -> Devices:
     """The devices for a run: ``auto``, or how many.
 
     ``auto`` is every visible GPU, or two virtual CPU devices where there is none.
+
+    Raises:
+        UserError: a wrong number, or GPUs that are there, not hidden, and cannot be given to CUDA.
+        UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
-    gpus = visible_gpus()
+    gpus = visible()
+    if not gpus:
+        _refuse_to_hide_gpus()
     if requested == "auto":
         count = len(gpus) or VIRTUAL_DEVICES
     else:
@@ -113,11 +181,34 @@ def resolve(requested: int | str = "auto") -> Devices:
     if not gpus:
         return Devices("cpu", tuple(f"virtual CPU device {i}" for i in range(count)))
     if count > len(gpus):
+        sees = f"{len(gpus)} GPU(s)"
+        if gpus[0].uuid.startswith("MIG-"):
+            sees = "1 MIG instance, all that CUDA gives to one"
         raise UserError(
-            f"devices {count}: this process sees {len(gpus)} GPU(s); ask for fewer, "
+            f"devices {count}: this process sees {sees}; ask for fewer, "
             "or hide them all (CUDA_VISIBLE_DEVICES=) for virtual CPU devices"
         )
-    return Devices("gpu", tuple(gpus[:count]))
+    if why := kernels.why_not_here(gpus[:count]):
+        raise UnsupportedError(why)
+    return Devices("gpu", tuple(gpu.name for gpu in gpus[:count]))
+
+
+def _refuse_to_hide_gpus() -> None:
+    """What nobody asked for must not train on the CPU where GPUs are."""
+    found, names = _present(), _named_visible()
+    hidden = names is not None and names[0].casefold() in HIDDEN
+    if not found or hidden:
+        return
+    hide = "for virtual CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
+    if names is not None:
+        raise UserError(
+            f"CUDA_VISIBLE_DEVICES={','.join(names)} names no GPU and no MIG instance of this "
+            f"machine: 'nvidia-smi -L' lists them ({hide})"
+        )
+    raise UserError(
+        f"every GPU here is in MIG mode and has no instance: 'sudo nvidia-smi mig -cgi 0 -C' makes "
+        f"one of the whole GPU ({hide})"
+    )
 
 
 def hardware() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import psutil
 
 from data_prep.errors import printable
-from helpers import paths, stalls, stopping, surroundings
+from helpers import capabilities, paths, stalls, stopping, surroundings
+from helpers.capabilities import Gpu
 from helpers.errors import UserError, naming
 
 MARK = "COMPARE_BATCH"
@@ -27,17 +28,12 @@ class KernelError(Exception):
     """A kernel could not be started."""
 
 
-def problem(kernel: str) -> str | None:
-    """Why ``kernel`` cannot be used, in one line; None where it can."""
-    status = paths.VENVS / f"{kernel}.json"
-    if status.exists():
-        try:
-            content = json.loads(status.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError):
-            content = {}
-        if content.get("ok") is False:
-            reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
-            return f"the environment of kernel '{kernel}' could not be built: {reason}"
+def problem(kernel: str, gpus: Sequence[Gpu] = ()) -> str | None:
+    """Why ``kernel`` cannot be used, for a run on ``gpus`` if any, in one line; None if it can."""
+    content = _status(kernel)
+    if content.get("ok") is False:
+        reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
+        return f"the environment of kernel '{kernel}' could not be built: {reason}"
     client = _jupyter()
     try:
         spec = client.kernelspec.KernelSpecManager().get_kernel_spec(kernel)
@@ -46,7 +42,31 @@ def problem(kernel: str) -> str | None:
     command = spec.argv[0] if spec.argv else ""
     if Path(command).is_absolute() and not Path(command).exists():
         return f"kernel '{kernel}' points at {command}, which is gone: run 'make envs'"
-    return None
+    return _why_not(kernel, gpus)
+
+
+def why_not_here(gpus: Sequence[Gpu]) -> str | None:
+    """Why the environment this process runs in cannot compute on ``gpus``; None where it can."""
+    environment = Path(sys.prefix)
+    ours = environment.parent.resolve() == paths.VENVS.resolve()
+    return _why_not(environment.name, gpus) if ours else None
+
+
+def _why_not(kernel: str, gpus: Sequence[Gpu]) -> str | None:
+    form = _status(kernel).get("form")
+    if not gpus or form is None:  # None: not made by `make envs`, so nothing is known of it
+        return None
+    why = capabilities.why_not(kernel, str(form), gpus)
+    return why and f"kernel '{kernel}': {why}"
+
+
+def _status(kernel: str) -> dict[str, Any]:
+    """What `make envs` wrote about an environment; empty where it did not, or not readably."""
+    try:
+        content = json.loads((paths.VENVS / f"{kernel}.json").read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def execute(

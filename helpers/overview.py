@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from helpers import batches, estimate, kernels, progress, record, standing
+from helpers import batches, devices, estimate, kernels, progress, record, standing
 from helpers.batches import Batch
 from helpers.errors import UserError
 from helpers.estimate import History
@@ -18,9 +18,11 @@ def announce(batch: Batch, history: History) -> None:
     verb = "Resuming batch" if batch.resumed else "Batch"
     say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
     to_run = []
-    problems = {kernel: kernels.problem(kernel) for kernel in {s.kernel for s in batch.runs}}
+    gpus = devices.visible()
+    wanted = {(state.kernel, state.devices) for state in batch.runs}
+    problems = {(kernel, n): kernels.problem(kernel, gpus[:n]) for kernel, n in wanted}
     for state in batch.runs:
-        problem = problems[state.kernel]
+        problem = problems[state.kernel, state.devices]
         if batch.is_finished(state):
             note = "finished before, kept"
         elif problem:

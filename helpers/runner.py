@@ -138,7 +138,8 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     resumes = _clear(folder)
     state.seconds = None
     source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
-    problem = kernels.problem(state.kernel)
+    gpus = device_helpers.visible()[: state.devices]
+    problem = kernels.problem(state.kernel, gpus)
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
@@ -153,9 +154,9 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         "precision": state.precision,
         "resume": resumes,
     }
-    gpus = device_helpers.visible_uuids()[: state.devices]
+    uuids = [gpu.uuid for gpu in gpus]
     failure: Exception | None = None
-    with neighbours.Watch(gpus, batch.folder, shown.warn) as watch:
+    with neighbours.Watch(uuids, batch.folder, shown.warn) as watch:
         shown.show(f"starting kernel {state.kernel}")
         try:
             kernels.execute(
@@ -168,7 +169,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
                 ),
                 settled=lambda: record_state(folder) != "running",
                 stall_minutes=stall_minutes,
-                environment=_environment(batch, state, gpus),
+                environment=_environment(batch, state, uuids),
             )
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:

@@ -110,16 +110,21 @@ class Suite:
 
         ``env`` is added to ours.
         """
+        command = self.command(*arguments, first=first)
+        whole = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+        return subprocess.Popen(command, stdout=output, stderr=errors, text=True, env=whole)
+
+    def command(self, *arguments: str, first: str = "") -> list[str]:
+        """The words that start the command, on one device and the small data folder."""
         code = (
             "import sys; from pathlib import Path; from helpers import paths\n"
             f"paths.NOTEBOOKS, paths.RUNS, paths.VENVS = (Path({str(self.folder)!r}) / n "
             "for n in ('notebooks', 'runs', 'venvs'))\n"
             f"{first}\nfrom helpers.__main__ import main; sys.exit(main())"
         )
-        command = [sys.executable, "-c", code, *arguments, "--devices", "1", "--recipe", "demo"]
-        command += ["--data", str(self.data)]
-        whole = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
-        return subprocess.Popen(command, stdout=output, stderr=errors, text=True, env=whole)
+        given = [*arguments, "--recipe", "demo", "--data", str(self.data)]
+        given += [] if "--devices" in given else ["--devices", "1"]
+        return [sys.executable, "-c", code, *given]
 
     def run(self, batch: str, name: str) -> Path:
         return self.folder / "runs" / batch / f"{name}-1x"

@@ -23,7 +23,7 @@ import python311  # noqa: E402
 import sources  # noqa: E402
 
 LOCKS = sorted(p.name for p in ENVIRONMENTS.glob("*.txt"))
-KERNEL_LOCKS = [n for n in LOCKS if n.removesuffix(".txt").removesuffix("-gpu") in kernels.KERNELS]
+KERNEL_LOCKS = [n for n in LOCKS if re.sub(r"(-gpu.*)?\.txt$", "", n) in kernels.KERNELS]
 
 
 def name_of(requirement: str) -> str:
@@ -60,6 +60,8 @@ def locked(file: str) -> dict[str, str]:
         ("nvidia-ml-py", "lab.txt"),  # pynvml
         ("torch", "pytorch.txt"),
         ("torchvision", "pytorch.txt"),
+        ("torch", "pytorch-gpu-cuda12.txt"),
+        ("torchvision", "pytorch-gpu-cuda12.txt"),
         ("tensorflow-cpu", "tensorflow.txt"),
         ("tensorflow", "tensorflow-gpu.txt"),
         ("keras", "tensorflow.txt"),
@@ -132,10 +134,10 @@ def test_pillow_is_the_one_that_pillow_simd_can_replace(lock: str) -> None:
     assert sources.PILLOW_SIMD.endswith(simd)
 
 
-@pytest.mark.parametrize("kernel", ["tensorflow", "mxnet", "chainer"])
-def test_cpu_and_gpu_forms_differ_only_where_they_must(kernel: str) -> None:
+@pytest.mark.parametrize("gpu_lock", [n for n in KERNEL_LOCKS if "-gpu" in n])
+def test_cpu_and_gpu_forms_differ_only_where_they_must(gpu_lock: str) -> None:
     """Both forms run the same framework, Keras and NumPy, or their results would not compare."""
-    cpu, gpu = locked(f"{kernel}.txt"), locked(f"{kernel}-gpu.txt")
+    cpu, gpu = locked(re.sub("-gpu.*", ".txt", gpu_lock)), locked(gpu_lock)
     renamed = {"tensorflow": "tensorflow-cpu", "mxnet-cu117": "mxnet"}
     for name in ("numpy", "keras", "chainer", "tensorflow", "mxnet-cu117", "pandas", "ipykernel"):
         if name in gpu:
@@ -227,7 +229,12 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-CPU, GPU = kernels.Machine(gpu=False), kernels.Machine(gpu=True, capability=8)
+def machine(*capabilities: tuple[int, int], driver: str = "580.65.06") -> kernels.Machine:
+    """A machine with GPUs of these compute capabilities."""
+    return kernels.Machine(True, tuple(kernels.Gpu("a GPU", c, driver) for c in capabilities))
+
+
+CPU, GPU = kernels.Machine(gpu=False), machine((8, 0))
 
 
 def test_a_built_environment_is_left_alone(built: Path) -> None:
@@ -388,21 +395,27 @@ def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
 @pytest.mark.parametrize(
     ("kernel", "machine", "expected"),
     [
-        ("mxnet", kernels.Machine(gpu=False), "cpu"),
-        ("mxnet", kernels.Machine(gpu=True, capability=8), "gpu"),
-        ("mxnet", kernels.Machine(gpu=True, capability=9), "cpu"),  # no code for Hopper in it
-        ("mxnet", kernels.Machine(gpu=True, capability=None), "gpu"),
-        ("chainer", kernels.Machine(gpu=True, capability=9), "gpu"),
-        ("pytorch", kernels.Machine(gpu=True, capability=10), "gpu"),
-        ("lab", kernels.Machine(gpu=True, capability=9), "cpu"),
+        ("mxnet", CPU, "cpu"),
+        ("mxnet", machine((8, 6)), "gpu"),
+        ("mxnet", machine((9, 0)), "cpu"),  # no code for Hopper in it
+        ("mxnet", machine((9, 0), (7, 0)), "gpu"),  # for the other one
+        ("mxnet", kernels.Machine(gpu=True), "gpu"),  # which GPUs is unknown
+        ("chainer", machine((9, 0)), "gpu"),
+        ("pytorch", machine((10, 0)), "gpu"),
+        ("pytorch", machine((7, 0)), "gpu-cuda12"),  # no code for Volta in today's
+        ("pytorch", machine((7, 0), (9, 0)), "gpu-cuda12"),  # serves both
+        ("pytorch", machine((8, 0), driver="535.129.03"), "gpu-cuda12"),
+        ("pytorch", machine((3, 7)), "cpu"),  # Kepler
+        ("lab", machine((9, 0)), "cpu"),
     ],
 )
 def test_form(kernel: str, machine: kernels.Machine, expected: str) -> None:
     assert kernels.form(kernel, machine) == expected
 
 
-def test_pytorch_has_one_lock_for_both_forms() -> None:
+def test_pytorch_has_one_lock_for_cpu_and_gpu_and_one_for_older_gpus() -> None:
     assert kernels.lock_of("pytorch", "gpu") == kernels.lock_of("pytorch", "cpu")
+    assert kernels.lock_of("pytorch", "gpu-cuda12").name == "pytorch-gpu-cuda12.txt"
     assert kernels.lock_of("chainer", "gpu") != kernels.lock_of("chainer", "cpu")
 
 

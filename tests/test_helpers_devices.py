@@ -1,11 +1,12 @@
 import pytest
 
 from helpers import devices
+from helpers.capabilities import Gpu
 from helpers.errors import UserError
 
 
 def with_gpus(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr(devices, "visible_gpus", lambda: list(names))
+    monkeypatch.setattr(devices, "visible", lambda: [Gpu(name) for name in names])
 
 
 def test_auto_takes_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,14 +118,20 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, device_t **out) {
     return code == NOT_SUPPORTED ? OK : code;
 }
 int nvmlDeviceGetHandleByUUID(const char *uuid, device_t **out) {
-    for (int i = 0; i < gpus; i++) {
-        *out = &devices[16 * i];
-        if (!strcmp((*out)->uuid, uuid)) return OK;
+    for (int i = 0; i < 16 * gpus; i++) {
+        *out = &devices[i];
+        if ((*out)->there && !strcmp((*out)->uuid, uuid)) return OK;
     }
     return NOT_FOUND;
 }
 int nvmlDeviceGetUUID(device_t *d, char *text, unsigned n) { snprintf(text, n, "%s", d->uuid); return OK; }
 int nvmlDeviceGetName(device_t *d, char *text, unsigned n) { snprintf(text, n, "%s", d->product); return OK; }
+int nvmlDeviceGetCudaComputeCapability(device_t *d, int *major, int *minor) {
+    unsigned v; /* 90 for 9.0 */
+    int code = whole(d, "capability", &v);
+    if (!code) *major = v / 10, *minor = v % 10;
+    return code;
+}
 int nvmlDeviceGetEnforcedPowerLimit(device_t *d, unsigned *out) { return whole(d, "limit", out); }
 
 typedef struct { unsigned long long total, free, used; } memory_t;
@@ -187,7 +193,9 @@ int nvmlDeviceGetCurrentClocksEventReasons(device_t *d, unsigned long long *out)
     return nvmlDeviceGetCurrentClocksThrottleReasons(d, out);
 }
 int nvmlDeviceGetMigMode(device_t *d, unsigned *current, unsigned *pending) {
-    *current = *pending = d->mig_slots > 0;
+    *current = d->mig_slots > 0;
+    whole(d, "mig", current); /* "mig 1": on, and no instance made yet */
+    *pending = *current;
     return OK;
 }
 int nvmlDeviceGetMaxMigDeviceCount(device_t *d, unsigned *out) { *out = d->mig_slots; return OK; }

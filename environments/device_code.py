@@ -1,0 +1,159 @@
+"""Makes capabilities.json: which GPU generations the CUDA packages of each lock hold code for.
+
+Read are the libraries that training calls: the framework's own, cuDNN (convolution, BatchNorm,
+pooling), cuBLAS (the classifier) and NCCL (the sum of gradients). Each package is downloaded, read
+and deleted, one after the other, and not at all if the table knows its version.
+``helpers/capabilities.py`` says what follows from the table for a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fatbin
+from fatbin import Container
+from kernels import HERE, KERNELS, VENVS
+
+from helpers import capabilities
+
+LIBRARIES = {
+    r"torch": r"libtorch_cuda\.so",
+    r"tensorflow": r"libtensorflow_cc\.so\.\d+",
+    r"mxnet-cu\d+": r"libmxnet\.so",
+    r"cupy-cuda\d+x": r"(cub|thrust|_generator_api)\..*\.so",
+    r"nvidia-cudnn(-cu\d+)?": r"libcudnn_(ops|cnn|engines_precompiled)\w*\.so\.\d+",
+    r"nvidia-cublas(-cu\d+)?": r"libcublas(Lt)?\.so\.\d+",
+    r"nvidia-nccl(-cu\d+)?": r"libnccl\.so\.\d+",
+}
+"""Packages, and their libraries that count."""
+
+GENERATIONS = [
+    "5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0",
+]  # fmt: skip
+"""Compute capabilities of GPUs that stand beside x86 processors (Maxwell to Blackwell)."""
+
+DRIVERS = {11: 450, 12: 525, 13: 580}
+"""The oldest driver for the machine code of a CUDA version (major): NVIDIA, *CUDA Compatibility*,
+minor version compatibility."""
+
+PTX_DRIVERS = {
+    "7.0": 450, "7.1": 455, "7.2": 460, "7.3": 465, "7.4": 470, "7.5": 495, "7.6": 510,
+    "7.7": 515, "7.8": 520, "8.0": 525, "8.1": 530, "8.2": 535, "8.3": 545, "8.4": 550,
+    "8.5": 555, "8.6": 565, "8.7": 570, "8.8": 575, "9.0": 580, "9.1": 590, "9.2": 595,
+    "9.3": 610, "9.4": 615,
+}  # fmt: skip
+"""The first driver that compiles each version of the PTX language, that of the CUDA it came with:
+NVIDIA, *PTX ISA*, release history."""
+
+FEW, MOST = 0.01, 0.9
+"""Shares of a library's containers. A generation in few of them is there by accident (cuBLAS has
+PTX for 5.2 in one of 3,361); PTX alone serves one only if it is in most of them (in cuDNN 8.9.7
+it is in a seventh)."""
+
+
+def make(uv: Path, python: str) -> None:
+    """Writes the table anew for the locks as they are.
+
+    Raises:
+        subprocess.CalledProcessError: a package could not be downloaded; uv has said why.
+    """
+    before = capabilities.table() if capabilities.FILE.exists() else {}
+    known = {name: found for entry in before.values() for name, found in entry["packages"].items()}
+    table = {}
+    for lock in locks():
+        pins = requirements(lock)
+        for package in pins:
+            if libraries_of(package) and package not in known:
+                print(f"{package}: reading its GPU code", flush=True)
+                known[package] = device_code(package, pins[package], uv, python)
+        packages = {package: known[package] for package in pins if libraries_of(package)}
+        table[lock.stem] = {"driver": driver(pins) if packages else None, "packages": packages}
+    capabilities.FILE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+def locks() -> list[Path]:
+    """The locks of all forms of the kernels with a framework."""
+    return [
+        lock
+        for kernel in KERNELS
+        if kernel != "lab"
+        for lock in (HERE / f"{kernel}.txt", *sorted(HERE.glob(f"{kernel}-gpu*.txt")))
+    ]
+
+
+def requirements(lock: Path) -> dict[str, str]:
+    """The pins of a lock, ``name==version``, each with the lines that say so and its hashes."""
+    entries = re.findall(r"^[a-z0-9].*?(?=^\S|\Z)", lock.read_text(encoding="utf-8"), re.M | re.S)
+    return {re.split(r"[ ;\\]", entry)[0]: entry for entry in entries}
+
+
+def libraries_of(package: str) -> str | None:
+    """The pattern of a package's libraries that count; None if it has none."""
+    name = package.split("==")[0]
+    return next((files for names, files in LIBRARIES.items() if re.fullmatch(names, name)), None)
+
+
+def driver(pins: Sequence[str] | dict[str, str]) -> int:
+    """The oldest driver that the CUDA libraries of a lock work with."""
+    found = [re.match(r"nvidia-cuda-runtime(?:-cu\d+)?==(\d+)", package) for package in pins]
+    (major,) = {int(match[1]) for match in found if match}
+    return DRIVERS[major]
+
+
+def device_code(package: str, requirement: str, uv: Path, python: str) -> dict[str, Any]:
+    """What a package's libraries serve, by the library's name. Downloads the package."""
+    pattern = libraries_of(package) or ""
+    VENVS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=VENVS, prefix="reading-") as scratch:
+        pinned = Path(scratch) / "requirement.txt"
+        pinned.write_text(requirement, encoding="utf-8")
+        subprocess.run(
+            [uv, "pip", "install", "--target", f"{scratch}/files", "--python", python,
+             "--python-platform", "x86_64-manylinux_2_28", "--no-deps", "--require-hashes",
+             "--no-cache", "--quiet", "-r", pinned], check=True,
+        )  # fmt: skip
+        return {
+            path.name.partition(".")[0]: code
+            for path in sorted(Path(scratch, "files").rglob("*"))
+            if re.fullmatch(pattern, path.name) and (code := serves(fatbin.read(path)))
+        }
+
+
+def serves(containers: list[Container]) -> dict[str, Any]:
+    """The generations a library serves by machine code, and by PTX with which driver."""
+    runs = {gpu: sum(_runs(c, gpu) for c in containers) for gpu in GENERATIONS}
+    drivers = {
+        gpu: [_compiles(c, gpu) for c in containers if c.ptx and not _runs(c, gpu)]
+        for gpu in GENERATIONS
+    }
+    only_ptx = {gpu: [driver for driver in drivers[gpu] if driver] for gpu in GENERATIONS}
+    most = max(runs[gpu] + len(only_ptx[gpu]) for gpu in GENERATIONS)
+    machine_code, ptx = [], {}
+    for gpu in GENERATIONS:
+        if runs[gpu] > FEW * most and len(only_ptx[gpu]) <= FEW * most:
+            machine_code.append(gpu)
+        elif only_ptx[gpu] and runs[gpu] + len(only_ptx[gpu]) >= MOST * most:
+            ptx[gpu] = max(only_ptx[gpu])
+    return {"machine code": machine_code, "ptx": ptx} if containers else {}
+
+
+def _runs(container: Container, gpu: str) -> bool:
+    """Machine code runs on its own major version, the same minor version or a newer one."""
+    major, minor = map(int, gpu.split("."))
+    return any(a // 10 == major and a % 10 <= minor for a in container.machine_code)
+
+
+def _compiles(container: Container, gpu: str) -> int | None:
+    """The oldest driver that compiles a container's PTX for a GPU; None if it has none for it.
+
+    PTX serves its own architecture and all newer ones.
+    """
+    newest = int(gpu.replace(".", ""))
+    usable = [PTX_DRIVERS[version] for a, version in container.ptx if a <= newest]
+    return min(usable, default=None)

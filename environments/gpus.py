@@ -1,0 +1,60 @@
+"""The GPUs of this machine, asked of the driver's own library: nothing is installed yet."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from helpers.capabilities import Gpu
+
+LONGEST = 96  # what NVML gives as the longest name
+
+
+def found() -> tuple[Gpu, ...]:
+    """All of them, whatever CUDA_VISIBLE_DEVICES says; none where the driver does not answer."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInitWithFlags(0):
+            return ()
+        driver = _text(nvml.nvmlSystemGetDriverVersion)
+        count = ctypes.c_uint()
+        nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        gpus = tuple(_gpu(nvml, index, driver) for index in range(count.value))
+        nvml.nvmlShutdown()
+    except (OSError, AttributeError):  # no library, or one that lacks such a function
+        return ()
+    return gpus
+
+
+def _gpu(nvml: ctypes.CDLL, index: int, driver: str) -> Gpu:
+    handle, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+    if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+        return Gpu("GPU", None, driver)
+    name = _text(lambda *to: nvml.nvmlDeviceGetName(handle, *to))
+    failed = nvml.nvmlDeviceGetCudaComputeCapability(
+        handle, ctypes.byref(major), ctypes.byref(minor)
+    )
+    if _in_mig_mode(nvml, handle):
+        name += " in MIG mode"
+    return Gpu(name, None if failed else (major.value, minor.value), driver)
+
+
+def _in_mig_mode(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> bool:
+    """Whether a run gets an instance of this GPU only; drivers before 450 do not know."""
+    current, pending = ctypes.c_uint(), ctypes.c_uint()
+    try:
+        failed = nvml.nvmlDeviceGetMigMode(handle, ctypes.byref(current), ctypes.byref(pending))
+    except AttributeError:
+        return False
+    return not failed and current.value == 1
+
+
+def _text(function: Callable[..., int]) -> str:
+    """What an NVML function writes into the buffer it is given."""
+    buffer = ctypes.create_string_buffer(LONGEST)
+    function(buffer, LONGEST)
+    return buffer.value.decode("utf-8", "replace")
