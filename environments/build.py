@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import csv
 import fcntl
 import hashlib
 import inspect
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +27,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import installed
 import kernels
 import locks
 import python311
@@ -91,45 +90,6 @@ def stamped(kernel: str) -> dict[str, str]:
 
 def whole(kernel: str, machine: kernels.Machine) -> bool:
     return stamped(kernel) == stamp(kernel, machine) and kernels.status(kernel)["ok"]
-
-
-def damage(kernel: str) -> str | None:
-    """What is wrong with a file of an environment's packages; None where all are as installed.
-
-    Every package lists its files with their sizes in a RECORD.
-    """
-    lock = kernels.lock_of(kernel, kernels.status(kernel)["form"])
-    pins = re.findall(r"^([a-z0-9._-]+)(?:\[.*?\])?==\S+ \\$", lock.read_text(), re.M)
-    for site in (VENVS / kernel).glob("lib/python*/site-packages"):
-        lists = {_normal(path.parent.name.split("-")[0]): path for path in site.glob("*/RECORD")}
-        if missing := [name for name in pins if _normal(name) not in lists]:
-            return f"{missing[0]} is gone"
-        for record in lists.values():
-            if not (sizes := _sizes(record)):
-                return f"{record.relative_to(site)} is damaged"
-            for name, size in sizes.items():
-                try:
-                    found = os.stat(f"{site}/{name}").st_size  # noqa: PTH116 (of 30,000 files)
-                except OSError:
-                    return f"{name} is gone"
-                if size and found != int(size):
-                    return f"{name} has {found} bytes, not {size}"
-    return None
-
-
-def _sizes(record: Path) -> dict[str, str]:
-    """Bytes by file, as a RECORD has them ("" of those that may change); empty if it is damaged."""
-    try:
-        with record.open(newline="") as file:
-            rows = list(csv.reader(file))
-    except (OSError, ValueError, csv.Error):
-        return {}
-    fits = all(len(row) == 3 and (row[2].isdigit() or not row[2]) for row in rows)
-    return {name: size for name, _, size in rows} if fits else {}
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def discard(kernel: str) -> None:
@@ -197,7 +157,7 @@ def bring_up_to_date(
             install_local(venv, maker, run, ["--editable", ROOT])
         else:
             pillow = make(kernel, maker, pillow_simd)
-        if wrong := damage(kernel):
+        if wrong := installed.damage(kernel):
             raise BuildError(f"{wrong}, in uv's cache too: {maker.uv} cache clean, then again")
         kernels.write_json(venv / "stamp.json", want)
         status.update(ok=True, reason="", pillow=pillow)
@@ -323,7 +283,7 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
     for kernel in wanted:
         if options.rebuild:
             discard(kernel)
-        elif whole(kernel, machine) and (wrong := damage(kernel)):
+        elif whole(kernel, machine) and (wrong := installed.damage(kernel)):
             print(f"{kernel}: {wrong}, so it is made anew", flush=True)
             discard(kernel)
     todo = [k for k in wanted if options.lock or not whole(k, machine)]

@@ -18,6 +18,7 @@ ENVIRONMENTS = ROOT / "environments"
 sys.path.insert(0, str(ENVIRONMENTS))
 
 import build  # noqa: E402
+import installed  # noqa: E402
 import kernels  # noqa: E402
 import python311  # noqa: E402
 import sources  # noqa: E402
@@ -220,7 +221,7 @@ def test_no_python_and_no_uv_is_one_line_that_says_what_to_do(
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A .venvs with a mxnet that counts as built."""
-    for module in (build, kernels):
+    for module in (build, installed, kernels):
         monkeypatch.setattr(module, "VENVS", tmp_path)
     (tmp_path / "mxnet" / "bin").mkdir(parents=True)
     (tmp_path / "mxnet" / "bin" / "python").symlink_to(sys.executable)
@@ -296,7 +297,7 @@ def test_a_damaged_package_is_noticed_and_made_anew(
     monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
-    assert build.damage("mxnet") is None
+    assert installed.damage("mxnet") is None
     assert build.main(["--cpu", "--kernels", "mxnet"]) == 0 and not made
     damage, said = DAMAGE[name]
     damage(packages)
