@@ -25,6 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `data-prep … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # the disk is full, read-only or gone
+        if error.strerror is None:
+            raise
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        print(
+            f"data-prep: {printable(where)}{error.strerror}; what is done is kept, put that right"
+            " and run the same command again",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print(
             "data-prep: interrupted; what is done is kept, run the same command again to go on",

@@ -57,9 +57,11 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
         os.replace(temporary, path)  # noqa: PTH105 (speed)
         if durable:
             sync_file(folder or ".")  # the name is the folder's
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
+        if isinstance(error, OSError):  # of the file that was wanted, not of the temporary one
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
 
 

@@ -1,0 +1,76 @@
+"""Each write of a preparation fails once: one line, the true reason, and the rest is made."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import faults
+import pytest
+from data_prep_server import publish
+from data_prep_tools import command, digest, make_folder, the_line
+
+import data_prep.demo
+import data_prep.fetch
+import data_prep.packed
+import data_prep.resize
+
+SAID = {errno.ENOSPC: ("full", "No space left on device"), errno.EROFS: ("Read-only file system",)}
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each write can be counted, those of the workers too."""
+
+    def one_after_the_other(
+        work: Callable[[Sequence[Any]], Any], jobs: Iterable[Sequence[Any]], workers: int | None
+    ) -> Iterator[Any]:
+        return map(work, jobs)
+
+    for module in (data_prep.demo, data_prep.fetch, data_prep.packed, data_prep.resize):
+        monkeypatch.setattr(module, "on_all_cores", one_after_the_other, raising=False)
+
+
+def every_write_fails(target: Path, *words: object) -> None:
+    calls = faults.count(lambda: command(*words), below=target)
+    expected = digest(target)
+    assert calls > 10
+    for number in range(1, calls + 1):
+        error = list(SAID)[number % len(SAID)]
+        shutil.rmtree(target)
+        with faults.failing(number, error, below=target):
+            done = command(*words)
+        where = f"write {number} of {calls}: {done.stderr}"
+        line = the_line(done)
+        assert any(words in line for words in SAID[error]) and str(target) in line, where
+        assert command(*words).returncode == 0, where
+        assert digest(target) == expected, where
+
+
+@faults.alone
+def test_every_write_of_resize(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set", patients=2)
+    every_write_fails(tmp_path / "small", "resize", source, tmp_path / "small", "--size", 8)
+
+
+@faults.alone
+def test_every_write_of_nih(tmp_path: Path) -> None:
+    (tmp_path / "archives").mkdir()
+    listing = publish(tmp_path / "archives", make_folder(tmp_path / "set", patients=2))
+    words = ["--sources", listing, "--archives", tmp_path / "archives", "--size", 8]
+    every_write_fails(tmp_path / "small", "nih", tmp_path / "small", *words)
+
+
+@faults.alone
+def test_every_write_of_pack(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set", patients=2)
+    assert command("resize", source, tmp_path / "small", "--size", 8).returncode == 0
+    every_write_fails(tmp_path / "packed", "pack", tmp_path / "small", tmp_path / "packed")
+
+
+@faults.alone
+def test_every_write_of_demo(tmp_path: Path) -> None:
+    every_write_fails(tmp_path / "demo", "demo", tmp_path / "demo", "--images", 4, "--size", 64)
