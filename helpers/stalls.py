@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from gpumon import files
+
 VARIABLE = "COMPARE_STEPS"
 """Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
 FILE = ".steps"
@@ -81,11 +83,15 @@ class Watch:
                 return
 
     def _changes(self) -> set[tuple[str, int]]:
-        """When each file last changed: compared, never subtracted, for clocks are set."""
+        """When each file last changed: compared, never subtracted, for clocks are set.
+
+        Not the monitor's samples, which are taken all the same while a run hangs.
+        """
         found = set()
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
+                sampled = entry.name.startswith("trace") and not entry.name.endswith(files.MARKS)
                 with suppress(OSError):  # renamed meanwhile
-                    if entry.is_file(follow_symlinks=False):
+                    if not sampled and entry.is_file(follow_symlinks=False):
                         found.add((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns))
         return found

@@ -125,8 +125,11 @@ def test_a_signal_waits_for_the_end_of_what_must_not_be_cut() -> None:
     assert done
 
 
+MONITOR = "import gpumon; monitor = gpumon.Monitor(Path(run) / 'trace'); monitor.start()"
+
+
 def test_a_run_that_hangs_is_ended_and_says_so(suite: Suite) -> None:
-    suite.notebook(SLOW, REAL, WAIT)
+    suite.notebook(SLOW, REAL, MONITOR, WAIT)  # whose monitor goes on writing
     assert suite.compare("--batch", "hung", "--stall-minutes", "0.1") == 1
     content = record.read(suite.run("hung", SLOW))
     assert content["state"] == "failed"
