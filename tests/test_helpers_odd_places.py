@@ -11,6 +11,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -19,7 +20,7 @@ pytest.importorskip("papermill")
 
 from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
-from helpers import batches, parameters, paths, plans, progress, stalls
+from helpers import batches, parameters, paths, plans, progress, stalls, surroundings
 from helpers.__main__ import main
 from helpers.errors import UserError, exits_cleanly
 
@@ -110,6 +111,29 @@ def test_out_of_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert exits_cleanly(full)() == 2
     assert capsys.readouterr().err.startswith("error: out of memory")
+
+
+@pytest.mark.parametrize("name", ["x" * 100, "job#7", "what?"])
+def test_replicas_meet_whatever_the_temporary_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As in a kernel: clusters' names for a job's folder are long."""
+    folder = tmp_path / name
+    folder.mkdir()
+    code = (
+        "import os\nfrom helpers import replicas\n"
+        "def where(rank): return os.environ[replicas.RENDEZVOUS]\n"
+        "if __name__ == '__main__': print(replicas.run(where, 1)[0])\n"
+    )
+    (tmp_path / "meet.py").write_text(code)
+    env = surroundings.for_a_kernel({**os.environ, "TMPDIR": str(folder)})
+    command = [sys.executable, str(tmp_path / "meet.py")]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    address = urlsplit(ended.stdout.strip())
+    assert Path(address.path).name == "rendezvous" and not address.query + address.fragment
+    near = surroundings.for_a_kernel({"TMPDIR": "/scratch/job 7"})
+    assert near["TMPDIR"] == "/scratch/job 7"
 
 
 class Terminal(io.StringIO):
