@@ -46,8 +46,12 @@ class Batch:
         return self.plan.runs
 
     def open(self) -> None:
-        """Begin (again): journal and ``runs/latest`` are there, nothing old is running."""
-        kernels.stop_marked(self.folder)
+        """Begin (again): journal and ``runs/latest`` are there, nothing old is running.
+
+        Nor of other batches: what a killed runner has left would share the devices.
+        """
+        journal.check(self.folder, self.plan, self._about())
+        kernels.stop_marked(paths.RUNS.resolve())
         for state in self.adopted:
             folder = self.folder / state.folder
             complete(folder, run=state.about(), **_unsaid_neighbours(folder))
@@ -126,8 +130,10 @@ class Batch:
         }
 
     def _write(self) -> None:
-        about = {"started": self.started, "finished": self.finished}
-        journal.write(self.folder, self.plan, about)
+        journal.write(self.folder, self.plan, self._about())
+
+    def _about(self) -> dict[str, Any]:
+        return {"started": self.started, "finished": self.finished}
 
     def _reserve(self) -> None:
         path = self.folder / RESERVE
@@ -219,7 +225,10 @@ def came_to(state: RunState) -> str:
 @contextmanager
 def only_one() -> Iterator[None]:
     """Two batches at once would measure each other: the second one is refused."""
-    paths.RUNS.mkdir(parents=True, exist_ok=True)
+    try:
+        paths.RUNS.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UserError(f"{paths.RUNS}: a file, or a link that leads nowhere; remove it") from None
     with (paths.RUNS / ".lock").open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

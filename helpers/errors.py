@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from io import TextIOWrapper
 
 from data_prep.errors import DataError, printable
 from gpumon.errors import MonitorError
@@ -34,6 +35,9 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
         try:
             if sys.stdout is None:
                 raise UserError("standard output is closed: send it to a file or to /dev/null")
+            for stream in (sys.stdout, sys.stderr):
+                if isinstance(stream, TextIOWrapper):  # else what it cannot show would end us
+                    stream.reconfigure(errors="backslashreplace")
             try:
                 code = main(*args, **kwargs)
             except SystemExit:  # argparse's, once it has printed the help
@@ -45,6 +49,11 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
             return _ended(2, f"error: {error}")
         except OSError as error:
             return _ended(2, f"error: {refusal(error)}")
+        except MemoryError:
+            return _ended(
+                2,
+                "error: out of memory; free some, or raise ulimit -v, and try again",
+            )
         except KeyboardInterrupt:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)  # nothing is left but to end

@@ -28,7 +28,7 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
     path = folder / FILE
     if not path.exists():
         raise FileNotFoundError(path)
-    content = strict_json.read(path)
+    content = strict_json.read(path, verbatim=["data"])  # a folder, to be found again
     schemas.check("journal", content, path)
     runs = []
     for kept in content["runs"]:
@@ -41,13 +41,26 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
     return Plan(content["recipe"], content["data"], runs, warmup), content
 
 
+def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
+    """Whether the journal of a batch could be read again, before there is one.
+
+    Raises:
+        UserError: it could not, so nobody could go on with the batch.
+    """
+    schemas.check("journal", _content(folder, plan, about), folder / FILE)
+
+
 def write(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
     """Put the plan as it stands, and ``about`` the batch, in the place of the journal before."""
-    content = {
+    content = _content(folder, plan, about)
+    paths.write_atomically(folder / FILE, json.dumps(content, indent=1) + "\n")
+
+
+def _content(folder: Path, plan: Plan, about: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         "schema": SCHEMA,
         "batch": folder.name,
         **about,
         **plan.parameters(),
         "runs": [asdict(state) for state in plan.runs],
     }
-    paths.write_atomically(folder / FILE, json.dumps(content, indent=1) + "\n")

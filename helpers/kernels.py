@@ -148,8 +148,8 @@ def execute(
             )
         with watch, naming(target):
             papermill.execute_notebook(
-                source,
-                target,
+                _literal(source),
+                _literal(target),
                 parameters=parameters,
                 engine_name="watched",
                 kernel_name=kernel,
@@ -171,6 +171,8 @@ def execute(
             for client in manager.clients:
                 client.stop_channels()
             stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
+            if environment and MARK in environment:  # a kernel that died has lost its children
+                stop_marked(Path(environment[MARK]))
 
 
 def reason_of(error: Exception) -> str:
@@ -204,13 +206,16 @@ def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> No
     _kill(members | family(process))
 
 
-def stop_marked(batch: Path) -> None:
-    """End whatever a runner left running for ``batch``: kernels, workers, samplers.
+def stop_marked(folder: Path) -> None:
+    """End whatever a runner left running for a batch, or for all batches in ``folder``.
+
+    Kernels, workers, samplers.
 
     A process that lived on under another parent or in a session of its own still has the mark in
     the environment it was started with. Nothing else is touched, whoever says that it belongs here.
     """
-    _kill({member for member in psutil.process_iter() if mark(member.pid) == str(batch)})
+    marks = {member: mark(member.pid) for member in psutil.process_iter()}
+    _kill({member for member, of in marks.items() if of and Path(of).is_relative_to(folder)})
 
 
 def mark(process: int) -> str | None:
@@ -269,6 +274,11 @@ def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:
     end = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < end and psutil.pid_exists(process) and not settled():
         time.sleep(0.05)
+
+
+def _literal(path: Path) -> str:
+    """``path`` for papermill, which fills in parameters between braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
 
 
 def _pid(manager: Any) -> int | None:

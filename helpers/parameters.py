@@ -22,6 +22,9 @@ from helpers.recipe import Recipe, ScaledRecipe, lookup
 LARGEST = 264
 """Above this many pixels images are to be resized first; the recipe's own size is the limit."""
 
+MOST_WARMUP = 1e9
+"""Epochs; what a batch's journal can say."""
+
 GENERATED = f"demo-{demo.VERSION}"
 """Folder of the generated images; each version's its own, for an older one's are others."""
 
@@ -178,7 +181,7 @@ def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path:
     nih = paths.DATA / f"nih-{recipe.resized}"
     if recipe.name == "chexnet" and data_prep.is_complete(nih):
         return nih
-    return paths.DATA / f"{GENERATED}-{recipe.resized}"
+    return _in_utf8(paths.DATA / f"{GENERATED}-{recipe.resized}")
 
 
 def fit_to_images(recipe: Recipe, folder: Path) -> Recipe:
@@ -252,8 +255,11 @@ def epochs_of_warmup(value: float | str) -> float:
         epochs = float(value)
     except (TypeError, ValueError):
         epochs = math.nan
-    if isinstance(value, bool) or not 0 <= epochs < math.inf:
-        raise UserError(f"warmup_epochs is {value!r}: give a number of epochs from 0, such as 0.5")
+    if isinstance(value, bool) or not 0 <= epochs <= MOST_WARMUP:
+        raise UserError(
+            f"warmup_epochs is {value!r}: give a number of epochs from 0 to {MOST_WARMUP:.0f}, "
+            "such as 0.5"
+        )
     return epochs
 
 
@@ -261,8 +267,19 @@ def _given_folder(data: str | Path) -> Path:
     """A folder somebody named: from the current folder, or from the checkout's top."""
     for folder in (Path(data), paths.ROOT / data):
         if folder.is_dir():
-            return folder.resolve()
+            return _in_utf8(folder.resolve())
     raise UserError(f"data folder '{data}' does not exist: name one with a label file and images/")
+
+
+def _in_utf8(folder: Path) -> Path:
+    """``folder``; neither tables nor records can hold another name."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{folder}: its name is not UTF-8 (or the locale is not: LC_ALL=C.UTF-8); rename it"
+        ) from None
+    return folder
 
 
 def _open(folder: Path) -> tuple[pd.DataFrame, np.ndarray | None]:

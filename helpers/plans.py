@@ -201,7 +201,7 @@ def framework_notebooks() -> dict[str, tuple[str, str]]:
     A framework notebook says so in its metadata: ``"compare": {"framework": "PyTorch"}``.
     """
     found = {}
-    for path in sorted(paths.NOTEBOOKS.glob("*.ipynb")):
+    for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
             framework = metadata.get("compare", {}).get("framework")

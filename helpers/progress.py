@@ -1,5 +1,7 @@
 """What the runner shows on the terminal: one line that moves, or plain lines in a log."""
 
+import os
+import shutil
 import sys
 import threading
 import time
@@ -30,7 +32,7 @@ class Line:
 
     def __init__(self, stream: TextIO | None = None, indent: str = "      ") -> None:
         self._stream = stream or sys.stdout
-        self._moves = self._stream.isatty()
+        self._moves = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._indent = indent
         self._text = self._detail = ""
         self._began = time.monotonic()
@@ -67,7 +69,8 @@ class Line:
         if not self._text:
             return
         detail = f"  ({self._detail})" if self._detail else ""
-        self._write("\r\x1b[2K" + f"{self._so_far()}  {printable(self._text + detail)}"[:119])
+        most = min(120, shutil.get_terminal_size().columns) - 1  # a second row would stay
+        self._write("\r\x1b[2K" + f"{self._so_far()}  {printable(self._text + detail)}"[:most])
 
     def _so_far(self) -> str:
         return f"{self._indent}{clock(time.monotonic() - self._began)}"

@@ -110,9 +110,10 @@ def _turn(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> 
     shown.begin(state)
     try:
         _one(batch, state, shown, stall_minutes)
-    except (KeyboardInterrupt, OSError) as error:
+    except (KeyboardInterrupt, OSError, MemoryError) as error:
         with stopping.held():
-            _break_off(batch, state, refusal(error) if isinstance(error, OSError) else str(error))
+            said = refusal(error) if isinstance(error, OSError) else str(error)
+            _break_off(batch, state, said or "the runner was out of memory")
         with suppress(OSError):
             shown.end(state)
         raise

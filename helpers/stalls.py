@@ -69,12 +69,15 @@ class Watch:
         (self._folder / FILE).unlink(missing_ok=True)
 
     def _keep_looking(self) -> None:
-        seen, since = self._changes(), time.monotonic()
-        while not self._over.wait(min(EVERY_SECONDS, 6 * self._minutes)):
-            now = self._changes()
+        every = min(EVERY_SECONDS, 6 * self._minutes)
+        seen, looked, waited = self._changes(), time.monotonic(), 0.0
+        while not self._over.wait(every):
+            now, before, looked = self._changes(), looked, time.monotonic()
+            # Where much more has passed, we were stopped ourselves (Ctrl-Z, a paused container).
+            waited += min(looked - before, 2 * every)
             if now != seen:
-                seen, since = now, time.monotonic()
-            elif time.monotonic() - since >= 60 * self._minutes:
+                seen, waited = now, 0.0
+            elif waited >= 60 * self._minutes:
                 self.error = Stalled(
                     f"stopped as hung: for {self._minutes:g} minutes no step, no output and no new "
                     "section (--stall-minutes sets how long to wait; 0: for ever)"

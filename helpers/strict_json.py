@@ -4,6 +4,7 @@ What is read has finite numbers, and texts that are nothing but text to a termin
 """
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ LARGEST_NUMBER = 2.0**53
 """Nothing that is measured is larger, and sums of such are still finite."""
 
 
-def read(path: Path) -> Any:
+def read(path: Path, *, verbatim: Collection[str] = ()) -> Any:
     """The content of ``path``.
+
+    Texts at the top called as one of ``verbatim`` stay as they were written: names of files, which
+    may hold what no terminal shows.
 
     Raises:
         UserError: it cannot be read, or is not JSON of the kind that is written here.
@@ -29,9 +33,11 @@ def read(path: Path) -> Any:
             found = file.read(LARGEST_FILE + 1)
         if len(found) > LARGEST_FILE:
             raise UserError(f"{path}: more than {LARGEST_FILE >> 20} MiB, so not ours; remove it")
-        return _printable(
-            json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
-        )
+        content = json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
+        shown = _printable(content)
+        if isinstance(content, dict):
+            shown |= {name: content[name] for name in verbatim if name in content}
+        return shown
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except RecursionError:

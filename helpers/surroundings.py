@@ -7,6 +7,7 @@ need it (``LD_LIBRARY_PATH``, ``OMP_NUM_THREADS``, ``CUDA_VISIBLE_DEVICES``). It
 measured, so it stands in the record.
 """
 
+import os
 from collections.abc import Mapping
 
 from helpers import paths
@@ -29,7 +30,10 @@ def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
     So a kernel runs the code that its runner is of, also where its environment was made for
     another checkout (a git worktree).
     """
-    return {k: v for k, v in environment.items() if not k.startswith("PYTHON")} | _own()
+    kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")} | _own()
+    if not _takes_sockets(kept.get("TMPDIR", "")):
+        del kept["TMPDIR"]  # /tmp will do
+    return kept
 
 
 def told(environment: Mapping[str, str]) -> dict[str, str]:
@@ -40,6 +44,15 @@ def told(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environment.items())
         if value and name.startswith((*LIBRARIES, "PYTHON")) and known.get(name) != value
     }
+
+
+def _takes_sockets(folder: str) -> bool:
+    """Whether replicas can meet in ``folder``, by a socket's name and by an address.
+
+    A socket's name has 107 bytes, of which multiprocessing's own take 32; in an address ``#`` and
+    ``?`` end the path.
+    """
+    return len(os.fsencode(folder)) <= 75 and not {"#", "?"} & set(folder)
 
 
 def _own() -> dict[str, str]:
