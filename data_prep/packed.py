@@ -27,6 +27,7 @@ from data_prep.files import (
     TEMPORARY,
     on_all_cores,
     read_json,
+    same_place,
     sole_writer,
     sweep,
     sync,
@@ -71,7 +72,7 @@ def pack_folder(
             f"{source} is not complete: run the command that makes it again, which goes on"
         )
     catalog = read_catalog(source)
-    if source.resolve() == target.resolve():
+    if same_place(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")
     known = manifest.read(source)
     first = read_grey(catalog["path"].iloc[0])

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ else:
 unfilter: Callable[[bytes, np.ndarray, int, int], None] | None = None
 shrink: Callable[[np.ndarray, np.ndarray, int, int, int], bool] | None = None
 try:
-    from data_prep import _grey  # type: ignore[attr-defined]
+    _grey: Any = importlib.import_module("data_prep._grey")
 except ImportError:  # installed where there was no C compiler
     pass
 else:
