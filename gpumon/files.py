@@ -77,10 +77,20 @@ def take(path: Path) -> int:
         found = os.fstat(file)
         if found.st_nlink == 1:
             os.ftruncate(file, 0)
-            return file
+            return _beside_the_streams(file)
         os.close(file)
         if found.st_nlink > 1:  # it has a second name, and may be somebody else's
             path.unlink()
+
+
+def _beside_the_streams(file: int) -> int:
+    """The same file under a number from 3: in a process that was started without its streams
+    (`>&-`) it may have got one of theirs, which a process started from here could not keep."""
+    if file > 2:
+        return file
+    other = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(file)
+    return other
 
 
 def expand(path: str | os.PathLike[str]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -16,7 +17,15 @@ import pytest
 from data_prep_tools import ROOT, command, digest, make_folder, the_line
 from PIL import Image
 
-from data_prep import DataError, nih_sources, pack_folder, prepare_nih, resize_folder, verify_folder
+from data_prep import (
+    DataError,
+    nih_sources,
+    pack_folder,
+    packed,
+    prepare_nih,
+    resize_folder,
+    verify_folder,
+)
 from data_prep.sources import Sources
 
 RESIZE = [sys.executable, "-m", "data_prep", "resize"]
@@ -155,6 +164,21 @@ def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
     )
     assert done.returncode == 130
     assert "Traceback" not in done.stderr and "interrupted; what is done is kept" in done.stderr
+
+
+def test_a_disk_that_takes_nothing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removing what was not there failed too, which was said instead of the reason."""
+    resize_folder(make_folder(tmp_path / "mine"), tmp_path / "small", size=8, progress=False)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(packed, "write_json", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    line = the_line(command("pack", tmp_path / "small", tmp_path / "packed"))
+    assert "packed: cannot be written (Read-only file system)" in line
 
 
 # --- nih -------------------------------------------------------------------------------------

@@ -188,3 +188,15 @@ def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path
         env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
     )
     assert (done.returncode, done.stderr) == (130, "gpumon: interrupted\n")
+
+
+def test_a_program_without_its_streams_is_recorded(tmp_path: Path) -> None:
+    """The trace had got the number of one of them."""
+
+    def close() -> None:
+        for number in range(3):
+            os.close(number)
+
+    words = [*RECORD[:-1], "--out", str(tmp_path / "t"), "--", "true"]
+    assert subprocess.run(words, env=HERE, timeout=60, preexec_fn=close).returncode == 0
+    assert gpumon.read(tmp_path / "t").provenance()["ended"] == "closed"
