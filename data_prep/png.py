@@ -12,10 +12,10 @@ Without `isal` or a compiler everything works as well, with the same pixels.
 
 from __future__ import annotations
 
+import importlib
 import io
 import struct
 import zlib
-import importlib
 from collections.abc import Callable
 from typing import Any
 

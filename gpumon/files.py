@@ -75,7 +75,8 @@ def take(path: Path) -> int:
         except OSError:  # not every file system has locks
             pass
         found = os.fstat(file)
-        if found.st_nlink == 1:
+        there = path.stat() if path.exists() else None  # another may have replaced it meanwhile
+        if found.st_nlink <= 1 and there and os.path.samestat(found, there):
             os.ftruncate(file, 0)
             return _beside_the_streams(file)
         os.close(file)
