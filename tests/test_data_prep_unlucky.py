@@ -62,7 +62,7 @@ def test_closed_streams_change_nothing(tmp_path: Path, closed: tuple[int, ...]) 
             os.close(number)
 
     make_folder(tmp_path / "mine")
-    words = [*RESIZE, tmp_path / "mine", tmp_path / "small", "--size", "8"]
+    words = [*RESIZE, str(tmp_path / "mine"), str(tmp_path / "small"), "--size", "8"]
     done = subprocess.run(words, timeout=60, env=HERE, preexec_fn=close)
     assert done.returncode == 0
     resize_folder(tmp_path / "mine", tmp_path / "other", size=8, progress=False)
