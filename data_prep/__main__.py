@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,8 +16,9 @@ from data_prep.errors import DataError, printable
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command: 0, 1 (`verify` found a problem), 2 (a user error) or 130 (Ctrl-C)."""
-    options = _parser().parse_args(arguments)
+    _have_output()
     try:
+        options = _parser().parse_args(arguments)
         code: int = options.run(options)
         sys.stdout.flush()
         return code
@@ -23,17 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"data-prep: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has gone, as in `data-prep … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
-    except OSError as error:  # the disk is full, read-only or gone
-        if error.strerror is None:
-            raise
-        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+    except OSError as error:  # the disk is full, read-only or gone, or nothing can be printed
+        _drop_output()
+        where = error.filename or ("standard output" if _is_here() else "the working folder")
         print(
-            f"data-prep: {printable(where)}{error.strerror}; what is done is kept, put that right"
-            " and run the same command again",
+            f"data-prep: {printable(os.fsdecode(where))}: {error.strerror or error}; what is done"
+            " is kept, put that right and run the same command again",
             file=sys.stderr,
         )
+        return 2
+    except MemoryError:
+        print("data-prep: not enough memory; try again with fewer --workers", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(
@@ -41,6 +46,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
+
+
+def _have_output() -> None:
+    """Give a process that was started without some of its streams (`>&-`) others, which lead
+    nowhere, and have those it has print any name: what they cannot encode becomes an escape."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # in this order each gets its own number, the lowest free
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115, PTH123 (until we end)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Keep Python from complaining at its end of what it could not print."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _is_here() -> bool:
+    """Whether the folder this runs in is still there."""
+    with contextlib.suppress(OSError):
+        return bool(os.getcwd())  # noqa: PTH109
+    return False
 
 
 class _Version(argparse.Action):

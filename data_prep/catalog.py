@@ -116,7 +116,8 @@ def read_catalog(
     found = [
         path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
     ]
-    table.insert(1, "path", found)
+    # Not as pandas' own texts, which are UTF-8, as a folder's name need not be.
+    table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
     return table
 
 

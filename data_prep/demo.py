@@ -63,6 +63,9 @@ UNLABELLED = 0.05
 #: No patient of the demo has more images; the NIH's go up to 184, too many for a small set.
 MOST_IMAGES = 20
 
+#: Far more than anybody tries things out with; the labels of all are composed in memory.
+MOST = 1_000_000
+
 BATCH = 8
 
 #: One image to make: file name, patient, follow-up, findings.
@@ -89,9 +92,9 @@ def make_demo(
     """
     started = time.monotonic()
     folder = Path(folder)
-    if images < 1 or not 16 <= size <= 8192 or seed < 0:
+    if not 1 <= images <= MOST or not 16 <= size <= 8192 or seed < 0:
         raise DataError(
-            f"images {images}, size {size}, seed {seed}: at least 1 image, 16 to 8192 pixels,"
+            f"images {images}, size {size}, seed {seed}: 1 to {MOST:,} images, 16 to 8192 pixels,"
             " a seed from 0"
         )
     jobs, table = compose(images, seed)

@@ -83,6 +83,8 @@ def download(
             problem = f"the server answers {error.code} {error.reason}"
         except BrokenLine as error:
             problem = str(error)
+        except (ValueError, OverflowError) as error:  # brackets left open, a port beyond all
+            raise DataError(f"{remote.url}: not an address to fetch from ({error})") from None
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
                 raise DataError(f"{part}: cannot be written ({error.strerror})") from None

@@ -28,6 +28,8 @@ from data_prep.download import Remote, discard, download, md5_of
 from data_prep.errors import DataError
 from data_prep.files import (
     on_all_cores,
+    one_in_the_other,
+    same_place,
     sole_writer,
     sweep,
     write_whole,
@@ -87,6 +89,12 @@ def prepare_nih(
     put right: out of reach, wrong checksums, a full disk or one too small, hostile archives.
     """
     target, started = Path(target), time.monotonic()
+    kept = None if originals is None else Path(originals)
+    if kept is not None and (same_place(kept, target) or one_in_the_other(kept, target)):
+        raise DataError(
+            f"{kept}: the originals would lie among the small images of {target};"
+            " name a folder outside for --originals"
+        )
     sources = sources or nih_sources()
     settings = {
         "tool": TOOL,
@@ -102,6 +110,8 @@ def prepare_nih(
             )
         workshop = target / WORKSHOP
         rows = still_good(target, before, FORMATS[format], workers)  # by image
+        if kept is not None:  # an image whose original was not kept is read once more
+            rows = {image: row for image, row in rows.items() if _original(kept, image).is_file()}
         if before.complete and len(rows) == len(before.rows):
             shutil.rmtree(workshop, ignore_errors=True)  # killed just before the end
             return _result(before.note, rows, 0, started)
@@ -116,9 +126,7 @@ def prepare_nih(
         mark_incomplete(target, settings)
         todo = [remote for remote in sources.archives if remote.name not in done]
         _check_space(target, sources, todo, workshop, len(known), settings, progress)
-        run = _Run(
-            target, settings, set(known), rows, None if originals is None else Path(originals)
-        )
+        run = _Run(target, settings, set(known), rows, kept)
         stop = threading.Event()
         with _bars(todo, sources, len(known), progress) as (bytes_bar, images_bar):
             coming = arrivals(sources, todo, workshop, connections, bytes_bar, stop)
@@ -156,6 +164,10 @@ def _result(
         "rejected": rejected,
         "seconds": time.monotonic() - started,
     }
+
+
+def _original(folder: Path, image: str) -> Path:
+    return folder / "images" / image
 
 
 @dataclass
@@ -280,7 +292,7 @@ def _read_archive(
             if image not in run.known or image in taken:
                 continue
             before = run.rows.get(image)
-            original = None if run.originals is None else str(run.originals / "images" / image)
+            original = None if run.originals is None else str(_original(run.originals, image))
             same = before is not None and before.source_sha256 == manifest.digest(data)
             if same and original is None:
                 bar.update(1)

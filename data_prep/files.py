@@ -144,6 +144,18 @@ def read_json(
     return content
 
 
+def same_place(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same place, through whatever links."""
+    # Not Path.resolve, which raises RuntimeError for links in a circle.
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def one_in_the_other(one: Path, other: Path) -> bool:
+    """Whether a folder lies, at whatever depth, in the other."""
+    here, there = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    return here in there.parents or there in here.parents
+
+
 def sweep(folder: Path) -> None:
     """Remove temporary files that a killed run left in a folder."""
     with os.scandir(folder) as entries:
@@ -204,24 +216,27 @@ def on_all_cores(
     early (an error, Ctrl-C) the batches under way are finished and the rest is dropped. Workers end
     by themselves when this process is killed.
     """
-    workers = workers or core_count()
+    workers = core_count() if workers is None else workers
     if workers < 1:
         raise DataError(f"workers is {workers}: at least 1 is needed")
     # fork starts in milliseconds and needs no importable main module, which a notebook lacks.
     method = "fork" if sys.platform == "linux" else "spawn"
-    pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context(method),
-        initializer=_start_worker,
-        initargs=(os.getpid(),),
-    )
+    try:
+        pool = ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context(method),
+            initializer=_start_worker,
+            initargs=(os.getpid(),),
+        )
+    except (OSError, ValueError) as error:  # no memory to share, more workers than there can be
+        raise _no_workers(workers, error) from None
     waiting = iter(jobs)
     under_way: set[Future[Result]] = set()
     try:
         while True:
             for batch in waiting:
                 with _interrupt_held_back():
-                    under_way.add(pool.submit(work, batch))
+                    under_way.add(_submit(pool, work, batch, workers))
                 if len(under_way) >= 2 * workers:
                     break
             if not under_way:
@@ -238,6 +253,32 @@ def on_all_cores(
     finally:
         with _interrupt_held_back():
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submit(
+    pool: ProcessPoolExecutor,
+    work: Callable[[Sequence[Job]], Result],
+    batch: Sequence[Job],
+    workers: int,
+) -> Future[Result]:
+    """Hand a batch to a pool; the first time this starts its processes, all or none."""
+    others = multiprocessing.active_children()
+    try:
+        return pool.submit(work, batch)
+    except OSError as error:  # no more processes or open files are allowed
+        # The pool forgets those it has started, which would wait for work for ever.
+        for process in set(multiprocessing.active_children()).difference(others):
+            process.kill()
+            process.join()
+        raise _no_workers(workers, error) from None
+
+
+def _no_workers(workers: int, error: Exception) -> DataError:
+    reason = getattr(error, "strerror", None) or error
+    return DataError(
+        f"{workers:,} worker processes cannot be started ({reason});"
+        " run the same command again, with fewer --workers"
+    )
 
 
 @contextlib.contextmanager

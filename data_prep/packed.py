@@ -9,6 +9,7 @@ It is the fastest way to have images in memory and takes about three times the d
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from data_prep.files import (
     TEMPORARY,
     on_all_cores,
     read_json,
+    same_place,
     sole_writer,
     sweep,
     sync,
@@ -71,7 +73,7 @@ def pack_folder(
             f"{source} is not complete: run the command that makes it again, which goes on"
         )
     catalog = read_catalog(source)
-    if source.resolve() == target.resolve():
+    if same_place(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")
     known = manifest.read(source)
     first = read_grey(catalog["path"].iloc[0])
@@ -104,11 +106,11 @@ def pack_folder(
                 write_whole(target / "demo.json", (source / "demo.json").read_bytes())
             sync(target)
             write_json(target / NOTE, {**note, "complete": True})
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise DataError(full_disk(target, error, 0, len(catalog))) from None
-        except BaseException:
-            temporary.unlink(missing_ok=True)
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # on a disk that takes nothing, nothing goes either
+                temporary.unlink()
+            if isinstance(error, OSError):
+                raise DataError(full_disk(target, error, 0, len(catalog))) from None
             raise
     return note
 

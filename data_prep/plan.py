@@ -9,6 +9,7 @@ from pathlib import Path
 
 from data_prep.catalog import LABEL_FILES, find_label_file, read_catalog
 from data_prep.errors import DataError
+from data_prep.files import one_in_the_other, same_place
 from data_prep.manifest import Row
 from data_prep.prepared import FORMATS, KINDS, image_file
 
@@ -26,10 +27,9 @@ def make_plan(source: Path, target: Path, only_present: bool, format: str) -> Pl
     if not source.is_dir():
         what = "is not a folder" if source.exists() else "does not exist"
         raise DataError(f"{source} {what}: name a folder of images")
-    here, there = source.resolve(), target.resolve()
-    if here == there:
+    if same_place(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")
-    if here in there.parents or there in here.parents:
+    if one_in_the_other(source, target):
         raise DataError(f"{source} and {target}: one lies inside the other; name a folder outside")
     ending = FORMATS[format]
     if any((source / name).is_file() for name in LABEL_FILES):
@@ -43,16 +43,21 @@ def make_plan(source: Path, target: Path, only_present: bool, format: str) -> Pl
     found = sorted(_images_under(source, target))
     if not found:
         raise DataError(f"{source}: neither a label file nor an image in it ({', '.join(KINDS)})")
-    rows, taken = [], set()
+    rows, taken = [], _folders_of(found)
     for name in found:
         to = os.path.splitext(name)[0] + ending  # noqa: PTH122
-        if to in taken:  # x.jpg beside x.png
+        if to in taken:  # x.jpg beside x.png, a file or a folder
             to = name + ending
             if len(os.fsencode(os.path.basename(to))) > 255:  # noqa: PTH119
                 raise DataError(f"{source / name}: its name is too long to get {ending}; rename it")
         taken.add(to)
         rows.append(Row(name, to, source=name))
     return Plan(rows, None)
+
+
+def _folders_of(names: list[str]) -> set[str]:
+    """The folders, within the source, that these files lie in."""
+    return {os.fspath(folder) for name in names for folder in Path(name).parents}
 
 
 def _no_two_alike(rows: list[Row]) -> None:

@@ -12,6 +12,7 @@ Without `isal` or a compiler everything works as well, with the same pixels.
 
 from __future__ import annotations
 
+import importlib
 import io
 import struct
 import zlib
@@ -33,7 +34,7 @@ else:
 unfilter: Callable[[bytes, np.ndarray, int, int], None] | None = None
 shrink: Callable[[np.ndarray, np.ndarray, int, int, int], bool] | None = None
 try:
-    from data_prep import _grey  # type: ignore[attr-defined]
+    _grey: Any = importlib.import_module("data_prep._grey")
 except ImportError:  # installed where there was no C compiler
     pass
 else:

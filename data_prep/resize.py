@@ -96,7 +96,7 @@ def resize_folder(
             )
             bar = partial(tqdm, desc=f"resize to {size} px", unit=" images", disable=not progress)
             _make_all(work, todo, rows, target, workers, bar)
-        note = {**settings, "source": str(source.resolve()), "decoders": decoders()}
+        note = {**settings, "source": os.path.realpath(source), "decoders": decoders()}
         if not todo and before.complete:
             note["decoders"] = before.note.get("decoders", note["decoders"])
         result = [rows[row.image] for row in plan.rows]

@@ -324,12 +324,25 @@ def main(arguments: list[str]) -> int:
     wrong = f"what is {' '.join(more)}?" if more and not options.lock else ""
     if unknown := [k for k in wanted if k not in KERNELS]:
         wrong = f"no kernel named {', '.join(unknown)}: choose among {', '.join(KERNELS)}"
+    elif not wanted:
+        wrong = f"no kernel named: choose among {', '.join(KERNELS)}"
     if wrong:
         print(f"build.py: {wrong}", file=sys.stderr)
         return 2
     if options.show:
         print(*kernels.prospects(wanted, kernels.this_machine(options.gpu)), sep="\n")
         return 0
+    try:
+        return build_here(wanted, options, more)
+    except OSError as error:  # a full disk, folders of somebody else, a file in the way
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"build.py: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def build_here(wanted: list[str], options: argparse.Namespace, more: list[str]) -> int:
+    """The command, once no other build is going on here. Raises OSError for what stands in .venvs'
+    way."""
     VENVS.mkdir(exist_ok=True)
     with (VENVS / ".lock").open("w") as held:
         os.set_inheritable(held.fileno(), True)

@@ -200,6 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MonitorError as error:
         print(f"gpumon: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("gpumon: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:
         _drop_output()  # the reader (head, less) has seen enough
         return 0

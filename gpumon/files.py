@@ -18,7 +18,7 @@ A line torn by a kill or a full disk is left out and counted; what stands before
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -50,27 +50,48 @@ def marks_file(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + MARKS)
 
 
-def hold(file: int) -> None:
-    """Mark an open file as being written by this process, for as long as it lives."""
-    with contextlib.suppress(OSError):  # not every file system has locks
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def take(path: Path) -> int:
+    """Make or empty a file for one writer alone; it is held for as long as that has it open.
 
-
-def in_use(path: Path) -> bool:
-    """Whether a living process holds a file."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
+    Raises MonitorError where another writes it, OSError where it cannot be made.
+    """
+    while True:
+        try:
+            file = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644
+            )
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            path.unlink()  # a link: never through it into somebody else's file
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise MonitorError(
+                f"another monitor is writing the trace {prefix_of(path)}; choose another path"
+            ) from None
+        except OSError:  # not every file system has locks
+            pass
+        found = os.fstat(file)
+        there = path.stat() if path.exists() else None  # another may have replaced it meanwhile
+        if found.st_nlink <= 1 and there and os.path.samestat(found, there):
+            os.ftruncate(file, 0)
+            return _beside_the_streams(file)
         os.close(file)
-    return False
+        if found.st_nlink > 1:  # it has a second name, and may be somebody else's
+            path.unlink()
+
+
+def _beside_the_streams(file: int) -> int:
+    """The same file under a number from 3: in a process that was started without its streams
+    (`>&-`) it may have got one of theirs, which a process started from here could not keep."""
+    if file > 2:
+        return file
+    other = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(file)
+    return other
 
 
 def expand(path: str | os.PathLike[str]) -> list[Path]:

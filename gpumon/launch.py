@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,9 +20,15 @@ def environment() -> dict[str, str]:
 
 
 def start(
-    module: str, config: dict[str, Any], stdout: int, stderr: int | IO[bytes]
+    module: str,
+    config: dict[str, Any],
+    stdout: int,
+    stderr: int | IO[bytes],
+    files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Run a module of gpumon with a configuration; its standard input ends when we do.
+
+    It gets these open files, under the same numbers.
 
     The session of its own keeps an interrupt that is meant for the program away from it.
     """
@@ -31,12 +39,13 @@ def start(
         stderr=stderr,
         env=environment(),
         start_new_session=True,
+        pass_fds=files,
     )
 
 
 def rank() -> int | None:
     """This process's rank as torchrun, MPI or Slurm give it, or None."""
     for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
+        if re.fullmatch(r"[0-9]{1,9}", text := os.environ.get(name, "")):
+            return int(text)
     return None

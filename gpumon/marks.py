@@ -41,6 +41,23 @@ def _plain(value: Any) -> Any:
 _encode = json.JSONEncoder(default=_plain).encode
 
 
+def _attributes(attributes: dict[str, Any]) -> str:
+    """Attributes as JSON; where it cannot hold one, all as text, for no mark ends a program."""
+    if not attributes:
+        return "{}"
+    try:
+        return _encode(attributes)
+    except Exception:  # a key that is no text, a circle, and whatever an object raises
+        return _encode({name: _text(value) for name, value in attributes.items()})
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:
+        return f"a {type(value).__name__} that gives no text"
+
+
 class Marker:
     """Marks phases in a trace. It pickles, so worker processes of the same machine mark too.
 
@@ -175,6 +192,8 @@ class Phase:
         self._number = -1
 
     def __enter__(self) -> Phase:
+        if self.open:
+            raise MonitorError(f"the phase {self._name!r} is open already: make one for each time")
         marker = self.marker
         inside = marker.current
         self.outer = _still_open()
@@ -182,7 +201,7 @@ class Phase:
         self.open = True
         _innermost.set(self)
         number = self._number = next(marker._numbers)
-        tail = _encode(self._attributes) if self._attributes else "{}"
+        tail = _attributes(self._attributes)
         # Taken last, so that the phase does not hold the cost of its own mark.
         now = time.monotonic_ns()
         marker.write(f'["B",{now},{os.getpid()},{number},{marker.quoted(full)},{tail}]\n')

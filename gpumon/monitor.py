@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from gpumon import launch
-from gpumon.errors import MonitorError
-from gpumon.files import in_use, marks_file, prefix_of, samples_file
+from gpumon.errors import MonitorError, printable
+from gpumon.files import marks_file, prefix_of, samples_file, take
 from gpumon.marks import Marker, Phase
 
 if TYPE_CHECKING:
@@ -74,7 +74,12 @@ class Monitor:
         if isinstance(gpus, str):
             gpus = [gpus]
         self.rank = launch.rank() if rank is None else rank
-        self.path = prefix_of(path).absolute()
+        try:
+            self.path = prefix_of(path).absolute()
+        except FileNotFoundError:
+            raise MonitorError(
+                "the working folder is gone; give Monitor a path that begins with /"
+            ) from None
         if self.rank:
             # Every rank runs the same line with the same path: each must have its own trace.
             self.path = self.path.with_name(f"{self.path.name}-rank{self.rank}")
@@ -122,13 +127,14 @@ class Monitor:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.marker.close()
-            if in_use(samples_file(self.path)):
-                raise MonitorError(
-                    f"another monitor is writing the trace {self.path}; choose another path"
-                )
-            for file in (samples_file(self.path), self.marker.path):
-                file.unlink(missing_ok=True)  # never through a link into somebody else's file
-            self.marker.path.write_text('{"gpumon marks": 1}\n')
+            # Held from here on: a second monitor that starts meanwhile must not touch a thing.
+            held = take(samples_file(self.path))
+            try:
+                self.marker.path.unlink(missing_ok=True)  # never through a link, see take()
+                self.marker.path.write_text('{"gpumon marks": 1}\n')
+            except BaseException:
+                os.close(held)
+                raise
         except OSError as error:
             raise MonitorError(
                 f"the trace cannot be written to {self.path}: {error.strerror}; "
@@ -137,29 +143,33 @@ class Monitor:
         self._owner = os.getpid()
         config = {
             "path": str(self.path),
+            "file": held,
             "interval": self.interval,
             "gpus": self.gpus,
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "parent": os.getpid(),
             "rank": self.rank,
-            "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python",
+            "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
             "version": _version(),
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
+        self._complaints = _scratch()
         try:
             self._process = launch.start(
-                "gpumon.sampler", config, subprocess.PIPE, self._complaints
+                "gpumon.sampler", config, subprocess.PIPE, self._complaints, [held]
             )
         except OSError as error:
             _warn(f"gpumon cannot start its sampler: {error}")
             return
+        finally:
+            os.close(held)  # the sampler has it
         try:
             self._wait_until_ready()
         except MonitorError:
             self._process.wait()
             self._process = None
-            self.marker.path.unlink(missing_ok=True)
+            for file in (samples_file(self.path), self.marker.path):
+                file.unlink(missing_ok=True)
             raise
         if self.live and self.running:
             self._show()
@@ -257,7 +267,9 @@ class Monitor:
             return False
         ready = False
         pipe = process.stdout.fileno()
-        while select.select([pipe], [], [], seconds)[0]:
+        poll = select.poll()  # select() knows no file number beyond 1023
+        poll.register(pipe, select.POLLIN)
+        while poll.poll(1000 * seconds):
             data = os.read(pipe, 4096)
             if not data:
                 break
@@ -271,6 +283,14 @@ class Monitor:
                     raise MonitorError(line[7:].decode("utf-8", "replace"))
             seconds = 0.0
         return ready
+
+
+def _scratch() -> IO[bytes]:
+    """A file without a name, or where there is no room for one, nothing to read from."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "w+b")  # noqa: PTH123
 
 
 def _marker(state: dict[str, Any]) -> Marker:

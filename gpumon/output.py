@@ -19,7 +19,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         write(temporary)
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error
+        if isinstance(error, OSError):
+            raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error
+        raise

@@ -48,6 +48,8 @@ def record(command: Sequence[str], monitor: Monitor) -> int:
     try:
         for each in before:
             signal.signal(each, pass_on)
+        # Ignored, as some shells and supervisors leave it, it takes the exit code of every child.
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with monitor, monitor.phase("command", command=" ".join(command)):
             try:
                 program = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)

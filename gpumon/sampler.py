@@ -254,7 +254,7 @@ def main(arguments: list[str]) -> int:
     header = header_of(config, sources, devices, nvml)
     start = time.monotonic()
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    writer = Writer(samples_file(Path(config["path"])))
+    writer = Writer(samples_file(Path(config["path"])), config["file"])
     writer.line(header)
     gc.collect()
     gc.freeze()

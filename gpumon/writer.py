@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon.errors import printable
-from gpumon.files import hold
+from gpumon.files import take
 
 MOST_OWED = 100
 
@@ -28,12 +28,11 @@ class Writer:
     and written then.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: int | None = None) -> None:
         self.ticks = 0
         self.missed = 0
         self._path = path
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        hold(self._file)
+        self._file = take(path) if file is None else file
         self._last: list[float | None] = []
         self._owed: list[dict[str, Any]] = []
         self._trouble: str | None = None
@@ -82,7 +81,8 @@ class Writer:
 
     def _write(self, text: str) -> bool:
         # A newline first if the last line was torn, so that it spoils itself alone.
-        data = (("\n" if self._torn else "") + text + "\n").encode()
+        # Half a character pair, which is no UTF-8, as the escape that JSON has for it.
+        data = (("\n" if self._torn else "") + text + "\n").encode("utf-8", "backslashreplace")
         try:
             written = os.write(self._file, data)
             why = "the disk took only part of a line"

@@ -108,7 +108,7 @@ def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("keep")
     assert "holds other files" in the_line(command("demo", tmp_path / "other"))
-    assert "at least 1 image" in the_line(command("demo", tmp_path / "new", "--images", 0))
+    assert "1 to 1,000,000 images" in the_line(command("demo", tmp_path / "new", "--images", 0))
     assert not (tmp_path / "new").exists()
 
 

@@ -183,6 +183,28 @@ def program(path: Path, prints: str, code: int = 0) -> None:
     path.chmod(0o755)
 
 
+@pytest.mark.parametrize("in_the_way", [".venvs", ".venvs/.lock"])
+def test_what_is_in_the_way_is_one_line_and_exit_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    in_the_way: str,
+) -> None:
+    if in_the_way == ".venvs":
+        (tmp_path / ".venvs").write_text("")
+    else:
+        (tmp_path / in_the_way).mkdir(parents=True)
+    monkeypatch.setattr(build, "VENVS", tmp_path / ".venvs")
+    assert build.main(["--kernels", "lab"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"build.py: {tmp_path / in_the_way}: ") and said.count("\n") == 1
+
+
+def test_no_kernel_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert build.main(["--kernels", ","]) == 2
+    assert "no kernel named: choose among lab" in capsys.readouterr().err
+
+
 def test_python_is_found_past_a_shim_that_does_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,230 @@
+"""data_prep on an odd machine: few open files, streams that are closed, folders that are gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_tools import ROOT, command, digest, make_folder, the_line
+from PIL import Image
+
+from data_prep import (
+    DataError,
+    nih_sources,
+    pack_folder,
+    packed,
+    prepare_nih,
+    resize_folder,
+    verify_folder,
+)
+from data_prep.sources import Sources
+
+RESIZE = [sys.executable, "-m", "data_prep", "resize"]
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_workers_that_cannot_be_started_are_one_line(tmp_path: Path) -> None:
+    """The pool launches all at once; those it had started waited for work for ever."""
+    make_folder(tmp_path / "mine")
+    done = subprocess.run(
+        [*RESIZE, tmp_path / "mine", tmp_path / "small", "--size", "8", "--workers", "100"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=HERE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
+    )
+    line = the_line(done)
+    assert "100 worker processes cannot be started (Too many open files)" in line
+    assert "fewer --workers" in line
+    assert command("resize", tmp_path / "mine", tmp_path / "small", "--size", 8).returncode == 0
+
+
+def test_no_workers_are_refused(tmp_path: Path) -> None:
+    make_folder(tmp_path / "mine")
+    done = command("resize", tmp_path / "mine", tmp_path / "small", "--workers", 0)
+    assert "workers is 0: at least 1 is needed" in the_line(done)
+
+
+@pytest.mark.parametrize("closed", [(0, 1, 2), (1,), (2,)])
+def test_closed_streams_change_nothing(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    make_folder(tmp_path / "mine")
+    words = [*RESIZE, str(tmp_path / "mine"), str(tmp_path / "small"), "--size", "8"]
+    done = subprocess.run(words, timeout=60, env=HERE, preexec_fn=close)
+    assert done.returncode == 0
+    resize_folder(tmp_path / "mine", tmp_path / "other", size=8, progress=False)
+    assert digest(tmp_path / "small" / "images") == digest(tmp_path / "other" / "images")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
+    make_folder(tmp_path / "mine")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "data_prep", "catalog", str(tmp_path / "mine")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=HERE,
+        )
+    done.stdout = ""  # it led elsewhere
+    assert the_line(done).startswith("data-prep: standard output: No space left on device; ")
+
+
+def test_a_terminal_without_the_letters_gets_escapes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "data_prep", "catalog", make_folder(tmp_path / "röntgen")],
+        capture_output=True,
+        text=True,
+        env={**HERE, "PYTHONIOENCODING": "ascii"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert r"r\xf6ntgen, split by patient" in done.stdout
+
+
+def too_long(tmp_path: Path) -> tuple[Path, Path]:
+    return tmp_path / ("a" * 300), tmp_path / "small"
+
+
+def in_circles(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "circle").symlink_to("circle")
+    return make_folder(tmp_path / "mine"), tmp_path / "circle"
+
+
+@pytest.mark.parametrize("lay", [too_long, in_circles])
+def test_paths_that_lead_nowhere_are_one_line(
+    tmp_path: Path, lay: Callable[[Path], tuple[Path, Path]]
+) -> None:
+    source, target = lay(tmp_path)
+    assert str(tmp_path)[:20] in the_line(command("resize", source, target))
+
+
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    make_folder(tmp_path / "mine")
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir ../gone; exec "$@"', "sh", *RESIZE, tmp_path / "mine", "small"],
+        capture_output=True,
+        text=True,
+        env=HERE,
+        cwd=tmp_path / "gone",
+    )
+    assert the_line(done).startswith("data-prep: the working folder: No such file or directory; ")
+
+
+def test_a_folder_whose_name_is_not_text_is_a_folder(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/n\xff \n"))
+    make_folder(odd / "mine")
+    resize_folder(odd / "mine", odd / "small", size=8, progress=False)
+    pack_folder(odd / "small", odd / "packed", progress=False)
+    assert not verify_folder(odd / "small", progress=False).problems
+    assert not verify_folder(odd / "packed", progress=False).problems
+
+
+def test_a_folder_that_is_called_as_an_image_takes_no_images_place(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    (mine / "a.png").mkdir(parents=True)
+    for name in ("a.jpg", "a.png/x.png"):
+        Image.fromarray(np.zeros((16, 16), np.uint8)).save(mine / name)
+    resize_folder(mine, tmp_path / "small", size=8, progress=False)
+    images = {
+        str(path.relative_to(tmp_path / "small")) for path in tmp_path.rglob("small/**/*.png")
+    }
+    assert images == {"a.png", "a.png/x.png", "a.jpg.png"}
+
+
+def test_so_many_images_that_no_memory_holds_their_names_are_refused(tmp_path: Path) -> None:
+    line = the_line(command("demo", tmp_path / "demo", "--images", 10**12))
+    assert "1 to 1,000,000 images" in line
+    assert not (tmp_path / "demo").exists()
+
+
+def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
+    """Half a second passed in pandas' modules, and what came then was a traceback."""
+    make_folder(tmp_path / "mine")
+    (tmp_path / "pandas.py").write_text(f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n")
+    done = subprocess.run(
+        [*RESIZE, tmp_path / "mine", tmp_path / "small"],
+        capture_output=True,
+        text=True,
+        env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+    )
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr and "interrupted; what is done is kept" in done.stderr
+
+
+def test_a_disk_that_takes_nothing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removing what was not there failed too, which was said instead of the reason."""
+    resize_folder(make_folder(tmp_path / "mine"), tmp_path / "small", size=8, progress=False)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(packed, "write_json", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    line = the_line(command("pack", tmp_path / "small", tmp_path / "packed"))
+    assert "packed: cannot be written (Read-only file system)" in line
+
+
+# --- nih -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="sources")
+def sources_fixture(tmp_path: Path) -> Sources:
+    mine = make_folder(tmp_path / "mine")
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    with tarfile.open(archives / "images_001.tar.gz", "w:gz") as archive:
+        archive.add(mine / "images", "images")
+    (mine / "Data_Entry_2017.csv").rename(archives / "Data_Entry_2017.csv")
+    found = nih_sources(folder=archives)
+    first = found.archives[0]
+    found.archives = [type(first)(first.name, first.url)]
+    return found
+
+
+@pytest.mark.parametrize("where", ["small", "small/in", "."])
+def test_originals_do_not_lie_among_the_small_ones(
+    tmp_path: Path, sources: Sources, where: str
+) -> None:
+    """In the same folder each original was overwritten by its own small image."""
+    with pytest.raises(DataError, match="the originals would lie among"):
+        prepare_nih(
+            tmp_path / "small", sources=sources, size=8, originals=tmp_path / where, progress=False
+        )
+
+
+def test_originals_that_were_not_kept_are_kept_when_asked_for(
+    tmp_path: Path, sources: Sources
+) -> None:
+    """A complete folder said "0 new" and kept none."""
+
+    def again(**more: object) -> dict:
+        return prepare_nih(tmp_path / "small", sources=sources, size=8, progress=False, **more)  # type: ignore[arg-type]
+
+    again()
+    before = digest(tmp_path / "small")
+    again(originals=tmp_path / "large")
+    assert digest(tmp_path / "large" / "images") == digest(tmp_path / "mine" / "images")
+    assert digest(tmp_path / "small") == before
+    assert again(originals=tmp_path / "large")["written"] == 0
+
+
+def test_an_address_that_is_none_is_one_line(tmp_path: Path) -> None:
+    line = the_line(command("nih", tmp_path / "small", "--mirror", "http://[::1"))
+    assert "not an address to fetch from" in line
