@@ -335,6 +335,25 @@ def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
     assert len(read_catalog(target)) == 300
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_twice_leaves_no_worker(tmp_path: Path, number: int) -> None:
+    source = make_folder(tmp_path / "set", patients=150, size=300)
+    running = start("resize", source, tmp_path / "small", "--size", 200)
+    wait_for_images(tmp_path / "small" / "images", 30, running)
+    for _ in range(2):
+        os.kill(running.pid, number)  # as `kill` sends it: to the command alone
+    _, errors = running.communicate(timeout=300)
+    assert running.returncode in (130, -number) and b"Traceback" not in errors
+    with pytest.raises(ProcessLookupError):
+        for _ in range(600):  # the workers have half a minute
+            os.killpg(running.pid, 0)
+            time.sleep(0.05)
+    assert command("resize", source, tmp_path / "small", "--size", 200).returncode == 0
+    assert command("resize", source, tmp_path / "undisturbed", "--size", 200).returncode == 0
+    made, expected = (digest(tmp_path / name / "images") for name in ("small", "undisturbed"))
+    assert made == expected
+
+
 def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
     script = """if True:
         import os, signal
