@@ -28,12 +28,16 @@ def differences(compared: Comparison) -> pd.DataFrame:
     ``lower``, ``the reference``, or why there is none. No row where nothing can be paired.
 
     Where runs were repeated, with other seeds or with the same, pairs are averaged, and the
-    interval holds both that over patients and that over the pairs (Student's t).
+    interval holds both that over patients and that over the pairs (Student's t). Intervals hold at
+    95 % for all rows together: each at 100 % less its part of the 5 (Bonferroni), or else one of
+    twenty rows would be told apart by chance.
     """
     groups = _groups(compared)
     base = reference(compared)
     if base is None:
         return pd.DataFrame()
+    pairs = {name: _pairs(entries, groups[base]) for name, entries in groups.items()}
+    rivals = sum(bool(of) for name, of in pairs.items() if name != base)
     rows = []
     for name, entries in groups.items():
         row: dict[str, Any] = {
@@ -45,7 +49,7 @@ def differences(compared: Comparison) -> pd.DataFrame:
         if name == base:
             found = {"pairs": len(entries), "verdict": "the reference"}
         else:
-            found = _difference(_pairs(entries, groups[base]))
+            found = _difference(pairs[name], rivals)
             if not found["pairs"]:
                 known = any("sample" in entry.content["test"] for entry in entries)
                 found["verdict"] = (
@@ -125,17 +129,19 @@ def _sample(test: dict[str, Any]) -> tuple[str | None, int]:
     return test.get("sample"), len(test.get("resamples", []))
 
 
-def _difference(pairs: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
+def _difference(pairs: Sequence[tuple[Any, Any]], rivals: int = 1) -> dict[str, Any]:
+    """With an interval that holds at 95 % for so many ``rivals`` of one reference together."""
     if not pairs:
         return {"pairs": 0}
+    tail = 0.025 / rivals
     each = np.array([one["mean_auc"] - other["mean_auc"] for one, other in pairs])
     resampled = [
         np.array(one["resamples"], float) - np.array(other["resamples"], float)
         for one, other in pairs
     ]
-    low, high = pd.Series(np.mean(resampled, axis=0)).quantile([0.025, 0.975])
+    low, high = pd.Series(np.mean(resampled, axis=0)).quantile([tail, 1 - tail])
     if len(each) > 1:
-        half = stats.t.ppf(0.975, len(each) - 1) * stats.sem(each)
+        half = stats.t.ppf(1 - tail, len(each) - 1) * stats.sem(each)
         low, high = min(low, each.mean() - half), max(high, each.mean() + half)
     verdict = ALIKE if low <= 0 <= high else "higher" if low > 0 else "lower"
     return {

@@ -46,7 +46,10 @@ def headline(compared: Comparison) -> str:
     }[fair.verdict]
     if first.verdict == UNRANKED:
         same = " the same network" if fair.verdict == "yes" else ""
-        parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
+        counts = sorted({entry.devices for entry in compared.finished if entry.devices})
+        fewer = "".join(f"{count}, " for count in counts[:-2])
+        fewer += f"{counts[-2]} and " if len(counts) > 1 else ""
+        parts = [f"{_frameworks(compared)} trained{same} on {fewer}{machine}", is_fair]
         parts += filter(None, [_aucs(compared)])
         return f"{'; '.join(parts)}; speed is not ranked here."
     named = (

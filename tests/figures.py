@@ -27,7 +27,8 @@ def varied(value: Any, draw: random.Random, key: str = "") -> Any:
         return [varied(item, draw) for item in value]
     if isinstance(value, bool) or not isinstance(value, int | float) or key == "epoch":
         return value
-    changed = value * draw.uniform(0.75, 1.25)
+    most = min(1.25, 1 / value) if 0 < value <= 1 else 1.25  # an AUC or a share stays one
+    changed = value * draw.uniform(0.75, most)
     return round(changed) + 1 if isinstance(value, int) else changed
 
 
@@ -171,7 +172,7 @@ def expected(made: list[Record]) -> Cells:
             "Mean AUC, on the same test images",
             run(content),
             mean_test_AUC=mean_auc(test),
-            **paired(content, median_one(made)),
+            **paired(content, median_one(made), len(made) - 1),
         )
         put("Training on image files", label(content), **files)
         put("Training on synthetic data", label(content), **nothing_loaded)
@@ -209,13 +210,13 @@ def median_one(made: list[Record]) -> Record:
     return sorted(made, key=lambda content: content["test"]["mean_auc"])[(len(made) - 1) // 2]
 
 
-def paired(content: Record, base: Record) -> dict[str, str]:
+def paired(content: Record, base: Record, rivals: int) -> dict[str, str]:
     """A row of the table of differences on the same test images."""
     if content is base:
         return {"difference": "-", "verdict": "the reference"}
     one, other = content["test"], base["test"]
     each = np.subtract(one["resamples"], other["resamples"])
-    low, high = np.quantile(each, [0.025, 0.975])
+    low, high = np.quantile(each, [0.025 / rivals, 1 - 0.025 / rivals])
     verdict = "not told apart" if low <= 0 <= high else "higher" if low > 0 else "lower"
     difference = one["mean_auc"] - other["mean_auc"]
     return {"difference": f"{difference:+.3f} ({low:+.3f} to {high:+.3f})", "verdict": verdict}
@@ -244,6 +245,7 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
         f"{images['test']} images, {data['folder']}",
         "initial weights": f"{first['weights']['source']}, {first['weights']['sha256'][:12]}",
         "commit": first["run"]["commit"],
+        "environment": "not recorded",
     }
     machine = [[what, value, "every run"] for what, value in every.items()]
     for count in COUNTS:
@@ -291,8 +293,8 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"Each minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
         "images: all are resampled by the same draws, so that an easy or a hard test part moves "
         "all alike and falls out of the difference. What is told apart are these trained networks: "
-        "with another seed it may be the other way round. At 95 %, one of twenty equals is told "
-        "apart by chance.",
+        "with another seed it may be the other way round. The intervals hold at 95 % for all rows "
+        "together, so that of equals one is told apart by chance in one report of twenty.",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
 

@@ -77,6 +77,29 @@ def test_equals_are_told_apart_about_one_time_in_twenty() -> None:
     assert apart <= 8
 
 
+def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
+    """A dozen equals: nobody is higher by the luck of having been compared eleven times."""
+    part, shared = images_of(80)
+    tests = {f"Framework {i}": scored(part, shared, 1.0, i) for i in range(12)}
+    both = {name: tests[name] for name in ("Framework 0", "Framework 1")}
+    few, many = (batch(tmp_path / str(len(some)), **some) for some in (both, tests))
+    (alone,) = paired.differences(few).dropna(subset="low").to_dict("records")
+    one, other = (tests[f"Framework {i}"] for i in (0, 1))
+    assert alone["high"] - alone["low"] == pytest.approx(_width(one, other, 0.05))
+    found = paired.differences(many)
+    base = found["reference"].iloc[0].partition(",")[0]
+    for run, row in found.dropna(subset="low").iterrows():
+        rival = str(run).partition(",")[0]
+        width = _width(tests[rival], tests[base], 0.05 / 11)
+        assert row["high"] - row["low"] == pytest.approx(width)
+    assert "for all rows together" in words.differences(many)
+
+
+def _width(one: dict[str, Any], other: dict[str, Any], out: float) -> float:
+    apart = np.array(one["resamples"]) - np.array(other["resamples"])
+    return float(np.quantile(apart, 1 - out / 2) - np.quantile(apart, out / 2))
+
+
 def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -> None:
     """Against a plain one over patients, with scores at hand."""
     part, shared = images_of(60)
@@ -144,8 +167,8 @@ def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
     together = paired.differences(comparison.load([tmp_path / str(seed) for seed in range(3)]))
     keras = together.loc["Keras, 2 devices"]
     assert (keras["pairs"], keras["verdict"]) == (3, paired.ALIKE)
-    # Student's t with two degrees of freedom: 4.303 standard errors.
-    half = 4.302653 * np.std([0.04, -0.03, 0.03], ddof=1) / np.sqrt(3)
+    # Student's t with two degrees of freedom, at 95 % for two rows: 6.205 standard errors.
+    half = 6.205347 * np.std([0.04, -0.03, 0.03], ddof=1) / np.sqrt(3)
     assert keras["high"] - keras["low"] == pytest.approx(2 * half, rel=1e-4)
     assert together.loc["Chainer, 2 devices", "verdict"] == "lower"
     assert "over runs" in words.differences(

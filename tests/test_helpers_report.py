@@ -367,6 +367,14 @@ def _waited(data: float, low: float | None = None, **more: Any) -> dict[str, Any
 INVALID = {"shares": {"compute": None, "data": None, "validation": 0.1}, "invalid": "resumed"}
 
 
+def test_all_numbers_of_devices_are_named_where_nothing_is_ranked(tmp_path: Path) -> None:
+    for count in (1, 2, 4):
+        for name in ("PyTorch", "Keras"):
+            records.save(tmp_path, records.make(name, devices=count))
+    line = summary.headline(comparison.load(tmp_path))
+    assert "trained the same network on 1, 2 and 4 virtual CPU devices" in line
+
+
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [

@@ -146,7 +146,10 @@ def differences(compared: Comparison) -> str:
             "What is told apart are these trained networks: with another seed it may be the other "
             "way round. "
         )
-    return f"{text}At 95 %, one of twenty equals is told apart by chance."
+    return (
+        f"{text}The intervals hold at 95 % for all rows together, so that of equals one is told "
+        "apart by chance in one report of twenty."
+    )
 
 
 def shares(compared: Comparison) -> str:
