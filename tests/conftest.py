@@ -10,10 +10,12 @@ import pytest
 # publish.py stands beside what it publishes.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "docs"))
 
-# What a script starts in the background inherits an ignored Ctrl-C, and under nohup an ignored
-# SIGHUP, and hands them on to every process it starts; tests that send them would test nothing.
+# What a script starts in the background inherits an ignored Ctrl-C and SIGQUIT, and under nohup an
+# ignored SIGHUP, and hands them on to every process it starts; tests that send them would test
+# nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for number in (signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 
 # Where one of its assertions fails, pytest shows the values, as it does for those in a test.
 pytest.register_assert_rewrite("cells")
