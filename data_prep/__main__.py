@@ -70,7 +70,7 @@ def _is_here() -> bool:
     return False
 
 
-class _Version(argparse.Action):
+class Version(argparse.Action):
     """`--version`: what pyproject.toml says, by way of the installed package's metadata."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         " Data_Entry_2017_v2020.csv, or .gz) and the images, in images/ or in images_001/images/"
         " to images_012/images/. Every command can be interrupted and goes on when run again.",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     demo = commands.add_parser(

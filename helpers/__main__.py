@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from data_prep.__main__ import Version
 from helpers import batches, plans, regression, runner, stalls, sweeps
 from helpers.errors import UserError, exits_cleanly
 from helpers.progress import say
@@ -106,20 +107,6 @@ class _Parser(argparse.ArgumentParser):
         say(self.format_help())  # argparse's own says nothing where nobody reads it
 
 
-class _Version(argparse.Action):
-    """``--version``: what pyproject.toml says, by way of the installed package's metadata."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib import metadata
-
-        try:
-            version = metadata.version("chexnet-compare")
-        except metadata.PackageNotFoundError:  # run from a folder that was copied
-            version = "not installed"
-        print(f"{parser.prog} {version}")
-        parser.exit()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="compare",
@@ -127,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
     parser.add_argument(
         "--notebooks",
         type=_list,
