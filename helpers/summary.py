@@ -46,10 +46,7 @@ def headline(compared: Comparison) -> str:
     }[fair.verdict]
     if first.verdict == UNRANKED:
         same = " the same network" if fair.verdict == "yes" else ""
-        counts = sorted({entry.devices for entry in compared.finished if entry.devices})
-        fewer = "".join(f"{count}, " for count in counts[:-2])
-        fewer += f"{counts[-2]} and " if len(counts) > 1 else ""
-        parts = [f"{_frameworks(compared)} trained{same} on {fewer}{machine}", is_fair]
+        parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
         parts += filter(None, [_aucs(compared)])
         return f"{'; '.join(parts)}; speed is not ranked here."
     named = (
@@ -237,10 +234,11 @@ def _aucs(compared: Comparison) -> str:
 
 
 def _machine(compared: Comparison) -> str:
-    """``4 NVIDIA H100``, ``2 virtual CPU devices``: the most devices that were used."""
+    """``4 NVIDIA H100``: the most that were used; ``1 and 2 virtual CPU devices``: all numbers."""
     entries = [entry for entry in latest_of_each(compared.finished) if entry.devices]
     last = max(entries, key=lambda entry: entry.devices or 0)
     found = last.content["devices"]
     if found["kind"] == "cpu":
-        return f"{found['count']} virtual CPU device{'s' if found['count'] > 1 else ''}"
+        counts = sorted({entry.devices or 0 for entry in entries})
+        return f"{_listed(map(str, counts))} virtual CPU device{'s' if counts[-1] > 1 else ''}"
     return f"{found['count']} {', '.join(dict.fromkeys(found['names']))}"
