@@ -29,6 +29,7 @@ from data_prep.catalog import FINDINGS, NO_FINDING
 from data_prep.demo_image import draw_body, paint
 from data_prep.errors import DataError
 from data_prep.files import (
+    in_batches,
     on_all_cores,
     read_json,
     sole_writer,
@@ -133,8 +134,8 @@ def make_demo(
 
 def _whole(names: list[str], folder: Path, workers: int | None) -> set[str]:
     """Which files of a set that is not complete hold their image; a power cut may empty some."""
-    batches = (names[start : start + BATCH] for start in range(0, len(names), BATCH))
-    found = on_all_cores(partial(_whole_some, folder=os.fspath(folder)), batches, workers)
+    work = partial(_whole_some, folder=os.fspath(folder))
+    found = on_all_cores(work, in_batches(names, BATCH), workers)
     return {name for some in found for name in some}
 
 
@@ -156,7 +157,6 @@ def _make_all(
     progress: bool,
     images: int,
 ) -> None:
-    batches = (todo[start : start + BATCH] for start in range(0, len(todo), BATCH))
     work = partial(_make_some, folder=os.fspath(folder / "images"), seed=seed, size=size)
     with tqdm(
         total=images,
@@ -165,7 +165,7 @@ def _make_all(
         unit=" images",
         disable=not progress,
     ) as bar:
-        for count in on_all_cores(work, batches, workers):
+        for count in on_all_cores(work, in_batches(todo, BATCH), workers):
             bar.update(count)
 
 

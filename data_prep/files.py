@@ -205,6 +205,11 @@ def core_count() -> int:
     return os.cpu_count() or 1
 
 
+def in_batches(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:
+    """These items, so many at a time: the jobs of `on_all_cores`."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
 def on_all_cores(
     work: Callable[[Sequence[Job]], Result],
     jobs: Iterable[Sequence[Job]],

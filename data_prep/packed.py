@@ -26,6 +26,7 @@ from data_prep.catalog import find_label_file, keep_rows, read_catalog
 from data_prep.errors import DataError
 from data_prep.files import (
     TEMPORARY,
+    in_batches,
     on_all_cores,
     read_json,
     same_place,
@@ -160,9 +161,9 @@ Job = tuple[int, str, str, str]
 def _fill(file: Path, jobs: list[Job], workers: int | None, progress: bool) -> dict[int, Row]:
     """The rows, by place, of the images that have been put into the file."""
     rows: dict[int, Row] = {}
-    batches = (jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH))
+    work = partial(_fill_some, file=str(file))
     with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
-        for start, made in on_all_cores(partial(_fill_some, file=str(file)), batches, workers):
+        for start, made in on_all_cores(work, in_batches(jobs, BATCH), workers):
             rows |= dict(enumerate(made, start))
             bar.update(len(made))
     return rows

@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data_prep.errors import DataError
-from data_prep.files import on_all_cores
+from data_prep.files import in_batches, on_all_cores
 from data_prep.images import decode_grey, read_bytes
 from data_prep.manifest import digest
 from data_prep.prepared import reason_only
@@ -43,10 +43,9 @@ def look_at(
 ) -> list[Look]:
     """Decode every image, or read its place in the array file `packed`."""
     looks: list[Look] = []
-    batches = (jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH))
     work = partial(_look_at_some, packed=packed)
     with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
-        for some in on_all_cores(work, batches, workers):
+        for some in on_all_cores(work, in_batches(jobs, BATCH), workers):
             looks += some
             bar.update(len(some))
     return looks

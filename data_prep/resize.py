@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from tqdm import tqdm
 
 from data_prep import manifest
 from data_prep.errors import DataError
-from data_prep.files import on_all_cores, sole_writer, sweep
+from data_prep.files import in_batches, on_all_cores, sole_writer, sweep
 from data_prep.images import read_bytes
 from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST
 from data_prep.manifest import Row
@@ -32,8 +32,6 @@ from data_prep.prepared import (
     rejects,
     without_image,
 )
-
-Item = TypeVar("Item")
 
 BATCH = 16
 #: Images looked at in one go, which takes much less time than making them.
@@ -135,7 +133,7 @@ def _still_good(
     """The rows, by image, of what need not be made again."""
     known = [(row, before[row.image]) for row in plan if row.image in before]
     work = partial(_check_some, source=source, target=target, thorough=thorough)
-    good = on_all_cores(work, _batches(known, CHECKED), workers)
+    good = on_all_cores(work, in_batches(known, CHECKED), workers)
     return {row.image: row for rows in good for row in rows}
 
 
@@ -176,7 +174,7 @@ def _make_all(
             bar(total=total, initial=len(rows)) as shown,
             manifest.added_to(target, rows) as add,
         ):
-            for made in on_all_cores(work, _batches(todo, BATCH), workers):
+            for made in on_all_cores(work, in_batches(todo, BATCH), workers):
                 add(made)
                 shown.update(len(made))
     except OSError as error:
@@ -209,7 +207,3 @@ def _read(path: str) -> tuple[bytes, str]:
     except OSError:  # what is wrong is said by what follows
         state = ""
     return read_bytes(path), state
-
-
-def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    return (items[start : start + size] for start in range(0, len(items), size))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from data_prep import manifest
-from data_prep.files import on_all_cores, read_json, sync, write_json
+from data_prep.files import in_batches, on_all_cores, read_json, sync, write_json
 from data_prep.manifest import Row
 from data_prep.prepared import Before, image_file
 from data_prep.sources import Sources
@@ -27,9 +27,9 @@ def still_good(target: Path, before: Before, ending: str, workers: int | None) -
         for row in before.rows.values()
         if row.problem or row.file == image_file(row.image, ending)
     ]
-    batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
     work = partial(_good_ones, target=target, thorough=not before.complete)
-    return {row.image: row for good in on_all_cores(work, batches, workers) for row in good}
+    good = on_all_cores(work, in_batches(rows, BATCH), workers)
+    return {row.image: row for some in good for row in some}
 
 
 def _good_ones(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
