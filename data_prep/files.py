@@ -45,13 +45,15 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
     mine = f".{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
     temporary = os.path.join(folder, mine)  # noqa: PTH118 (speed)
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        # A stranger's folder may have a link of that name, out of it.
+        how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        handle = os.open(temporary, how, 0o666)
         try:
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
             if durable:
-                os.fsync(handle)
+                _fsync(handle)
         finally:
             os.close(handle)
         os.replace(temporary, path)  # noqa: PTH105 (speed)
@@ -115,9 +117,17 @@ def sync_file(path: str | os.PathLike[str]) -> None:
     """Wait until a file's bytes, or a folder's names, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        _fsync(handle)
     finally:
         os.close(handle)
+
+
+def _fsync(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:  # some network file systems have no such thing, of folders above all
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
 
 
 def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:

@@ -156,18 +156,18 @@ def resamples(auc: float, half: float = 0.03) -> list[float]:
 def disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is asked of the disk from now on: ``sync NAME`` and ``rename OLD NEW``, in order."""
     done: list[str] = []
-    fsync, rename = os.fsync, Path.replace
+    fsync, rename = os.fsync, os.replace
 
     def synced(handle: int) -> None:
         done.append(f"sync {Path(f'/proc/self/fd/{handle}').readlink().name}")
         fsync(handle)
 
-    def renamed(old: Path, new: Path) -> Path:
-        done.append(f"rename {old.name} {new.name}")
-        return rename(old, new)
+    def renamed(old: str | Path, new: str | Path) -> None:
+        done.append(f"rename {Path(old).name} {Path(new).name}")
+        rename(old, new)
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", renamed)
+    monkeypatch.setattr(os, "replace", renamed)
     return done
 
 
