@@ -193,8 +193,7 @@ def load(name: str) -> Batch:
 def write_record(folder: Path, content: dict[str, Any]) -> None:
     """Put a record the runner made or completed into a run's folder, checked."""
     record.check(content, folder)
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    paths.write_atomically(folder / record.FILE, text + "\n")
+    record.write(folder, content)
 
 
 def complete(folder: Path, **said: Any) -> None:

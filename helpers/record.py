@@ -87,8 +87,13 @@ class Run:
             self._end("interrupted", "the process ended before the run was finished")
 
     def _write(self) -> None:
-        text = json.dumps(self.content, indent=1, ensure_ascii=False, allow_nan=False)
-        paths.write_atomically(self.folder / FILE, text + "\n")
+        write(self.folder, self.content)
+
+
+def write(folder: Path, content: Mapping[str, Any]) -> None:
+    """Put a record into a run's folder, in the place of an older one."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    paths.write_atomically(folder / FILE, text + "\n")
 
 
 def start(
