@@ -94,7 +94,7 @@ class Bands:
         """Names (with colours) that found no room in the ribbon and belong in the legend."""
         return [
             (name, colour) for name, colour in self.colours.items() if name not in self.labelled
-        ][:6]
+        ]
 
     def _fitting(self, mark: Mark, room: float) -> str:
         """The longest form of a label that fits."""

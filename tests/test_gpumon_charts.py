@@ -52,6 +52,15 @@ def in_the_picture(trace: gpumon.Trace) -> dict[str, Any]:
     }
 
 
+def test_every_phase_of_a_notebook_is_named_in_the_picture(tmp_path: Path) -> None:
+    """In its ribbon or, where it is too short for that, in the legend."""
+    short = ("validate", "test", "warm-up", "loader alone", "files", "synthetic")
+    names = (*short, "without all-reduce")
+    marks: Marks = tuple((name, 10 + n / 10, 10.1 + n / 10, {}) for n, name in enumerate(names))
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 12}, marks=(*MARKS, *marks)))
+    assert set(names) <= in_the_picture(trace)["legend"]
+
+
 def in_the_page(trace: gpumon.Trace) -> dict[str, Any]:
     page = trace.html(title="A run")
     drawn = gpumon_canvas.drawn(page)["words"]
