@@ -1,13 +1,20 @@
 """Ctrl-C, SIGTERM and a closed terminal end a batch alike: in order, and once.
 
 The first of them raises KeyboardInterrupt, with a line that says which it was. All that follow are
-ignored: they could only leave what is being stopped half stopped.
+ignored: they could only leave what is being stopped half stopped. A signal may also arrive inside a
+finaliser or the callback of a weak reference, where Python prints what is raised and goes on as if
+nothing had been; there it is raised again a moment later.
 """
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+AGAIN_SECONDS = 0.01
+"""After which a KeyboardInterrupt that went unnoticed is raised again."""
 
 _SAID = {
     signal.SIGINT: "stopped by Ctrl-C",
@@ -21,7 +28,7 @@ class _Asked:
 
     reason: str | None = None
     held = 0
-    raised = False
+    raised: KeyboardInterrupt | None = None
 
 
 @contextmanager
@@ -31,7 +38,10 @@ def in_order() -> Iterator[None]:
     One that was ignored before, as ``nohup`` has it, stays ignored.
     """
     before = {n: signal.getsignal(n) for n in _SAID if signal.getsignal(n) is not signal.SIG_IGN}
-    _Asked.reason, _Asked.raised = None, False
+    alarm, hook = signal.getsignal(signal.SIGALRM), sys.unraisablehook
+    _Asked.reason, _Asked.raised = None, None
+    signal.signal(signal.SIGALRM, lambda number, frame: _act())
+    sys.unraisablehook = lambda lost: _raise_again(lost) or hook(lost)
     for number in before:
         signal.signal(number, _ask)
     try:
@@ -39,6 +49,9 @@ def in_order() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarm)
+        sys.unraisablehook = hook
 
 
 @contextmanager
@@ -59,6 +72,15 @@ def _ask(number: int, frame: FrameType | None) -> None:
 
 
 def _act() -> None:
-    if _Asked.reason is not None and not _Asked.raised and not _Asked.held:
-        _Asked.raised = True
-        raise KeyboardInterrupt(_Asked.reason)
+    if _Asked.reason is not None and _Asked.raised is None and not _Asked.held:
+        _Asked.raised = KeyboardInterrupt(_Asked.reason)
+        raise _Asked.raised
+
+
+def _raise_again(lost: Any) -> bool:
+    """Whether what Python is about to print and forget is our request to stop; it comes again."""
+    if _Asked.raised is None or lost.exc_value is not _Asked.raised:
+        return False
+    _Asked.raised = None
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+    return True

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import psutil
@@ -123,6 +124,28 @@ def test_a_signal_waits_for_the_end_of_what_must_not_be_cut() -> None:
             done = True
         raise AssertionError("not reached")
     assert done
+
+
+@pytest.mark.parametrize("place", ["a finaliser", "the callback of a weak reference"])
+def test_a_signal_is_not_lost_where_nothing_can_be_raised(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CI found it: SIGHUP came inside a callback of ``weakref``, and the batch went on."""
+
+    class Thing:
+        def __del__(self) -> None:
+            if place == "a finaliser":
+                os.kill(os.getpid(), signal.SIGHUP)
+
+    hook = sys.unraisablehook
+    with stopping.in_order(), pytest.raises(KeyboardInterrupt, match="stopped by SIGHUP"):
+        thing = Thing()
+        reference = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGHUP))
+        del thing
+        assert reference() is None
+        time.sleep(5)
+    assert sys.unraisablehook is hook
+    assert not capsys.readouterr().err
 
 
 MONITOR = "import gpumon; monitor = gpumon.Monitor(Path(run) / 'trace'); monitor.start()"
