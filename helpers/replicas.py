@@ -33,14 +33,24 @@ RENDEZVOUS = "REPLICA_RENDEZVOUS"
 """Environment variable with a ``file://`` address at which the replicas of one run meet."""
 
 
+DONE, TOLD, FAILED = "done", "told", "failed"
+"""What a replica sends its caller: a result, a message, or a traceback."""
+
+
 class ReplicaError(RuntimeError):
     """A replica failed; the message ends with the traceback of the first that did."""
 
 
-def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
+def run(
+    function: Callable[..., Any],
+    count: int,
+    *args: Any,
+    heard: Callable[[Any], None] = lambda message: None,
+) -> list[Any]:
     """Call ``function(rank, *args)`` in ``count`` processes; the results in order of rank.
 
-    When one replica fails or dies, or the caller is interrupted, all are ended, with everything
+    ``heard`` is called here with everything that a replica tells meanwhile (:func:`tell`). When one
+    replica fails or dies, or the caller is interrupted, all are ended, with everything
     they started.
 
     Raises:
@@ -63,9 +73,14 @@ def run(function: Callable[..., Any], count: int, *args: Any) -> list[Any]:
                 theirs.close()
                 processes.append(process)
                 pipes.append(ours)
-            return _collect(processes, pipes)
+            return _collect(processes, pipes, heard)
         finally:
             _end(processes)
+
+
+def tell(message: Any) -> None:
+    """From a replica to the caller of :func:`run`, who goes on waiting for its result."""
+    _Caller.pipe.send_bytes(cloudpickle.dumps((TOLD, message)))
 
 
 def end_with(processes: Iterable[Any]) -> None:
@@ -85,7 +100,9 @@ def _imported_by(function: Callable[..., Any]) -> list[str]:
     return sorted({module.__name__ for module in named if isinstance(module, ModuleType)})
 
 
-def _collect(processes: list[Any], pipes: list[Connection]) -> list[Any]:
+def _collect(
+    processes: list[Any], pipes: list[Connection], heard: Callable[[Any], None]
+) -> list[Any]:
     results: dict[int, Any] = {}
     while len(results) < len(processes):
         left = [rank for rank in range(len(processes)) if rank not in results]
@@ -95,20 +112,24 @@ def _collect(processes: list[Any], pipes: list[Connection]) -> list[Any]:
         )
         for rank in left:
             if pipes[rank] in ready or pipes[rank].poll():
-                results[rank] = _answer(rank, processes[rank], pipes[rank])
+                kind, value = _answer(rank, processes[rank], pipes[rank])
+                if kind == TOLD:
+                    heard(value)
+                else:
+                    results[rank] = value
             elif processes[rank].sentinel in ready:
                 raise _died(rank, processes[rank])
     return [results[rank] for rank in range(len(processes))]
 
 
-def _answer(rank: int, process: Any, pipe: Connection) -> Any:
+def _answer(rank: int, process: Any, pipe: Connection) -> tuple[str, Any]:
     try:
-        succeeded, value = cloudpickle.loads(pipe.recv_bytes())
+        kind, value = cloudpickle.loads(pipe.recv_bytes())
     except EOFError:
         raise _died(rank, process) from None
-    if not succeeded:
+    if kind == FAILED:
         raise ReplicaError(f"replica {rank} failed:\n{value}")
-    return value
+    return kind, value
 
 
 def _died(rank: int, process: Any) -> ReplicaError:
@@ -162,9 +183,9 @@ def _replica(
     set_start_method("fork", force=True)
     try:
         function, args = cloudpickle.loads(payload)
-        answer = (True, function(rank, *args))
+        answer = (DONE, function(rank, *args))
     except BaseException:
-        answer = (False, traceback.format_exc())
+        answer = (FAILED, traceback.format_exc())
     pipe.send_bytes(cloudpickle.dumps(answer))
     pipe.close()
 
@@ -198,5 +219,5 @@ def _fail_after(process: int, name: str) -> None:
         ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
         if ended is not None and (ended.si_code, ended.si_status) != (os.CLD_EXITED, 0):
             how = "exit code" if ended.si_code == os.CLD_EXITED else "signal"
-            answer = (False, f"its process {name} died with {how} {ended.si_status}")
+            answer = (FAILED, f"its process {name} died with {how} {ended.si_status}")
             _Caller.pipe.send_bytes(cloudpickle.dumps(answer))

@@ -50,6 +50,9 @@ class Weights:
         """Digest over names and bytes, equal in every kernel that starts from the same model."""
         return digest(self.arrays)
 
+    def __str__(self) -> str:
+        return f"Weights: {self.source} ({self.note}), SHA-256 {self.sha256[:12]}"
+
     def as_record(self) -> dict[str, str]:
         return {"source": self.source, "sha256": self.sha256, "note": self.note}
 

@@ -113,10 +113,17 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
-def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+def load_optimizer(
+    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+
+    ``scaler`` multiplies fp16's loss, where the optimiser does not do so itself.
+    """
     if not state:
         return
+    if scaler is not None and scaler.is_enabled():
+        scaler.load_state_dict(scaler.state_dict() | {"scale": float(state["scale"])})
     fused = optimizer.param_groups[0]["fused"]
     for name, parameter in model.named_parameters():
         first, second = (
@@ -127,15 +134,23 @@ def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]
         optimizer.state[parameter] = {"step": step, "exp_avg": first, "exp_avg_sq": second}
 
 
-def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
-    found = {}
+def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps.
+
+    With a ``scaler`` also the factor of fp16's loss.
+    """
+    found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
     for name, parameter in model.named_parameters():
         state = optimizer.state[parameter]
         found[f"first/{name}"] = state["exp_avg"].cpu().numpy().copy()
         found[f"second/{name}"] = state["exp_avg_sq"].cpu().numpy().copy()
         found["step"] = np.array(int(state["step"]))
     return found
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The rate of the optimiser's last step."""
+    return float(optimizer.param_groups[0]["lr"])
 
 
 def exact(
@@ -245,6 +260,15 @@ class DeviceLosses:
         if dist.is_initialized():
             dist.all_reduce(total)
         return float(total[0] / total[1])
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest that any replica's process measured, of what all wait for."""
+    if not dist.is_initialized():
+        return seconds
+    longest = torch.tensor(seconds, dtype=torch.float64, device=devices[0])
+    dist.all_reduce(longest, dist.ReduceOp.MAX)
+    return longest.item()
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -1,0 +1,306 @@
+"""One run of a notebook: what is the same in every framework, told once.
+
+A notebook begins a run, defines its framework's part (``helpers.world.Lesson``), and lets the run
+carry it out: the check of fairness, the epochs, the test, the measurements of section 11, the
+charts and the record. Everything a notebook shows after that, it shows by a method of this class.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from inspect import signature
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import gpumon
+from helpers import (
+    attribution,
+    batch_size,
+    checkpoint,
+    fairness,
+    in_world,
+    loading,
+    metrics,
+    parameters,
+    record,
+    rehearsal,
+    replicas,
+    rounds,
+    weights,
+)
+from helpers.certificate import Certificate
+from helpers.in_world import WEIGHTS, Trained, Work
+from helpers.parameters import Data
+from helpers.recipe import ScaledRecipe
+from helpers.weights import Arrays, Weights
+from helpers.world import IN_KERNEL, PER_DEVICE, Lesson, World
+
+PARAMETERS = tuple(name for name in signature(parameters.resolve).parameters if name != "notebook")
+"""What a notebook's parameters cell sets, beside ``resume``."""
+
+
+def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run:
+    """Start the run that a notebook's parameters cell asks for; its record begins here.
+
+    ``names`` are the notebook's ``globals()``, of which the parameters are taken.
+
+    Raises:
+        UserError: what was asked for cannot be had.
+        UnsupportedError: this framework cannot compute in that precision, or on these devices.
+    """
+    given = {name: names[name] for name in PARAMETERS}
+    setup = parameters.resolve(notebook, **given)
+    devices = tuple(framework.list_devices(setup.devices.kind, setup.devices.count))
+    framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
+    print(setup.devices)
+    return Run(notebook, framework, setup, devices, names["resume"])
+
+
+class Run:
+    """A run while it is measured. Make one with :func:`begin`.
+
+    ``devices`` are the framework's handles, ``recipe`` is scaled to them, ``workers`` serve the
+    loaders of all devices together, ``folder`` holds what the run leaves.
+    """
+
+    def __init__(
+        self,
+        notebook: str,
+        framework: ModuleType,
+        setup: parameters.Setup,
+        devices: tuple[Any, ...],
+        resume: bool,
+    ) -> None:
+        self.setup, self.framework, self.devices = setup, framework, devices
+        self.folder, self.recipe, self.workers = setup.folder, setup.recipe, setup.workers
+        self.versions: dict[str, str] = framework.versions()
+        self.history: list[dict[str, Any]] = []
+        self._resume = resume
+        self._lesson: Lesson
+        self._certificate: Certificate
+        self._begin: checkpoint.Checkpoint
+        self._trained_since: float
+        self._monitor = gpumon.Monitor(setup.folder / "trace")
+        self._replica: Any = None  # the kernel's own, where replicas live there
+        self._measured: dict[str, dict[str, Any]] = {}
+        self._record = record.start(
+            setup.folder,
+            notebook=notebook,
+            framework=framework.NAME,
+            kernel=framework.KERNEL,
+            versions=self.versions,
+            devices=setup.devices,
+            recipe=setup.recipe,
+            skipped=framework.SKIPPED,
+        )
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the devices are GPUs; else they are virtual ones, on the CPU."""
+        return self.setup.devices.kind == "gpu"
+
+    @cached_property
+    def images(self) -> Data:
+        """The images' tables: ``train``, ``valid`` and ``test``, split by patient."""
+        return parameters.load_data(self.setup)
+
+    @cached_property
+    def initial(self) -> Weights:
+        """The weights that every framework starts from."""
+        found = weights.canonical(self.recipe.recipe.weights, seed=self.recipe.recipe.seed)
+        self._record.add("weights", found.as_record())
+        return found
+
+    def certify(
+        self,
+        model: Any,
+        build_model: Callable[[Mapping[str, np.ndarray]], Any],
+        evaluate_pixels: Callable[[np.ndarray], np.ndarray],
+    ) -> pd.DataFrame:
+        """The fairness check of what stands in the notebook so far, as a table.
+
+        Args:
+            model: the network that will train, with the initial weights.
+            build_model: what made it.
+            evaluate_pixels: from a grey image, uint8 (H, W), to what the network sees of it in an
+                evaluation, float32 (3, crop, crop).
+        """
+        findings = self.recipe.recipe.findings
+        self._certificate = fairness.certify(
+            self.framework,
+            model,
+            self.initial,
+            self.recipe,
+            build_model=build_model,
+            devices=self.devices,
+            evaluate_pixels=evaluate_pixels,
+            findings=[column for column in self.images.train.columns if column in findings],
+        )
+        return self._certified()
+
+    def rehearse(self, lesson: Lesson) -> pd.DataFrame:
+        """Take the lesson's functions, and add to the check what its training loop does."""
+        self._lesson = lesson
+
+        def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
+            found: tuple[float, Arrays, np.ndarray] = self._everywhere(in_world.rehearse, trial)[0]
+            return found
+
+        self._certificate = rehearsal.certify(
+            self._certificate,
+            trial,
+            devices=len(self.devices),
+            precision=self.recipe.recipe.precision,
+        )
+        return self._certified()
+
+    def largest_batch(self) -> ScaledRecipe:
+        """The recipe; with ``batch = "auto"`` with the largest batch that fits the devices."""
+        if self.setup.search_batch:
+            arrays = self.initial.arrays
+            self.recipe = batch_size.largest(
+                self.recipe,
+                lambda size: self._everywhere(in_world.attempt, arrays, size),
+                self.framework.out_of_memory,
+                images=len(self.images.train),
+                kind=self.setup.devices.kind,
+            )
+            self._record.add("recipe", self.recipe.as_record())
+        return self.recipe
+
+    def train(self) -> pd.DataFrame:
+        """All epochs, under the monitor; a line for each as it ends, and their table."""
+        if self.setup.measure_workers:
+            self.workers = loading.choose_workers(self._training_batches)
+        self._record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
+        self._begin = checkpoint.begin(self._record, self.initial.arrays, resume=self._resume)
+        self._monitor.start()
+        self._trained_since = time.monotonic()
+        first_step = self._begin.epoch * self.recipe.steps(len(self.images.train))
+        report = self._heard if self._lesson.processes == IN_KERNEL else replicas.tell
+        with batch_size.explained(self.recipe, self.framework.out_of_memory):
+            trained: Trained = self._with_replica(
+                in_world.train, self._begin.weights, first_step, self._begin, report
+            )[0]
+        self.history = trained.history
+        said = record.training(self.history, trained.first_step, self._begin.epoch)
+        self._record.add("epochs", self.history)
+        self._record.add("training", said)
+        self._record.add("checkpoint", self._begin.as_record(trained.stalled))
+        return pd.DataFrame(self.history).set_index("epoch").round(4)
+
+    def test(self) -> pd.DataFrame:
+        """AUC per finding on the test part, by the weights that were saved, as a table."""
+        arrays = weights.load(self.folder / WEIGHTS)
+        scores, loss, seconds = self._with_replica(in_world.test, arrays, 0)[0]
+        result = metrics.evaluate(self.images.test, scores)
+        self._record.add("test", record.test(result, loss, seconds))
+        print(result)
+        return result.table.round(3)
+
+    def take_apart(self) -> pd.DataFrame:
+        """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
+        steps = rounds.steps_of_a_turn(self.history)
+        found = self._with_replica(in_world.measure, self.initial.arrays, 0, steps)
+        self._monitor.stop()
+        images = self.recipe.global_batch
+        self._measured = rounds.as_record(rounds.slowest(found), steps=steps, images=images)
+        for kind, measured in self._measured.items():
+            self._record.add(kind, measured)
+        return rounds.table(self._measured)
+
+    def chart(self) -> Any:
+        """The monitor's chart of the whole run, a lane for each GPU."""
+        self._record.add("monitor", self._monitor.provenance())
+        self._record.add("energy", record.energy(self._monitor.summary()))
+        return self._monitor.plot()
+
+    def summary(self) -> pd.DataFrame:
+        """What the monitor saw in each phase, as a table."""
+        return self._monitor.summary().round(2)
+
+    def explain(self) -> pd.DataFrame:
+        """Where the time went, in a sentence and by three ways, as a table."""
+        shares = attribution.attribute(
+            self.history,
+            self._measured,
+            devices=self.setup.devices.short,
+            utilisation=self._monitor.summary(),
+            format=self.images.format,
+            resumed_after=self._begin.epoch,
+        )
+        self._record.add("attribution", shares)
+        print(shares["sentence"])
+        print(attribution.agreement(shares))
+        return attribution.table(shares)
+
+    def finish(self) -> None:
+        """The run is whole: print where its record is."""
+        print(self._record.finish())
+        checkpoint.remove(self.folder)  # last: only a run that is whole needs none any more
+
+    def _training_batches(self, workers: int) -> Iterator[Any]:
+        """What one process reads with so many workers, to see how fast it comes."""
+        world = self.worlds()[0]
+        yield from self._lesson.make_train_loader(world, 0, workers * world.processes)
+
+    def _certified(self) -> pd.DataFrame:
+        self._record.add("fairness", self._certificate.as_record())
+        return self._certificate.table()
+
+    def _work(self) -> Work:
+        lesson, images = self._lesson, self.images
+        return Work(self.framework, lesson, images, self.recipe, self.workers, self._monitor)
+
+    def worlds(self) -> list[World]:
+        """The run's world as each of its processes sees it."""
+        count, kind = len(self.devices), self.setup.devices.kind
+        if self._lesson.processes == PER_DEVICE:
+            return [World(n, count, (device,), kind) for n, device in enumerate(self.devices)]
+        return [World(0, count, self.devices, kind)]
+
+    def _everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """What ``function(world, work, *args)`` gives in each of the run's processes."""
+        worlds, work = self.worlds(), self._work()
+        if self._lesson.processes == IN_KERNEL:
+            return [function(worlds[0], work, *args)]
+
+        def replica(rank: int) -> Any:
+            return function(worlds[rank], work, *args)
+
+        return replicas.run(replica, len(worlds), heard=self._heard)
+
+    def _with_replica(
+        self, function: Callable[..., Any], arrays: Arrays, first_step: int, *args: Any
+    ) -> list[Any]:
+        """As :meth:`_everywhere`, with a replica that has these weights.
+
+        The kernel keeps its replica: a graph that was compiled belongs to it. Processes make one
+        each time, and end with it.
+        """
+        if self._lesson.processes != IN_KERNEL:
+            return self._everywhere(in_world.with_replica, function, arrays, first_step, *args)
+        (world,), work = self.worlds(), self._work()
+        if self._replica is None:
+            network = self._lesson.build_model(arrays)
+            self._replica = self._lesson.start(world, network, first_step=first_step)
+        else:
+            self.framework.load_weights(self._replica.network, arrays)
+        return [function(world, work, self._replica, *args)]
+
+    def _heard(self, row: Mapping[str, Any]) -> None:
+        """An epoch has ended."""
+        epochs = self.recipe.recipe.epochs
+        done = row["epoch"] - self._begin.epoch
+        left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
+        print(
+            f"Epoch {row['epoch']} of {epochs}: loss {row['train_loss']:.4f}, validation loss "
+            f"{row['valid_loss']:.4f}, AUC {row['valid_auc']:.3f}, "
+            f"{row['images_per_second']:,.0f} images/s, {left:.0f} s left",
+            flush=True,
+        )

@@ -1,0 +1,101 @@
+"""Who takes part in a run, and what a notebook brings to it: its framework's part of the lesson."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+Share = tuple[np.ndarray, np.ndarray]
+"""One device's part of a batch: grey planes, uint8 (N, H, W), and targets, float32 (N, 14)."""
+
+IN_KERNEL = "in the kernel"
+IN_CHILD = "in a process of its own"
+PER_DEVICE = "a process per device"
+
+
+@dataclass(frozen=True)
+class World:
+    """All replicas of a run, seen from one of the processes that drive them.
+
+    ``rank`` is the number of this process, ``devices`` are the framework's handles of those that
+    it drives, and ``size`` counts all devices, those of other processes too.
+    """
+
+    rank: int
+    size: int
+    devices: tuple[Any, ...]
+    kind: str  # of the devices: "gpu" or "cpu"
+
+    @property
+    def processes(self) -> int:
+        """How many processes take part; each drives equally many devices."""
+        return self.size // len(self.devices)
+
+    @property
+    def device(self) -> Any:
+        """The device of a process that drives one, else the first."""
+        return self.devices[0]
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.kind == "gpu"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a notebook defines, by the same names and with the same arguments in each.
+
+    ``start`` gives a *replica*: any object that has the bare ``network`` and its ``optimizer``
+    (and a ``scaler`` where fp16's factor is not the optimizer's own). It stands for all devices of
+    its process. Loaders give batches without end, except those of evaluation.
+    """
+
+    build_model: Callable[..., Any]
+    """``(arrays)``: the network with these weights."""
+    make_train_loader: Callable[..., Any]
+    """``(world, epoch, workers)``: the training batches that follow after so many epochs."""
+    make_evaluation_loader: Callable[..., Any]
+    """``(world, part, workers)``: every image of a table once, over all processes."""
+    make_fixed_loader: Callable[..., Any]
+    """``(world, shares)``: the same batch again and again, a ``Share`` for each own device."""
+    start: Callable[..., Any]
+    """``(world, network, first_step, rule, rate)``: a replica, ready to train from that step on."""
+    train_epoch: Callable[..., float]
+    """``(replica, loader, steps, clock)``: that many steps; the mean loss over all devices."""
+    predict: Callable[..., tuple[np.ndarray, float]]
+    """``(replica, loader, count)``: logits (count, 14) of all images in order, the mean loss."""
+    load_alone: Callable[..., Iterator[Any]]
+    """``(replica, loader)``: the training batches, on the devices, with nothing computed."""
+    without_all_reduce: Callable[..., None] | None = None
+    """``(replica, loader, steps, clock)``: trains, but every device for itself."""
+    all_reduce_alone: Callable[..., None] | None = None
+    """``(replica, steps, clock)``, in place of it where a step cannot do without: reduces only."""
+    sync_seconds: Callable[[Any], float | None] = lambda replica: None
+    """``(replica)``: for how long the steps since the last call waited for gradients, if seen."""
+    stop: Callable[[Any], None] = lambda replica: None
+    """``(replica)``: gives back what ``start`` took."""
+    scope: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What a network has to be built in."""
+    read_ahead: int = 0
+    """Batches that each worker of the training loader may have ready; of all of it, below 0."""
+    processes: str = IN_KERNEL
+    """Where replicas live: ``IN_KERNEL``, ``IN_CHILD`` or ``PER_DEVICE``."""
+
+
+def lesson_of(names: Mapping[str, Any], **settings: Any) -> Lesson:
+    """The lesson of the notebook whose ``globals()`` these are: its functions, by their names.
+
+    Raises:
+        KeyError: one is missing.
+    """
+    functions = [field for field in fields(Lesson) if field.name not in ("read_ahead", "processes")]
+    found = {
+        field.name: names[field.name]
+        for field in functions
+        if field.name in names or field.default is MISSING
+    }
+    return Lesson(**found, **settings)
