@@ -59,6 +59,11 @@ class Lines:
         if self._line:
             self._line.show(text, detail)
 
+    def tell(self, line: str) -> None:
+        """What the run says of itself, an epoch's figures. From a thread, as :meth:`warn`."""
+        with suppress(OSError):
+            self.show(line)
+
     def warn(self, text: str) -> None:
         """Something the user should know at once; it stays on the screen.
 

@@ -76,6 +76,7 @@ def execute(
     *,
     kernel: str,
     reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
+    heard: Callable[[str], None] = lambda line: None,
     settled: Callable[[], bool] = lambda: True,
     stall_minutes: float = 0.0,
     environment: Mapping[str, str] | None = None,
@@ -89,6 +90,7 @@ def execute(
     Args:
         parameters: for the cell tagged ``parameters``.
         reached: called at each cell with the section's heading, the cell and how many there are.
+        heard: called, from a thread, with each line that the run says of itself.
         settled: once it was interrupted, whether the kernel has written down what it has.
         stall_minutes: without any progress after which it is ended (``helpers.stalls``); 0: never.
         environment: what the kernel gets beside what reaches it of the runner's own
@@ -135,7 +137,7 @@ def execute(
         stop(_pid(manager))
 
     papermill_engines.register("watched", Watched)
-    watch = stalls.Watch(target.parent, stall_minutes, give_up)
+    watch = stalls.Watch(target.parent, stall_minutes, give_up, heard)
     try:
         with target.with_name("kernel.log").open("wb") as log:  # native code's last words
             _start(

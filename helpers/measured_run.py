@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from IPython.display import display
 
 import gpumon
 from helpers import (
@@ -27,10 +28,13 @@ from helpers import (
     loading,
     metrics,
     parameters,
+    pictures,
+    progress,
     record,
     rehearsal,
     replicas,
     rounds,
+    stalls,
     weights,
 )
 from helpers.certificate import Certificate
@@ -85,7 +89,8 @@ class Run:
         self._certificate: Certificate
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
-        self._monitor = gpumon.Monitor(setup.folder / "trace")
+        # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
+        self._monitor = gpumon.Monitor(setup.folder / "trace", live=not stalls.watched())
         self._replica: Any = None  # the kernel's own, where replicas live there
         self._measured: dict[str, dict[str, Any]] = {}
         self._record = record.start(
@@ -115,6 +120,10 @@ class Run:
         found = weights.canonical(self.recipe.recipe.weights, seed=self.recipe.recipe.seed)
         self._record.add("weights", found.as_record())
         return found
+
+    def show_images(self, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Any:
+        """Eight training images as ``evaluate_pixels`` shows them to the network."""
+        return pictures.images(self.images, evaluate_pixels)
 
     def certify(
         self,
@@ -174,7 +183,7 @@ class Run:
         return self.recipe
 
     def train(self) -> pd.DataFrame:
-        """All epochs, under the monitor; a line for each as it ends, and their table."""
+        """All epochs, under the monitor: a line for each as it ends, curves, and a table."""
         if self.setup.measure_workers:
             self.workers = loading.choose_workers(self._training_batches)
         self._record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
@@ -192,15 +201,17 @@ class Run:
         self._record.add("epochs", self.history)
         self._record.add("training", said)
         self._record.add("checkpoint", self._begin.as_record(trained.stalled))
+        display(pictures.learning(self.history))
         return pd.DataFrame(self.history).set_index("epoch").round(4)
 
     def test(self) -> pd.DataFrame:
-        """AUC per finding on the test part, by the weights that were saved, as a table."""
+        """AUC per finding on the test part, by the weights that were saved: curves, a table."""
         arrays = weights.load(self.folder / WEIGHTS)
         scores, loss, seconds = self._with_replica(in_world.test, arrays, 0)[0]
         result = metrics.evaluate(self.images.test, scores)
         self._record.add("test", record.test(result, loss, seconds))
         print(result)
+        display(pictures.roc(parameters.labels(self.images.test), scores, result))
         return result.table.round(3)
 
     def take_apart(self) -> pd.DataFrame:
@@ -214,14 +225,11 @@ class Run:
             self._record.add(kind, measured)
         return rounds.table(self._measured)
 
-    def chart(self) -> Any:
-        """The monitor's chart of the whole run, a lane for each GPU."""
+    def chart(self) -> pd.DataFrame:
+        """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
         self._record.add("monitor", self._monitor.provenance())
         self._record.add("energy", record.energy(self._monitor.summary()))
-        return self._monitor.plot()
-
-    def summary(self) -> pd.DataFrame:
-        """What the monitor saw in each phase, as a table."""
+        display(self._monitor.plot())
         return self._monitor.summary().round(2)
 
     def explain(self) -> pd.DataFrame:
@@ -298,9 +306,11 @@ class Run:
         epochs = self.recipe.recipe.epochs
         done = row["epoch"] - self._begin.epoch
         left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
-        print(
+        line = (
             f"Epoch {row['epoch']} of {epochs}: loss {row['train_loss']:.4f}, validation loss "
             f"{row['valid_loss']:.4f}, AUC {row['valid_auc']:.3f}, "
-            f"{row['images_per_second']:,.0f} images/s, {left:.0f} s left",
-            flush=True,
+            f"{row['images_per_second']:,.0f} images/s"
         )
+        line += f", {progress.clock(left)} left" if left else ""
+        print(line, flush=True)
+        stalls.say(line)

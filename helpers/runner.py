@@ -168,6 +168,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
                 reached=lambda section, cell, cells: shown.show(
                     section or "introduction", f"cell {cell} of {cells}"
                 ),
+                heard=shown.tell,
                 settled=lambda: record_state(folder) != "running",
                 stall_minutes=stall_minutes,
                 environment=_environment(batch, state, uuids),

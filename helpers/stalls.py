@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from data_prep.errors import printable
 from gpumon import files
 
 VARIABLE = "COMPARE_STEPS"
@@ -21,6 +22,8 @@ MINUTES = 60.0
 """Without progress before a run counts as hung; the slowest of the steps that no file tells of is
 an evaluation of all the NIH's test images on CPUs."""
 EVERY_SECONDS = 5.0
+LONGEST = 200
+"""Bytes of a line that a run says."""
 
 
 class Stalled(Exception):
@@ -42,48 +45,74 @@ def beat() -> None:
         Path(file).touch()
 
 
+def watched() -> bool:
+    """Whether a runner watches this process's run."""
+    return VARIABLE in os.environ
+
+
+def say(text: str) -> None:
+    """Let the runner show a line about how far the run is; without one nothing happens."""
+    if watched():
+        with suppress(OSError):
+            Path(os.environ[VARIABLE]).write_text(text, encoding="utf-8")
+
+
 class Watch:
     """``with Watch(folder, minutes, end) as watch:`` around a run that writes into ``folder``.
 
     Args:
         minutes: without a change to any file of the folder, after which ``end`` is called, from a
             thread; 0 means never.
+        heard: called, from a thread, with each line that the run says (:func:`say`).
     """
 
-    def __init__(self, folder: Path, minutes: float, end: Callable[[], None]) -> None:
-        self._folder, self._minutes, self._end = folder, minutes, end
+    def __init__(
+        self,
+        folder: Path,
+        minutes: float,
+        end: Callable[[], None],
+        heard: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._folder, self._minutes, self._end, self._heard = folder, minutes, end, heard
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, daemon=True)
         self.error: Stalled | None = None
         """Why ``end`` was called, if it was."""
 
     def __enter__(self) -> "Watch":
-        if self._minutes:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
         (self._folder / FILE).unlink(missing_ok=True)
 
     def _keep_looking(self) -> None:
-        every = min(EVERY_SECONDS, 6 * self._minutes)
-        seen, looked, waited = self._changes(), time.monotonic(), 0.0
+        every = min(EVERY_SECONDS, 6 * self._minutes or EVERY_SECONDS)
+        seen, looked, waited, said = self._changes(), time.monotonic(), 0.0, ""
         while not self._over.wait(every):
+            if (line := self._line()) not in ("", said):
+                self._heard(line)
+                said = line
             now, before, looked = self._changes(), looked, time.monotonic()
             # Where much more has passed, we were stopped ourselves (Ctrl-Z, a paused container).
             waited += min(looked - before, 2 * every)
             if now != seen:
                 seen, waited = now, 0.0
-            elif waited >= 60 * self._minutes:
+            elif self._minutes and waited >= 60 * self._minutes:
                 self.error = Stalled(
                     f"stopped as hung: for {self._minutes:g} minutes no step, no output and no new "
                     "section (--stall-minutes sets how long to wait; 0: for ever)"
                 )
                 self._end()
                 return
+
+    def _line(self) -> str:
+        """What the run said last, in one line that a terminal can be given."""
+        with suppress(OSError, UnicodeDecodeError), (self._folder / FILE).open("rb") as file:
+            return printable(file.read(LONGEST).decode().partition("\n")[0])
+        return ""
 
     def _changes(self) -> set[tuple[str, int]]:
         """When each file last changed: compared, never subtracted, for clocks are set.

@@ -7,7 +7,8 @@ by itself, or None where there is nothing to draw.
 from helpers.charts.learning import auc, clock_curves, curves
 from helpers.charts.machine import attribution, energy, utilisation
 from helpers.charts.speed import placed, scaling, throughput
-from helpers.charts.style import COLOURS, MARKERS, Chart
+from helpers.charts.style import COLOURS, MARKERS
+from helpers.figures import Chart
 
 __all__ = [
     "COLOURS",

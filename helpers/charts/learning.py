@@ -6,20 +6,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from helpers import published
-from helpers.charts.style import (
-    FAINT,
-    GRID,
-    WIDTH,
-    figure_of,
-    labels_of,
-    legend_below,
-    line_of,
-    name_rows,
-    panels,
-    safe,
-    styled,
-)
+from helpers.charts.style import labels_of, legend_below, line_of, name_rows, safe
 from helpers.comparison import Comparison, Entry, widest
+from helpers.figures import FAINT, GRID, WIDTH, figure_of, panels, styled
 from helpers.learning import history
 
 _PUBLISHED = "Mean, published"

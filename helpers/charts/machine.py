@@ -7,22 +7,9 @@ from matplotlib.figure import Figure
 import gpumon
 from gpumon.errors import MonitorError
 from helpers import waits
-from helpers.charts.style import (
-    FAINT,
-    SHARES,
-    WIDTH,
-    Chart,
-    colour_of,
-    cycle,
-    faded,
-    figure_of,
-    legend_below,
-    name_rows,
-    plain_axes,
-    safe,
-    styled,
-)
+from helpers.charts.style import SHARES, colour_of, cycle, faded, legend_below, name_rows, safe
 from helpers.comparison import Comparison, widest
+from helpers.figures import FAINT, WIDTH, Chart, figure_of, plain_axes, styled
 from helpers.repeats import summarise
 from helpers.tables import short_number
 

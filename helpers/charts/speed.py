@@ -9,25 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from helpers import published
-from helpers.charts.style import (
-    FAINT,
-    GRID,
-    NARROW,
-    PAGE,
-    WIDTH,
-    colour_of,
-    faded,
-    figure_of,
-    heading,
-    legend_below,
-    line_of,
-    marker_of,
-    name_rows,
-    panels,
-    safe,
-    styled,
-)
+from helpers.charts.style import colour_of, faded, legend_below, line_of, marker_of, name_rows, safe
 from helpers.comparison import Comparison, devices
+from helpers.figures import FAINT, GRID, NARROW, PAGE, WIDTH, figure_of, heading, panels, styled
 from helpers.repeats import summarise
 from helpers.scaling import scaling as scaling_numbers
 from helpers.scaling import several

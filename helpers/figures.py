@@ -1,0 +1,87 @@
+"""Figures in one look: ink, grid, axes, and a figure that shows itself."""
+
+import io
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gpumon.style import THEMES
+
+INK, FAINT, GRID = THEMES["light"].text, THEMES["light"].faint, THEMES["light"].grid
+PAGE = THEMES["light"].background
+WIDTH = 9.0
+"""Inches: a notebook's column."""
+NARROW = 6.0
+"""Narrower than this, what stands side by side stands below each other."""
+
+_RC = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "text.color": INK,
+    "axes.labelcolor": FAINT,
+    "axes.edgecolor": FAINT,
+    "axes.titlecolor": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "figure.facecolor": PAGE,
+    "axes.facecolor": "none",
+    "hatch.linewidth": 0.8,
+}
+
+Drawing = TypeVar("Drawing", bound=Callable[..., Any])
+
+
+class Chart(Figure):
+    """A figure that shows itself in a notebook, with or without ``%matplotlib inline``."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=110)
+        return buffer.getvalue()
+
+
+def styled(draw: Drawing) -> Drawing:
+    """``draw`` with this module's settings, whatever the session's own are."""
+
+    @wraps(draw)
+    def inside(*given: Any, **named: Any) -> Any:
+        with mpl.rc_context(_RC):  # type: ignore[arg-type]
+            return draw(*given, **named)
+
+    return inside  # type: ignore[return-value]
+
+
+def figure_of(height: float, width: float, grid: str = "x") -> tuple[Figure, Axes]:
+    """A chart with one plain axes."""
+    figure = Chart(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    plain_axes(axes, grid=grid)
+    return figure, axes
+
+
+def panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A chart with ``count`` plain axes: side by side, or below each other where it is narrow."""
+    stacked = width < NARROW
+    size = (width, height * count) if stacked else (width, height)
+    figure = Chart(figsize=size, layout="constrained")
+    grid = figure.subplots(count if stacked else 1, 1 if stacked else count, squeeze=False)
+    found = list(grid.flat)
+    for axes in found:
+        plain_axes(axes, grid="y")
+    return figure, found
+
+
+def plain_axes(axes: Axes, grid: str) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, color=GRID, lw=0.8)  # type: ignore[arg-type]
+    axes.set_axisbelow(True)
+
+
+def heading(axes: Axes, text: str) -> None:
+    axes.set_title(text, loc="left", fontweight="bold")
