@@ -67,7 +67,7 @@ class Lesson:
     train_epoch: Callable[..., float]
     """``(replica, loader, steps, clock)``: that many steps; the mean loss over all devices."""
     predict: Callable[..., tuple[np.ndarray, float]]
-    """``(replica, loader, count)``: logits (count, 14) of all images in order, the mean loss."""
+    """``(replica, loader, total)``: logits (total, 14) of all images in order, the mean loss."""
     load_alone: Callable[..., Iterator[Any]]
     """``(replica, loader)``: the training batches, on the devices, with nothing computed."""
     without_all_reduce: Callable[..., None] | None = None
@@ -79,7 +79,7 @@ class Lesson:
     stop: Callable[[Any], None] = lambda replica: None
     """``(replica)``: gives back what ``start`` took."""
     scope: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """What a network has to be built in."""
+    """``()``: what a network has to be built in."""
     read_ahead: int = 0
     """Batches that each worker of the training loader may have ready; of all of it, below 0."""
     processes: str = IN_KERNEL

@@ -6,6 +6,8 @@ who adds a framework is told here what is missing.
 
 import ast
 import json
+import re
+from itertools import pairwise
 
 import pytest
 
@@ -15,9 +17,14 @@ from helpers.frameworks import NOTEBOOKS
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODEL = "pytorch"
 
-# Functions and variables that carry the same names in each module's notebook.
-STEPS = ("train_epoch", "validate", "predict", "make_optimizer", "build_model", "to_network")
-VARIABLES = ("setup", "scaled", "this_run", "images", "initial", "model", "certificate", "history")
+# What every notebook defines, beside the functions that it brings to the measured run (`Lesson`).
+SHARED = ("images", "crop", "scaled", "initial", "model", "criterion", "this_run", "to_network")
+SHARED += ("train_transform", "evaluation_transform", "evaluate_pixels", "make_optimizer")
+SHARED += ("Replica",)
+
+LONGEST_CELL, HELPER_NAMES = 50, 12
+LINES = {"tensorflow": 300, "keras": 300, "chainer": 300}
+"""Lines of code that a notebook may have; the others 240. No blank lines, no comments."""
 
 
 def public(module: str) -> dict[str, str]:
@@ -41,22 +48,6 @@ def public(module: str) -> dict[str, str]:
 def signature(node: ast.FunctionDef) -> str:
     returns = ast.unparse(node.returns) if node.returns else "nothing"
     return f"({ast.unparse(node.args)}) -> {returns}"
-
-
-def source(notebook: str) -> str:
-    cells = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
-    return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-
-
-def defined(notebook: str) -> set[str]:
-    """Names of all functions and variables a notebook defines at any level."""
-    names = set()
-    for node in ast.walk(ast.parse(source(notebook))):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
 
 
 def test_modules_listed_are_those_there() -> None:
@@ -88,21 +79,77 @@ def test_each_has_tests_of_its_own(module: str) -> None:
     assert (paths.ROOT / "tests" / "frameworks" / f"test_{module}.py").exists()
 
 
-@pytest.mark.parametrize("module", NOTEBOOKS)
-def test_notebook_uses_the_shared_names(module: str) -> None:
-    names = defined(NOTEBOOKS[module])
-    missing = [name for name in (*STEPS, *VARIABLES) if name not in names]
-    assert not missing, f"{NOTEBOOKS[module]} does not define {missing}"
+def cells(notebook: str) -> list[str]:
+    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    return ["".join(c["source"]) for c in content["cells"] if c["cell_type"] == "code"]
 
 
-@pytest.mark.parametrize("module", NOTEBOOKS)
-def test_notebook_writes_the_same_sections(module: str) -> None:
-    def sections(notebook: str) -> set[str]:
-        calls = [n for n in ast.walk(ast.parse(source(notebook))) if isinstance(n, ast.Call)]
-        return {
-            str(ast.literal_eval(call.args[0]))
-            for call in calls
-            if ast.unparse(call.func) == "this_run.add" and isinstance(call.args[0], ast.Constant)
-        }
+def lines(code: str) -> int:
+    """Lines that are neither blank nor a comment."""
+    stripped = map(str.strip, code.splitlines())
+    return sum(bool(line) and not line.startswith("#") for line in stripped)
 
-    assert sections(NOTEBOOKS[module]) - {"skipped"} == sections(NOTEBOOKS[MODEL])
+
+def functions(notebook: str) -> dict[str, ast.FunctionDef]:
+    """The notebook's own functions, by name."""
+    body = ast.parse("\n".join(cells(notebook))).body
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+
+
+def asked_for() -> dict[str, list[str]]:
+    """What ``Lesson`` says of its functions: their names, and the arguments of each."""
+    tree = ast.parse((paths.ROOT / "helpers" / "world.py").read_text(encoding="utf-8"))
+    (lesson,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Lesson")
+    said: dict[str, list[str]] = {}
+    for field, text in pairwise(lesson.body):
+        if isinstance(field, ast.AnnAssign) and "Callable" in ast.unparse(field.annotation):
+            assert isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            match = re.match(r"``\(([^)]*)\)``", str(text.value.value))
+            assert match, f"Lesson.{ast.unparse(field.target)} does not say its arguments"
+            said[ast.unparse(field.target)] = match[1].split(", ")
+    return said
+
+
+ROWS = sorted(path.stem for path in paths.NOTEBOOKS.glob("*_MultiGPU*.ipynb"))
+
+
+@pytest.mark.parametrize("notebook", ROWS)
+def test_notebooks_bring_the_same_functions_with_the_same_arguments(notebook: str) -> None:
+    found, optional = functions(notebook), {"without_all_reduce", "all_reduce_alone"}
+    optional |= {"sync_seconds", "stop", "scope"}
+    for name, arguments in asked_for().items():
+        if name not in found:
+            assert name in optional, f"{notebook} does not define {name}({', '.join(arguments)})"
+            continue
+        given = [argument.arg for argument in found[name].args.args]
+        assert given == arguments, f"{notebook}: {name}({', '.join(given)})"
+    assert {"without_all_reduce", "all_reduce_alone"} & found.keys()
+
+
+@pytest.mark.parametrize("notebook", ROWS)
+def test_notebooks_use_the_shared_names(notebook: str) -> None:
+    tree = ast.parse("\n".join(cells(notebook)))
+    named = {
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    named |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    missing = [name for name in SHARED if name not in named]
+    assert not missing, f"{notebook} does not define {missing}"
+
+
+@pytest.mark.parametrize("notebook", ROWS)
+def test_notebooks_stay_short(notebook: str) -> None:
+    """A lesson is read: how long each is, its longest cell, and what it takes from helpers."""
+    counts, family = [lines(code) for code in cells(notebook)], notebook.split("_")[0].lower()
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse("\n".join(cells(notebook))))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("helpers")
+        for alias in node.names
+    }
+    print(
+        f"{notebook}: {sum(counts)} lines of code, {max(counts)} in a cell, {len(imported)} names"
+    )
+    assert sum(counts) <= LINES.get(family, 240), f"{notebook}: {sum(counts)} lines of code"
+    assert max(counts) <= LONGEST_CELL, f"{notebook}: a cell of {max(counts)} lines"
+    assert len(imported) <= HELPER_NAMES, f"{notebook}: {sorted(imported)}"
