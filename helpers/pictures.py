@@ -25,7 +25,7 @@ def images(data: Data, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> F
     Those with findings first, for most have none. The contrast is the picture's own.
     """
     table = data.train
-    order = np.argsort(-data_prep.labels(table).sum(axis=1), kind="stable")
+    order = np.argsort(data_prep.labels(table).sum(axis=1) == 0, kind="stable")
     figure = Chart(figsize=(WIDTH, WIDTH / 1.7), layout="constrained")
     for axes, number in zip(figure.subplots(2, IMAGES // 2).flat, order[:IMAGES], strict=False):
         row = table.iloc[number]
@@ -86,8 +86,7 @@ def roc(labels: np.ndarray, scores: np.ndarray, result: Evaluation) -> Figure:
     axes.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=":")
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
-    heading(axes, "ROC curves of the findings in the mean; the best and the worst are named")
-    axes.title.set_fontsize(9)
+    heading(axes, "ROC curves, best and worst named")
     if named:
         axes.legend(frameon=False, loc="lower right")
     return figure
