@@ -270,7 +270,8 @@ class Run:
         self.record.add("fairness", self.certificate.as_record())
         return self.certificate.table()
 
-    def _work(self) -> Work:
+    def work(self) -> Work:
+        """What each of the run's processes has to know."""
         lesson, images = self.lesson, self.images
         return Work(self.framework, lesson, images, self.recipe, self.workers, self.monitor)
 
@@ -283,7 +284,7 @@ class Run:
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """What ``function(world, work, *args)`` gives in each of the run's processes."""
-        worlds, work = self.worlds(), self._work()
+        worlds, work = self.worlds(), self.work()
         if self.lesson.processes == IN_KERNEL:
             return [function(worlds[0], work, *args)]
 
@@ -302,7 +303,7 @@ class Run:
         """
         if self.lesson.processes != IN_KERNEL:
             return self.everywhere(in_world.with_replica, function, arrays, first_step, *args)
-        (world,), work = self.worlds(), self._work()
+        (world,), work = self.worlds(), self.work()
         if self._replica is None:
             network = self.lesson.build_model(arrays)
             self._replica = self.lesson.start(world, network, first_step=first_step)
