@@ -300,7 +300,7 @@ def test_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
         def collect_params() -> dict[str, gluon.Parameter]:
             return {parameter.name: parameter}
 
-    optimizer = notebook["make_optimizer"](One())
+    optimizer = notebook["make_optimizer"](One(), 0, "adam", None)
     gradient = np.array([1e-9, 1e-8, 1.0])
     expected, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
     (beta1, beta2), epsilon = (0.9, 0.999), 1e-8
