@@ -79,6 +79,7 @@ def with_loops(
     from helpers import in_world
     from helpers.cells import run_cells
 
+    said: dict[str, Any] = {"data": str(folder / "data"), "recipe": "demo"} | given
     with contextlib.redirect_stdout(io.StringIO()):
         names = run_cells(
             NOTEBOOKS[framework],
@@ -87,7 +88,7 @@ def with_loops(
             run=str(folder / "run"),
             devices=1,
             batch=batch,
-            **({"data": str(folder / "data"), "recipe": "demo"} | given),
+            **said,
         )
     assert given or names["scaled"].recipe.crop == PIXELS
 
