@@ -145,8 +145,13 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: _read(parameter) for name, parameter in _named(model).items()}
 
 
-def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+def load_optimizer(
+    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+
+    MXNet has no ``scaler``.
+    """
     if not state:
         return
     # The weights count their steps from here, on every device.
@@ -159,7 +164,7 @@ def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]
             updater.states_synced[number] = True
 
 
-def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
+def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
     """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
     found = {}
     states = optimizer._updaters[0].states  # every device has the same
@@ -167,6 +172,11 @@ def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
         first, second = states[number]
         found[f"first/{name}"], found[f"second/{name}"] = first.asnumpy(), second.asnumpy()
     return found | {"step": np.array(optimizer.optimizer.num_update)}
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The rate of the optimiser's last step."""
+    return float(optimizer.learning_rate)
 
 
 def exact(
@@ -268,6 +278,11 @@ class DeviceLosses:
     def mean(self) -> float:
         """Mean loss per image over all devices; waits for them."""
         return sum(float(total.asscalar()) for total in self._sums) / self._images
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest that any replica's process measured, of what all wait for: there is one."""
+    return seconds
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -2,8 +2,7 @@
 
 import multiprocessing
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -33,9 +32,11 @@ from mxnet.gluon import nn
 from mxnet.gluon.model_zoo.vision import densenet121
 from resuming import assert_resumes
 
-from helpers import reference, weights
+from helpers import parameters, reference, weights
 from helpers.clock import StepClock
 from helpers.frameworks import mxnet as framework
+from helpers.in_world import take_steps
+from helpers.world import World
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
@@ -102,7 +103,7 @@ def test_statistics_that_survive_are_the_devices_mean(model: framework.Model) ->
 def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
     known = {"running variance after a step", "running variance after 5 SGD steps"}
     average = "the average of all replicas'"
-    assert_passed(notebook["certificate"], known=known, survivors=average)
+    assert_passed(notebook["this_run"], known=known, survivors=average)
 
 
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
@@ -112,7 +113,7 @@ def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any])
 
 def test_a_validation_with_every_devices_own_statistics_is_caught(notebook: dict[str, Any]) -> None:
     """What is saved is their average, whether the devices share it or not."""
-    shared, kept = "    share_statistics(model)\n    return", "    return"
+    shared, kept = "    share_statistics(replica)\n    return", "    return"
     found = failed_in_rehearsal(notebook, NOTEBOOK, shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
@@ -149,6 +150,12 @@ def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, 
         assert np.array_equal(begun, [second, third])
 
 
+def one_world(*devices: framework.Device) -> World:
+    """One process that drives these devices, or the first; all images of a batch lie there."""
+    devices = devices or (TWO[0],)
+    return World(0, len(devices), devices, "cpu")
+
+
 def corners(
     notebook: dict[str, Any], *, epoch: int = 0, epochs: int = 1, seed: int = 0, workers: int = 2
 ) -> list[np.ndarray]:
@@ -156,8 +163,8 @@ def corners(
     scaled = notebook["scaled"]
     notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
-        loader = notebook["make_train_loader"](workers, epoch)
-        return [grey[:, 0, :4, 0].asnumpy() for grey, _ in islice(loader, epochs)]
+        loader = notebook["make_train_loader"](one_world(), epoch, workers)
+        return [grey[:, 0, :4, 0].asnumpy() for ((grey, _),) in islice(loader, epochs)]
     finally:
         notebook["scaled"] = scaled
 
@@ -167,19 +174,20 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     def evaluated(part: Any) -> list[np.ndarray]:
-        ((grey, targets),) = notebook["make_evaluation_loader"](part)
+        (((grey, targets),),) = notebook["make_evaluation_loader"](one_world(), part, 2)
         return [grey.asnumpy()[..., 0], targets.asnumpy()]
 
     def first_batch() -> list[np.ndarray]:
-        return [batch.asnumpy() for batch in next(notebook["training_batches"](2))]
+        ((grey, targets),) = next(notebook["make_train_loader"](one_world(), 0, 2))
+        return [grey.asnumpy(), targets.asnumpy()]
 
     assert_pixels_are_pillows(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch)
 
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = set(multiprocessing.active_children())
-    batches = notebook["training_batches"](2)
-    assert len(next(batches)[0]) == notebook["scaled"].global_batch
+    batches = notebook["this_run"].training_batches(2)
+    assert sum(len(grey) for grey, _ in next(batches)) == notebook["scaled"].global_batch
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
     for worker in set(multiprocessing.active_children()) - before:
@@ -196,12 +204,11 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 
 def test_every_evaluation_image_is_seen_once_on_all_devices(notebook: dict[str, Any]) -> None:
     part = notebook["images"].train.iloc[:129]  # with two devices, one image is left over
-    loader = notebook["make_evaluation_loader"](part)
-    parts = list(notebook["on_devices"](loader))
+    parts = list(notebook["make_evaluation_loader"](one_world(*TWO), part, 2))
     assert [[len(grey) for grey, _ in batch] for batch in parts] == [[64, 64], [1]]
     assert [targets.context for _, targets in parts[0]] == TWO
     seen = np.concatenate([targets.asnumpy() for batch in parts for _, targets in batch])
-    assert np.array_equal(seen, notebook["parameters"].labels(part))
+    assert np.array_equal(seen, parameters.labels(part))
 
 
 def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -> None:
@@ -221,14 +228,15 @@ def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -
     grey = random.integers(0, 256, (batch, 32, 32, 1)).astype(np.uint8)
     targets = (random.random((batch, 14)) < 0.3).astype(np.float32)
     host = (mx.nd.array(grey, dtype="uint8"), mx.nd.array(targets))
-    (parts,) = notebook["on_devices"]([host])
-    losses = framework.DeviceLosses(TWO)
-    notebook["train_step"](model, parts, trainer, losses)
+    replica = notebook["Replica"](model, trainer, one_world(*TWO))
+    loader = iter([notebook["split"](replica.world, host)])
+    with StepClock(framework.completion) as clock:
+        loss = notebook["train_epoch"](replica, loader, 1, clock)
     bias = next(g for name, g in recorder.gradients.items() if name.endswith("dense0_bias"))
     probability = 1 / (1 + np.exp(-0.25))
     assert bias == pytest.approx((probability - targets.mean(axis=0)) / 14, abs=1e-7)
     each = targets * np.log(probability) + (1 - targets) * np.log(1 - probability)
-    assert losses.mean() == pytest.approx(-each.mean(), abs=1e-6)
+    assert loss == pytest.approx(-each.mean(), abs=1e-6)
     framework.load_weights(model, notebook["initial"].arrays)
 
 
@@ -251,7 +259,7 @@ def test_nothing_in_the_loop_pulls_values_to_the_host(
         def wait_to_read(self) -> None:
             Array.waits += threading.current_thread() is threading.main_thread()
 
-    class Model:
+    class Network:
         def collect_params(self) -> dict[str, Array]:
             return {"weight": Array()}
 
@@ -266,10 +274,12 @@ def test_nothing_in_the_loop_pulls_values_to_the_host(
         def mean(self) -> float:
             return 0.0
 
-    monkeypatch.setitem(notebook, "train_step", lambda *_: None)
-    monkeypatch.setitem(notebook, "share_statistics", lambda model: None)
+    monkeypatch.setitem(notebook, "train_step", lambda *_: [])
+    monkeypatch.setitem(notebook, "share_statistics", lambda replica: None)
     monkeypatch.setattr(framework, "DeviceLosses", Losses)
-    _, clock = notebook["train_epoch"](Model(), [None] * steps, None)
+    replica = notebook["Replica"](Network(), None, one_world(*TWO))
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, iter([[]] * steps), steps, clock)
     assert Array.waits == 2 * (steps - allowed)
     assert len(clock.step_seconds) == steps - 1
     monkeypatch.undo()
@@ -290,7 +300,7 @@ def test_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
         def collect_params() -> dict[str, gluon.Parameter]:
             return {parameter.name: parameter}
 
-    optimizer = notebook["make_optimizer"](One())
+    optimizer = notebook["make_optimizer"](One(), 0, "adam", None)
     gradient = np.array([1e-9, 1e-8, 1.0])
     expected, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
     (beta1, beta2), epsilon = (0.9, 0.999), 1e-8
@@ -310,55 +320,56 @@ def test_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
 
 def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     """The state comes back bit for bit, and the next step is the one that would have come."""
-    batch = notebook["make_synthetic_parts"](2)
+    run = notebook["this_run"]
+    (world,) = run.worlds()
+    batch = run.lesson.make_fixed_loader(world, run.work().noise(world, 2))
 
-    def begun(weights: Any, state: Any) -> tuple[Any, Any]:
-        model = framework.shallow(weights, TWO)
-        optimizer = notebook["make_optimizer"](model)
-        framework.load_optimizer(model, optimizer, state)
-        return model, optimizer
+    def begun(weights: Any, state: Any) -> Any:
+        replica = run.lesson.start(world, framework.shallow(weights, TWO))
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        return replica
 
-    model, optimizer = begun(reference.shallow_arrays(), {})
-    notebook["train_epoch"](model, [batch] * 2, optimizer)
-    state, middle = framework.dump_optimizer(model, optimizer), framework.dump_weights(model)
+    def states(replica: Any) -> dict[str, np.ndarray]:
+        return framework.dump_optimizer(replica.network, replica.optimizer)
+
+    replica = begun(reference.shallow_arrays(), {})
+    take_steps(run.work(), replica, batch, 2)
+    state, middle = states(replica), framework.dump_weights(replica.network)
     assert state["step"] == 2 and len(state) == 1 + 2 * 5
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
-    again, continued = begun(middle, state)
-    assert equal(framework.dump_optimizer(again, continued), state)
-    for both in ((model, optimizer), (again, continued)):
-        notebook["train_epoch"](both[0], [batch], both[1])
-    after = framework.dump_optimizer(model, optimizer)
-    assert after["step"] == 3 and equal(framework.dump_optimizer(again, continued), after)
-    assert equal(framework.dump_weights(again), framework.dump_weights(model))
+    again = begun(middle, state)
+    assert equal(states(again), state)
+    for either in (replica, again):
+        take_steps(run.work(), either, batch, 1)
+    after = states(replica)
+    assert after["step"] == 3 and equal(states(again), after)
+    assert equal(framework.dump_weights(again.network), framework.dump_weights(replica.network))
 
 
 def test_the_learning_rate_climbs_step_by_step(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(notebook["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
-    monkeypatch.setitem(notebook, "scaled", small)
-    parts = notebook["make_synthetic_parts"](2)
+    """All weights on both devices have one rate in a step."""
+    asked: list[list[float]] = []
 
-    def rates_used(done: int) -> list[float]:
-        model = framework.shallow(reference.shallow_arrays(), TWO)
-        optimizer = notebook["make_optimizer"](model)
-        steps = steps_of(notebook)
-        if done:
-            notebook["train_epoch"](model, [parts] * (done * steps), optimizer)
-            state = framework.dump_optimizer(model, optimizer)
-            optimizer = notebook["make_optimizer"](model)
-            framework.load_optimizer(model, optimizer, state)
-        rates: list[float] = []
-        for _ in range((2 - done) * steps):
+    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
+        train_step = names["train_step"]
+
+        def watched(*given: Any) -> Any:
             with monkeypatch.context() as patch:
-                asked = seen_rates(patch)
-                notebook["train_epoch"](model, [parts], optimizer)
-            assert len(set(asked)) == 1, "all weights on both devices have one rate in a step"
-            assert asked[0] == optimizer.learning_rate, "what an epoch's row says"
-            rates.append(asked[0])
+                asked.append(seen_rates(patch))
+                return train_step(*given)
+
+        names["train_step"] = watched
+        return rates_used
+
+    def rates_used() -> list[float]:
+        assert all(len(step) > 1 and len(set(step)) == 1 for step in asked)
+        rates = [step[0] for step in asked]
+        asked.clear()
         return rates
 
-    assert_warms_up(notebook, monkeypatch, rates_used)
+    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, watch)
 
 
 def seen_rates(patch: pytest.MonkeyPatch) -> list[float]:
@@ -376,31 +387,23 @@ def seen_rates(patch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_same_seed_gives_the_same_bits(notebook: dict[str, Any], count: int) -> None:
+def test_the_same_seed_gives_the_same_bits(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """The notebook's own loader and loop twice, with batches in flight."""
-    found = []
-    with on_first_devices(notebook, count):
-        for _ in range(2):
-            framework.seed(0)
-            model = notebook["build_model"](notebook["initial"].arrays)
-            optimizer = notebook["make_optimizer"](model)
-            batches = notebook["on_devices"](notebook["make_train_loader"](2))
-            loss, _ = notebook["train_epoch"](model, islice(batches, 6), optimizer)
-            scores, _ = notebook["predict"](model, islice(batches, 1))
-            found.append(framework.dump_weights(model) | {"loss": loss, "scores": scores})
-    assert equal(*found)
-
-
-@contextmanager
-def on_first_devices(notebook: dict[str, Any], count: int) -> Iterator[None]:
-    """The notebook on ``count`` of its devices, with 8 images on each."""
-    before = dict(notebook)
+    run, world = notebook["this_run"], one_world(*TWO[:count])
     recipe = replace(notebook["scaled"].recipe, batch=8)
-    notebook.update(replica_devices=TWO[:count], scaled=recipe.on(count))
-    try:
-        yield
-    finally:
-        notebook.update(before)
+    monkeypatch.setitem(notebook, "scaled", recipe.on(count))
+    monkeypatch.setattr(run, "devices", world.devices)
+    found = []
+    for _ in range(2):
+        network = run.lesson.build_model(notebook["initial"].arrays)
+        replica = run.lesson.start(world, network)
+        batches = run.lesson.make_train_loader(world, 0, 2)
+        loss, _ = take_steps(run.work(), replica, batches, 6)
+        scores, _ = run.lesson.predict(replica, islice(batches, 1), 8 * count)
+        found.append(framework.dump_weights(network) | {"loss": loss, "scores": scores})
+    assert equal(*found)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
@@ -408,12 +411,18 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
 
 
 def test_without_all_reduce_every_device_goes_its_own_way(notebook: dict[str, Any]) -> None:
-    model = framework.shallow(reference.shallow_arrays(), TWO)
-    optimizer = notebook["make_optimizer"](model)
-    batch = notebook["make_synthetic_parts"](2)
-    weight = next(iter(model.collect_params().values()))
-    for communicate in (True, False):
-        notebook["train_epoch"](model, [batch], optimizer, communicate=communicate)
+    run = notebook["this_run"]
+    (world,) = run.worlds()
+    replica = run.lesson.start(world, framework.shallow(reference.shallow_arrays(), TWO))
+    weight = next(iter(replica.network.collect_params().values()))
+    grey, targets = run.work().noise(world, 2)[0]
+    loader = run.lesson.make_fixed_loader(world, [(grey, targets), (255 - grey, targets)])
+    for train, communicate in (
+        (run.lesson.train_epoch, True),
+        (run.lesson.without_all_reduce, False),
+    ):
+        with StepClock(framework.completion) as clock:
+            train(replica, loader, 1, clock)
         first, second = (copy.asnumpy() for copy in weight.list_data())
         assert np.array_equal(first, second) == communicate
 
@@ -464,16 +473,14 @@ def test_compiled_statistics_are_those_of_plain_python(notebook: dict[str, Any])
         )
         for _ in range(2)
     ]
-    batches = list(notebook["on_devices"](host))
-    found = []
+    world, found = one_world(*TWO), []
     for compiled in (True, False):
         model = notebook["build_model"](notebook["initial"].arrays)
         if not compiled:
             model.hybridize(False)
-        optimizer = notebook["make_optimizer"](model)
-        for parts in batches:
-            losses = framework.DeviceLosses(TWO)
-            notebook["train_step"](model, parts, optimizer, losses)
+        replica = notebook["start"](world, model)
+        for batch in host:
+            notebook["train_step"](replica, notebook["split"](world, batch))
         found.append(framework.dump_weights(model))
     for name, expected in found[1].items():
         if "running" in name:
@@ -485,7 +492,7 @@ def test_devices_share_their_statistics(notebook: dict[str, Any]) -> None:
     parameter = next(p for n, p in model.collect_params().items() if n.endswith("running_var"))
     for value, copy in enumerate(parameter.list_data(), start=1):
         copy[:] = value
-    notebook["share_statistics"](model)
+    notebook["share_statistics"](notebook["Replica"](model, None, one_world(*TWO)))
     assert all((copy.asnumpy() == 1.5).all() for copy in parameter.list_data())
     framework.load_weights(model, notebook["initial"].arrays)
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import mxnet as mx
 import pytest
-from cells import assert_passed, cell_with, namespace_of
+from cells import CERTIFIED, assert_passed, namespace_of
 from import_order import at_import
 from resuming import write_small_images
 
 from helpers import devices
-from helpers.certificate import Certificate
 from helpers.devices import Devices
 from helpers.frameworks import mxnet as framework
 
@@ -27,17 +26,17 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(
     names = namespace_of(
         NOTEBOOK,
         tmp_path,
-        until="def rehearse",
-        wanted=lambda text: "certify(" not in text,
+        until=CERTIFIED,
+        checked=False,
         devices=3,
         data=str(write_small_images(tmp_path / "data")),
         batch=4,
     )
-    assert names["on_gpu"] and names["replica_devices"] == [mx.cpu(0), mx.cpu(1), mx.cpu(2)]
-    names["certificate"] = Certificate(())
-    exec(cell_with(NOTEBOOK, "rehearsal.certify("), names)
+    run = names["this_run"]
+    assert run.on_gpu and run.devices == (mx.cpu(0), mx.cpu(1), mx.cpu(2))
+    run.rehearse(run.lesson)
     biased = {"running variance after 5 SGD steps"}
-    assert_passed(names["certificate"], known=biased, survivors="the average of all replicas'")
+    assert_passed(run, known=biased, survivors="the average of all replicas'")
 
 
 def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
