@@ -97,6 +97,7 @@ def with_loops(
 
         noise = work.lesson.make_fixed_loader(world, work.noise(world, batch))
         files = work.lesson.make_train_loader(world, 0, work.workers)
+        work.lesson.ready(replica, [noise, files])
         use(names, take(noise), take(files))
 
     names["this_run"].with_replica(loops, names["initial"].arrays)
