@@ -90,6 +90,7 @@ def with_loops(
             **({"data": str(folder / "data"), "recipe": "demo"} | given),
         )
     assert given or names["scaled"].recipe.crop == PIXELS
+    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
 
     def loops(world: Any, work: Any, replica: Any) -> None:
         def take(loader: Any) -> Take:
