@@ -91,6 +91,7 @@ def with_loops(
             **said,
         )
     assert given or names["scaled"].recipe.crop == PIXELS
+    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
 
     def loops(world: Any, work: Any, replica: Any) -> None:
         def take(loader: Any) -> Take:
@@ -98,6 +99,7 @@ def with_loops(
 
         noise = work.lesson.make_fixed_loader(world, work.noise(world, batch))
         files = work.lesson.make_train_loader(world, 0, work.workers)
+        work.lesson.ready(replica, [noise, files])
         use(names, take(noise), take(files))
 
     names["this_run"].with_replica(loops, names["initial"].arrays)

@@ -75,6 +75,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     first = world.rank * len(world.devices)
     shares = list(trial.shares[first : first + len(world.devices)])
     loader = lesson.make_fixed_loader(world, shares)
+    lesson.ready(replica, [loader])
     loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
     count = sum(len(grey) for grey, _ in trial.shares)
@@ -90,9 +91,12 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
 
 def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
     """One step with ``size`` images per device, to see whether they fit into its memory."""
-    replica = work.lesson.start(world, work.lesson.build_model(arrays))
-    take_steps(work, replica, work.lesson.make_fixed_loader(world, work.noise(world, size)), 1)
-    work.lesson.stop(replica)
+    lesson = work.lesson
+    replica = lesson.start(world, lesson.build_model(arrays))
+    loader = lesson.make_fixed_loader(world, work.noise(world, size))
+    lesson.ready(replica, [loader])
+    take_steps(work, replica, loader, 1)
+    lesson.stop(replica)
 
 
 def with_replica(
@@ -124,6 +128,7 @@ def train(
     framework.load_optimizer(replica.network, replica.optimizer, begin.optimizer, scaler)
     writer = checkpoint.Writer(begin)
     loader = lesson.make_train_loader(world, begin.epoch, work.workers)
+    lesson.ready(replica, [loader])
     validation = lesson.make_evaluation_loader(world, work.images.valid, work.workers)
     steps = work.recipe.steps(len(work.images.train))
     own = steps * work.recipe.recipe.batch * len(world.devices)  # images of this process
@@ -168,6 +173,7 @@ def train(
 
 def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, float]:
     """Logits (images, 14) and mean loss of the test part, and the seconds it took."""
+    work.lesson.ready(replica, [])
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
     with work.monitor.phase("test", images=images), work.watch(world) as watch:
@@ -180,6 +186,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> rounds.Second
     lesson, own = work.lesson, work.recipe.recipe.batch * len(world.devices)
     fixed = lesson.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch))
     files = lesson.make_train_loader(world, 0, work.workers)
+    lesson.ready(replica, [fixed, files])
     arriving = lesson.load_alone(replica, files)
 
     def turn(loader: Any, steps: int) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import signature
 from types import ModuleType
 from typing import Any
@@ -131,6 +131,7 @@ class Run:
         model: Any,
         build_model: Callable[[Mapping[str, np.ndarray]], Any],
         evaluate_pixels: Callable[[np.ndarray], np.ndarray],
+        processes: str = IN_KERNEL,
     ) -> pd.DataFrame:
         """The fairness check of what stands in the notebook so far, as a table.
 
@@ -139,9 +140,12 @@ class Run:
             build_model: what made it.
             evaluate_pixels: from a grey image, uint8 (H, W), to what the network sees of it in an
                 evaluation, float32 (3, crop, crop).
+            processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
+                it when it ends.
         """
         findings = self.recipe.recipe.findings
-        self.certificate = self._of_network = fairness.certify(
+        check = partial(
+            fairness.certify,
             self.framework,
             model,
             self.initial,
@@ -151,6 +155,9 @@ class Run:
             evaluate_pixels=evaluate_pixels,
             findings=[column for column in self.images.train.columns if column in findings],
         )
+        in_kernel = processes == IN_KERNEL
+        found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]
+        self.certificate = self._of_network = found
         return self._certified()
 
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:

@@ -160,8 +160,13 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
 
 
-def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+def load_optimizer(
+    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+
+    Chainer has no fp16 here, and so never a ``scaler``.
+    """
     if not state:
         return
     optimizer.t = int(state["step"])
@@ -175,7 +180,7 @@ def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]
             }
 
 
-def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
+def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
     """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
     found = {
         f"{moment}/{name}": cuda.to_cpu(parameter.update_rule.state[ours]).copy()
@@ -183,6 +188,11 @@ def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
         for ours, moment in _MOMENTS.items()
     }
     return found | {"step": np.array(optimizer.t)}
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The rate of the optimiser's last step."""
+    return float(optimizer.alpha if hasattr(optimizer, "alpha") else optimizer.lr)
 
 
 def exact(
@@ -283,6 +293,14 @@ class DeviceLosses:
         """Mean loss per image over all devices; waits for them."""
         total = sum(cuda.to_cpu(part) for part in self._sums if part is not None)
         return float(total[0] / total[1])
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest that any replica's process measured, of what all wait for.
+
+    Here it is the first's: the processes of MultiprocessParallelUpdater keep theirs.
+    """
+    return seconds
 
 
 def out_of_memory(error: BaseException) -> bool:

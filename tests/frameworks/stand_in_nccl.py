@@ -7,7 +7,7 @@ was forked from one with CUDA started may not use a GPU, as it may not in truth.
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,7 @@ from chainer.backends._cpu import CpuDevice
 from chainer.training.updaters import multiprocess_parallel_updater as updater
 
 from helpers import replicas
+from helpers.frameworks import chainer as framework
 
 HUNG = 120.0
 """Seconds after which a collective that some process never joins is an error, and not a wait."""
@@ -63,6 +64,12 @@ class Gpu(CpuDevice):
     def send_array(self, array: np.ndarray) -> np.ndarray:
         start_cuda()
         return np.array(array)
+
+
+def synchronize(devices: Sequence[Gpu]) -> None:
+    """The framework's, which waits for the GPUs of CuPy only."""
+    for device in devices:
+        device.device.synchronize()
 
 
 class Pointed(np.ndarray):
@@ -129,6 +136,7 @@ def install(gpus: int, floats: int) -> None:
     }
     for name, value in stand_ins.items():
         setattr(updater, name, value)
+    framework.synchronize = synchronize
 
 
 class OnGpus:
@@ -150,7 +158,7 @@ def runs_on(gpus: int, floats: int) -> Callable[..., list[Any]]:
     """``replicas.run`` for a machine with so many GPUs."""
     run = replicas.run
 
-    def run_there(function: Callable[..., Any], count: int, *given: Any) -> list[Any]:
-        return run(OnGpus(function, gpus, floats), count, *given)
+    def run_there(function: Callable[..., Any], count: int, *given: Any, **how: Any) -> list[Any]:
+        return run(OnGpus(function, gpus, floats), count, *given, **how)
 
     return run_there

@@ -4,9 +4,10 @@ The network, the loader, the updater and the optimiser are the notebook's own, t
 """
 
 import multiprocessing
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,18 @@ from cells import (
     namespace_of,
     planted,
 )
+from chainer.dataset import concat_examples
 from resuming import assert_resumes
 
-from helpers import fairness, reference, weights
+from helpers import chainer_parallel as parallel
+from helpers import fairness, parameters, reference, weights
+from helpers.clock import StepClock
 from helpers.frameworks import chainer as framework
+from helpers.world import World
 
 NOTEBOOK = "Chainer_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
+WORLD = World(0, 2, tuple(TWO), "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +91,7 @@ def test_weights_that_do_not_fit_are_refused(tiny: Tiny) -> None:
 
 
 def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
-    assert_passed(cells["certificate"])
+    assert_passed(cells["this_run"])
 
 
 def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
@@ -98,18 +104,22 @@ def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
 
 def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
     """What Chainer's updaters do to a loss that is not divided."""
-    divided = "return loss / len(replica_devices)"
+    divided = "return loss / self.devices"
     assert "way of 5 SGD steps" in failed_in_rehearsal(cells, NOTEBOOK, divided, "return loss")
 
 
 def test_a_validation_with_every_devices_own_statistics_is_caught(cells: dict[str, Any]) -> None:
     """With an updater that sends no statistics, as MultiprocessParallelUpdater on GPUs."""
-    all_of_it = "other.copyparams(copies[0])  # and the running statistics of BatchNorm"
-    parameters_only = "other.copyparams(copies[0], copy_persistent=False)"
-    shared, kept = "    share_statistics(copies)\n", ""
-    with planted(cells, NOTEBOOK, all_of_it, parameters_only):
-        assert failed_in_rehearsal(cells, NOTEBOOK, shared, shared) == set()
-        found = failed_in_rehearsal(cells, NOTEBOOK, shared, kept)
+    begin = '    """The network and its loss on one device."""\n'
+    parameters_only = """
+    def copyparams(self, link, copy_persistent=True):
+        super().copyparams(link, copy_persistent=False)
+"""
+    own = "other.copyparams(replica.copies[0])"
+    shared = "chainer.Chain.copyparams(other, replica.copies[0])"
+    with planted(cells, NOTEBOOK, begin, begin + parameters_only):
+        assert failed_in_rehearsal(cells, NOTEBOOK, own, shared) == set()
+        found = failed_in_rehearsal(cells, NOTEBOOK, "    share_statistics(replica)\n", "")
     assert found == {"validated with the statistics that are saved"}
 
 
@@ -131,19 +141,16 @@ def test_any_split_gives_the_same_gradients(tiny: Tiny, count: int) -> None:
 def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> None:
     """ThreadedUpdater adds threads to ParallelUpdater, and nothing else."""
 
-    def step(Updater: Any) -> dict[str, np.ndarray]:
+    def step(make: Callable[..., Any]) -> dict[str, np.ndarray]:
         framework.seed(0)
-        copies = [cells["Replica"](Tiny(), number) for number in range(2)]
+        copies = [cells["WithLoss"](Tiny(), number, 2) for number in range(2)]
         copies[1].copyparams(copies[0])
         random = np.random.default_rng(0)
         batch = [(random.integers(0, 256, (1, 8, 8), np.uint8), np.eye(14, dtype=np.int32)[i % 14])
                  for i in range(16)]  # fmt: skip
-        updater = Updater(
-            chainer.iterators.SerialIterator(batch, 16, shuffle=False),
-            cells["make_optimizer"](copies[0]),
-            models={"main": copies[0], "other": copies[1]},
-            devices={"main": TWO[0], "other": TWO[1]},
-        )
+        iterator = chainer.iterators.SerialIterator(batch, 16, shuffle=False)
+        optimizer = cells["make_optimizer"](copies[0], "adam", repeat(1e-3))
+        updater = make(iterator, optimizer, copies)
         for _ in range(3):
             updater.update()
         assert all(
@@ -152,13 +159,22 @@ def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> N
         )
         return framework.dump_weights(copies[0])
 
-    ours, chainers = step(cells["ThreadedUpdater"]), step(chainer.training.ParallelUpdater)
-    assert all(np.array_equal(ours[name], chainers[name]) for name in chainers)
+    def ours(iterator: Any, optimizer: Any, copies: Any) -> Any:
+        return parallel.ThreadedUpdater(iterator, optimizer, concat_examples, copies, TWO)
+
+    def chainers(iterator: Any, optimizer: Any, copies: Any) -> Any:
+        models = {"main": copies[0], "other": copies[1]}
+        devices = {"main": TWO[0], "other": TWO[1]}
+        return chainer.training.ParallelUpdater(iterator, optimizer, models=models, devices=devices)
+
+    found, expected = step(ours), step(chainers)
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
     """Epsilon after the bias correction, at gradients small enough that epsilon counts."""
-    optimizer = cells["make_optimizer"](tiny)
+    rate = cells["scaled"].learning_rate
+    optimizer = cells["make_optimizer"](tiny, "adam", repeat(rate))
     parameter, gradient = tiny.classifier.b, np.full(14, 1e-8)
     expected = parameter.array.copy()
     m, v = np.zeros(14), np.zeros(14)
@@ -168,7 +184,7 @@ def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
         optimizer.update()
         m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
         corrected = np.sqrt(v / (1 - 0.999**step)) + 1e-8
-        expected -= cells["scaled"].learning_rate * m / (1 - 0.9**step) / corrected
+        expected -= rate * m / (1 - 0.9**step) / corrected
         assert np.abs(parameter.array - expected).max() < 1e-12
     assert np.abs(expected).max() > 1e-4
 
@@ -176,66 +192,78 @@ def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
 def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
     """The state comes back bit for bit, and the next step is the one that would have come."""
 
-    def begun(arrays: Any, state: Any) -> tuple[Any, Any]:
-        copies = cells["make_replicas"](arrays, lambda start: framework.shallow(start, TWO))
-        updater = cells["make_updater"](
-            copies, cells["make_synthetic_loaders"](), cells["OnDevice"](2)
-        )
-        framework.load_optimizer(copies[0].network, updater.get_optimizer("main"), state)
-        return copies, updater
+    def end(replica: Any) -> tuple[Any, Any]:
+        found = framework.dump_optimizer(replica.network, replica.optimizer)
+        return framework.dump_weights(replica.network), found
 
-    def end(copies: Any, updater: Any) -> tuple[Any, Any]:
-        network = copies[0].network
-        found = framework.dump_optimizer(network, updater.get_optimizer("main"))
-        return framework.dump_weights(network), found
-
-    one = begun(reference.shallow_arrays(), {})
-    cells["train_epoch"](one[1], one[0], 2)
-    middle, state = end(*one)
+    one, loader = begun(cells)
+    train(cells, one, loader, 2)
+    middle, state = end(one)
     assert state["step"] == 2 and len(state) == 1 + 2 * 5
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
-    again = begun(middle, state)
-    assert equal(end(*again)[1], state)
-    for copies, updater in (one, again):
-        cells["train_epoch"](updater, copies, 1)
-    for found, expected in zip(end(*again), end(*one), strict=True):
+    again, other = begun(cells, middle, state)
+    assert equal(end(again)[1], state)
+    train(cells, one, loader, 1)
+    train(cells, again, other, 1)
+    for found, expected in zip(end(again), end(one), strict=True):
         assert equal(found, expected)
-    assert end(*one)[1]["step"] == 3
+    assert end(one)[1]["step"] == 3
+
+
+def begun(
+    cells: dict[str, Any], arrays: Any = None, state: Any = None, devices: int = 2
+) -> tuple[Any, Any]:
+    """A replica of the shallow net, ready to train on noise, and the loader of that."""
+    world = World(0, devices, tuple(TWO[:devices]), "cpu")
+    network = framework.shallow(arrays or reference.shallow_arrays(), world.devices)
+    replica = cells["start"](world, network)
+    framework.load_optimizer(replica.network, replica.optimizer, state or {})
+    loader = cells["make_fixed_loader"](world, noise(devices))
+    cells["ready"](replica, [loader])
+    return replica, loader
+
+
+def noise(devices: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Two images for each device, no two alike."""
+    random = np.random.default_rng(0)
+    return [
+        (random.integers(0, 256, (2, 32, 32), np.uint8), np.zeros((2, 14), np.float32))
+        for _ in range(devices)
+    ]
+
+
+def train(cells: dict[str, Any], replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+    with StepClock(framework.completion) as clock:
+        return cells["train_epoch"](replica, loader, steps, clock), clock
 
 
 def test_the_learning_rate_climbs_step_by_step(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(cells["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
-    monkeypatch.setitem(cells, "scaled", small)
+    file = tmp_path / "rates"
 
-    def rates_used(done: int) -> list[float]:
-        copies, updater = shallow_replicas(cells)
-        optimizer, network = updater.get_optimizer("main"), copies[0].network
-        steps = steps_of(cells)
-        if done:
-            cells["train_epoch"](updater, copies, done * steps)
-            state = framework.dump_optimizer(network, optimizer)
-            copies, updater = shallow_replicas(cells)
-            optimizer, network = updater.get_optimizer("main"), copies[0].network
-            framework.load_optimizer(network, optimizer, state)
-        rates = []
-        for _ in range((2 - done) * steps):
-            cells["train_epoch"](updater, copies, 1)
-            rates.append(optimizer.alpha)  # what the step had, and an epoch's row says
+    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
+        make_optimizer = names["make_optimizer"]
+
+        def recording(*given: Any) -> Any:
+            optimizer = make_optimizer(*given)
+
+            def note(optimizer: Any) -> None:
+                with file.open("a") as rates:
+                    rates.write(f"{optimizer.alpha!r}\n")
+
+            optimizer.add_hook(note)  # called after the notebook's own, before the step
+            return optimizer
+
+        names["make_optimizer"] = recording
+        return rates_used
+
+    def rates_used() -> list[float]:
+        rates = [float(line) for line in file.read_text().split()]
+        file.unlink()
         return rates
 
-    assert_warms_up(cells, monkeypatch, rates_used)
-
-
-def shallow_replicas(cells: dict[str, Any]) -> tuple[Any, Any]:
-    """Replicas of the shallow net, and an updater that trains them on noise."""
-    copies = cells["make_replicas"](
-        reference.shallow_arrays(), lambda start: framework.shallow(start, TWO)
-    )
-    return copies, cells["make_updater"](
-        copies, cells["make_synthetic_loaders"](), cells["OnDevice"](2)
-    )
+    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, watch)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -245,49 +273,88 @@ def test_the_same_seed_gives_the_same_bits(
     """The notebook's own loader, updater and network twice."""
     recipe = replace(cells["scaled"].recipe, batch=8)
     monkeypatch.setitem(cells, "scaled", recipe.on(count))
-    monkeypatch.setitem(cells, "replica_devices", TWO[:count])
-    found = []
+    world = World(0, count, tuple(TWO[:count]), "cpu")
+    found: list[Any] = []
     for _ in range(2):
-        copies, loaders = (
-            cells["make_replicas"](cells["initial"].arrays),
-            cells["make_train_loaders"](),
-        )
-        loss, _ = cells["train_epoch"](cells["make_updater"](copies, loaders), copies, 3)
-        found.append(framework.dump_weights(copies[0].network) | {"loss": loss})
-        for loader in loaders:
-            loader.finalize()
+        replica = cells["start"](world, cells["build_model"](cells["initial"].arrays))
+        loader = cells["make_train_loader"](world, 0, 2)
+        cells["ready"](replica, [loader])
+        loss, _ = train(cells, replica, loader, 3)
+        found.append(framework.dump_weights(replica.network) | {"loss": loss})
+        cells["stop"](replica)
     assert equal(*found)
 
 
-def test_one_updater_takes_files_and_noise(cells: dict[str, Any]) -> None:
-    noise = multiprocessing.Value("b")
-    device, converter = TWO[0], cells["OnDevice"](2)
-    source = cells["FilesOrNoise"](cells["make_train_loader"](0, 1, 0), noise)
-    files = converter(source.next(), device)
-    assert len(files[0]) == cells["scaled"].global_batch and files[1].any()
-    noise.value = True
-    grey, targets = converter(source.next()[:1], device)
-    assert grey.shape[0] == 2 and not targets.any()
-    noise.value = False
-    assert not np.array_equal(converter(source.next(), device)[0], files[0]), "they go on"
+def test_one_updater_takes_files_and_a_fixed_batch_in_turns(cells: dict[str, Any]) -> None:
+    files = cells["make_train_loader"](WORLD, 0, 0)
+    fixed = cells["make_fixed_loader"](WORLD, noise(2))
+    (feed,) = parallel.feeds([files, fixed])
+    clock = StepClock(framework.completion)
+    feed.use(files, clock)
+    first = parallel.join(next(feed))
+    assert len(first[0]) == cells["scaled"].global_batch and first[1].any()
+    feed.use(fixed, clock)
+    for _ in range(2):
+        shares = next(feed)
+        for part, (grey, _), device in zip(shares, noise(2), TWO, strict=True):
+            pixels, targets = parallel.join([part], device)
+            assert np.array_equal(pixels[:, 0], grey) and not targets.any()
+    feed.use(files, clock)
+    assert not np.array_equal(parallel.join(next(feed))[0], first[0]), "they go on"
+    assert len(clock._arrived) == 4
+    with pytest.raises(ValueError, match="not in list"):
+        feed.use(cells["make_fixed_loader"](WORLD, noise(2)), clock)
 
 
-def test_the_updater_of_one_gpu_takes_noise(cells: dict[str, Any]) -> None:
+def test_what_an_updater_reads_changes_in_all_its_processes(cells: dict[str, Any]) -> None:
+    """As MultiprocessParallelUpdater's, which are forked before the first step."""
+    gpus = replace(WORLD, kind="gpu")
+    loaders = [cells["make_fixed_loader"](gpus, noise(4)[at : at + 2]) for at in (0, 2)]
+    first, second = parallel.feeds(loaders)
+    ours, theirs = multiprocessing.Pipe()
+
+    def read() -> None:
+        while theirs.recv():
+            theirs.send(parallel.join(next(second))[0])
+
+    process = multiprocessing.get_context("fork").Process(target=read)
+    process.start()
+    for number in (0, 1, 0):
+        first.use(loaders[number], StepClock(framework.completion))
+        ours.send(True)
+        assert np.array_equal(ours.recv()[:, 0], noise(4)[2 * number + 1][0])
+    ours.send(False)
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_a_fixed_batch_is_sent_to_its_device_once() -> None:
+    class Device:
+        sent = 0
+
+        def send(self, arrays: Any) -> Any:
+            self.sent += 1
+            return arrays
+
+    device, part = Device(), parallel.Fixed(np.zeros((2, 1, 4, 4), np.uint8))
+    for _ in range(3):
+        assert part.on(device)[0].shape == (2, 1, 4, 4)
+    assert device.sent == 1
+
+
+def test_the_updater_of_one_gpu_takes_a_fixed_batch(cells: dict[str, Any]) -> None:
     """Section 11's, on GPUs: to a converter that is none of Chainer's it would give a number."""
-    replica = cells["Replica"](Tiny(), 0)
-    updater = chainer.training.updaters.StandardUpdater(
-        cells["Clocked"](cells["make_synthetic_loaders"]()[0]),
-        cells["make_optimizer"](replica),
-        cells["OnDevice"](2),
-        device=TWO[0],
+    replica, loader = begun(cells, devices=1)
+    alone = chainer.training.updaters.StandardUpdater(
+        replica.updater.get_iterator("main"), replica.optimizer, parallel.join, TWO[0]
     )
-    _, clock = cells["train_epoch"](updater, [replica], 3)
+    _, clock = train(cells, replace(replica, updater=alone), loader, 3)
     assert len(clock.step_seconds) == 2
 
 
 def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> None:
     """MultiprocessParallelUpdater divides the rate of SGD by the devices, when it is made."""
-    optimizer = cells["make_optimizer"](tiny, "sgd", 0.5)
+    optimizer = cells["make_optimizer"](tiny, "sgd", repeat(0.5))
     optimizer.lr /= 2
     before = tiny.classifier.b.array.copy()
     tiny.cleargrads()
@@ -301,16 +368,14 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
 
 
 def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any]) -> None:
-    copies = cells["make_replicas"](
-        reference.shallow_arrays(), lambda start: framework.shallow(start, TWO)
-    )
-    updater = cells["make_updater"](copies, cells["make_synthetic_loaders"](), cells["OnDevice"](2))
-    for communicates in (True, False):
-        updater.communicates = communicates
-        _, clock = cells["train_epoch"](updater, copies, 1)
-        first, second = (framework.dump_weights(copy.network) for copy in copies)
-        assert equal(first, second) == communicates
-    assert updater.sync_seconds > 0
+    replica, loader = begun(cells)
+    for step, together in (("train_epoch", True), ("without_all_reduce", False)):
+        with StepClock(framework.completion) as clock:
+            cells[step](replica, loader, 1, clock)
+        first, second = (framework.dump_weights(copy.network) for copy in replica.copies)
+        assert equal(first, second) == together
+    assert cells["sync_seconds"](replica) > 0
+    assert cells["sync_seconds"](replica) == 0, "since the last call"
     assert clock.first_step_seconds > clock.data_seconds > 0
 
 
@@ -390,12 +455,9 @@ def corners(
     cells: dict[str, Any], *, epoch: int = 0, epochs: int = 1, workers: int = 2
 ) -> list[np.ndarray]:
     """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
-    loader = cells["make_train_loader"](0, 1, workers, epoch)
-    try:
-        batches = [cells["join"](parts) for parts in islice(loader, epochs)]
-    finally:
-        loader.finalize()
-    return [grey[:, 0, 0, :4] for grey, _ in batches]
+    loader = cells["make_train_loader"](WORLD, epoch, workers)
+    with closing(iter(loader)) as batches:
+        return [grey[:, 0, 0, :4] for grey, _ in islice(batches, epochs)]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
@@ -407,7 +469,7 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
         return [grey[:, 0], targets]
 
     def first_batch() -> list[np.ndarray]:
-        with closing(cells["training_batches"](2)) as batches:
+        with closing(cells["this_run"].training_batches(2)) as batches:
             return next(batches)
 
     assert_pixels_are_pillows(cells, monkeypatch, tmp_path, suffix, evaluated, first_batch)
@@ -415,7 +477,8 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     before = set(multiprocessing.active_children())
-    batches = cells["training_batches"](2)
+    loader = cells["make_train_loader"](WORLD, 0, 2)  # held: to drop it ends them too
+    batches = iter(loader)
     assert len(next(batches)[0]) == cells["scaled"].global_batch
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
@@ -433,31 +496,51 @@ def test_loaders_share_the_images_of_an_epoch(
     cells: dict[str, Any],
 ) -> None:
     """As on GPUs, a loader in each process: no image twice in an epoch, another order next."""
-    parts = len(cells["images"].train) // cells["images_a_part"]()
-    orders = [cells["ShareOfEpoch"](parts, rank, 2, 0) for rank in range(2)]
+    parts, used = 20, 16
+    orders = [parallel.ShareOfEpoch(parts, used, rank, 2, 0) for rank in range(2)]
     epochs = [np.concatenate([order(np.arange(parts), 0) for order in orders]) for _ in range(2)]
-    used = steps_of(cells) * cells["scaled"].global_batch // cells["images_a_part"]()
     for epoch, numbers in enumerate(epochs):
         assert len(np.unique(numbers)) == len(numbers) == used
         assert set(numbers // parts) == {epoch}
-    images = cells["shuffled"](200, 0)
-    assert sorted(images) == list(range(200))
-    assert not np.array_equal(images, cells["shuffled"](200, 1))
 
 
-def test_evaluation_sees_every_image_once(cells: dict[str, Any]) -> None:
-    loader = cells["make_evaluation_loader"](cells["images"].test)
-    cells["start"](loader)
-    for _ in range(2):  # as validation does, epoch after epoch
-        targets = np.concatenate([cells["join"](parts)[1] for parts in loader])
-        assert np.array_equal(targets, cells["parameters"].labels(cells["images"].test))
-        loader.reset()
-    loader.finalize()
+def test_each_gpu_has_an_iterator_and_their_epochs_are_whole_batches(cells: dict[str, Any]) -> None:
+    scaled, table = cells["scaled"], cells["images"].train
+    loader = cells["make_train_loader"](replace(WORLD, kind="gpu"), 0, 0)
+    datasets = [iterator.dataset for iterator in loader.iterators]
+    images: list[int] = []
+    read = datasets[0].read
+
+    def note(image: int) -> np.ndarray:
+        images.append(int(image))
+        return read(image)
+
+    for dataset in datasets:
+        dataset.read = note
+    for iterator in loader.iterators:
+        for _ in range(steps_of(cells)):
+            assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch
+        assert iterator.epoch == 1 and iterator.is_new_epoch
+    used = steps_of(cells) * scaled.global_batch
+    assert len(set(images)) == len(images) == used, "no image twice in an epoch"
+    assert np.array_equal(datasets[0].order, datasets[1].order)
+    assert sorted(datasets[0].order) == list(range(len(table)))
+    before = datasets[0].order
+    next(loader.iterators[0])
+    assert not np.array_equal(datasets[0].order, before), "another order in the next epoch"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_evaluation_sees_every_image_once(cells: dict[str, Any], workers: int) -> None:
+    test = cells["images"].test
+    loader = cells["make_evaluation_loader"](WORLD, test, workers)
+    for _ in range(3):  # as validation does, epoch after epoch
+        targets = np.concatenate([parallel.join(parts)[1] for parts in loader])
+        assert np.array_equal(targets, parameters.labels(test))
 
 
 def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
     """All images of a part, and their labels."""
-    loader = cells["make_evaluation_loader"](part)
-    batches = [cells["join"](parts) for parts in loader]
-    loader.finalize()
+    loader = cells["make_evaluation_loader"](WORLD, part, 2)
+    batches = [parallel.join(parts) for parts in loader]
     return [np.concatenate(each) for each in zip(*batches, strict=True)]

@@ -4,8 +4,6 @@ Runs in the chainer environment.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import stand_in_nccl
+from agreed import train_shallow
 from cells import CERTIFIED, assert_passed, cell_with, failed_in_rehearsal, namespace_of
 from import_order import at_import
 from resuming import write_small_images
 
-from helpers import devices, reference, replicas, rounds, weights
+from helpers import devices, fairness, in_world, reference, replicas, rounds, weights
 from helpers.certificate import Certificate, Check
 from helpers.devices import Devices
 from helpers.frameworks import chainer as framework
@@ -40,18 +39,16 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dic
         )
         floats = sum(array.size for array in reference.shallow_arrays().values())
         monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, floats))
-        found = namespace_of(
+        return namespace_of(
             NOTEBOOK,
             tmp_path,
-            until="def rehearse_replicas",
-            wanted=lambda text: "fairness.certify(" not in text,
+            until=CERTIFIED,
+            checked=False,
             devices=count,
             data=str(write_small_images(tmp_path / "data")),
             batch=BATCH,
             workers=2,
         )
-        found["certificate"] = Certificate(())
-        return found
 
     return on
 
@@ -66,50 +63,47 @@ def use_all(*given: Any, devices: Any, **named: Any) -> Certificate:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_loop_walks_the_path_of_one_device_stand_in(gpus: Any, count: int) -> None:
     """MultiprocessParallelUpdater sums gradients, and changes the optimiser to make up for it."""
-    names = gpus(count)
-    exec(cell_with(NOTEBOOK, "rehearsal.certify("), names)
-    found = names["certificate"]
+    run = gpus(count)["this_run"]
+    run.rehearse(run.lesson)
     if count > 1:
-        assert_passed(found)
+        assert_passed(run)
     else:
-        assert found.comparable
+        assert run.certificate.comparable
 
 
 def test_a_rate_that_the_updater_changes_is_caught_stand_in(gpus: Any) -> None:
     names = gpus(2)
-    exec(cell_with(NOTEBOOK, "rehearsal.certify("), names)
     hooked, once = "optimizer.add_hook(rate_of_step)", "rate_of_step(optimizer)"
     assert "way of 5 SGD steps" in failed_in_rehearsal(names, NOTEBOOK, hooked, once)
 
 
-def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(gpus: Any) -> None:
+def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
+    gpus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every later cell of the notebook that has a branch for GPUs, on two of them."""
-    names, start = gpus(2), reference.shallow_arrays()
-    names["build_model"] = partial(framework.shallow, devices=names["replica_devices"])
-    names["initial"] = replace(names["initial"], arrays=start)
-    names["fairness"] = SimpleNamespace(certify=use_all)
-    for text in (
-        "def make_replicas",
-        "fairness.certify(",
-        CERTIFIED,
-        "def test_replicas",
-        "def measure_replicas",
-    ):
+    names = gpus(2)
+    run, start = names["this_run"], reference.shallow_arrays()
+    train_shallow(names)
+    monkeypatch.setattr(fairness, "certify", use_all)
+    exec(cell_with(NOTEBOOK, "this_run.certify("), names)
+    assert [check.check for check in run.certificate.checks] == ["used"]
+    run.everywhere(in_world.attempt, start, BATCH)
+    for text in (CERTIFIED, "this_run.test()", "this_run.take_apart()"):
         exec(cell_with(NOTEBOOK, text), names)
     assert not stand_in_nccl.started, "the notebook's own process holds no GPU's memory"
 
-    history = names["history"]
     steps = names["scaled"].steps(len(names["images"].train))
-    assert [row["images"] for row in history] == [2 * BATCH * steps] * len(history)
-    assert {row["learning_rate"] for row in history} == {names["scaled"].learning_rate}
-    assert history[-1]["train_loss"] < history[0]["train_loss"]
-    trained = weights.load(names["setup"].folder / "weights.safetensors")
+    assert [row["images"] for row in run.history] == [2 * BATCH * steps] * len(run.history)
+    assert {row["learning_rate"] for row in run.history} == {names["scaled"].learning_rate}
+    assert {row["sync_seconds"] for row in run.history} == {None}
+    assert run.history[-1]["train_loss"] < run.history[0]["train_loss"]
+    trained = weights.load(run.folder / "weights.safetensors")
     assert not np.array_equal(trained["classifier.weight"], start["classifier.weight"])
-    assert names["result"].mean > 0
+    assert run.record.content["test"]["mean_auc"] > 0
 
-    assert set(names["measured"]) == {"files", "synthetic", "silent", "loader"}
-    images = names["monitor"].summary().drop_duplicates("phase").set_index("phase")["images"]
-    taken = rounds.ROUNDS * (names["turn"] + 1)
+    assert set(run._measured) == {"files", "synthetic", "silent", "loader"}
+    images = run.monitor.summary().drop_duplicates("phase").set_index("phase")["images"]
+    taken = rounds.ROUNDS * (rounds.steps_of_a_turn(run.history) + 1)
     assert images["synthetic"] == 2 * BATCH * taken
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
 
