@@ -38,8 +38,9 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         speeds, _ = take_turns({"files": files, "noise": noise}, given.batch, given.rounds, STEPS)
         figure = f"training on {given.format} files, {framework}"
         inside.report(figure, speeds["files"], speeds["noise"], "on noise")
-        alone = loading.images_per_second(names["training_batches"], names["workers"])
-        print(f"  its loader alone: {alone:,.0f} images/s with {names['workers']} workers")
+        run = names["this_run"]
+        alone = loading.images_per_second(run.training_batches, run.workers, given.batch)
+        print(f"  its loader alone: {alone:,.0f} images/s with {run.workers} workers")
 
     notebook_loops.with_loops(framework, folder, given.batch, compare)
 

@@ -26,6 +26,7 @@ from unittest import mock
 import inside
 import notebook_loops
 
+from helpers import checkpoint, in_world
 from helpers.frameworks import NOTEBOOKS
 
 IMAGES = 120
@@ -48,7 +49,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         names = run_cells(
             NOTEBOOKS[framework],
             until="## 10.",
-            wanted=lambda text: "certify(" not in text,
+            checked=False,
             run=str(folder / "run"),
             data=str(folder / "data"),
             recipe="demo",
@@ -63,9 +64,9 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     for _ in range(given.rounds):
         for name in order:
             with as_it_comes if name == "with" else contextlib.nullcontext():
-                turns[name].append(turn(names))
+                turns[name].append(turn(names["this_run"]))
         order.reverse()
-    names["monitor"].stop()
+    names["this_run"].monitor.stop()
     for number, figure in enumerate(FIGURES):
         without, tuned = ([turn[number] for turn in taken] for taken in turns.values())
         report(figure, without, tuned)
@@ -83,12 +84,13 @@ def report(figure: str, without: Sequence[float], tuned: Sequence[float]) -> Non
     )
 
 
-def turn(names: dict[str, Any]) -> tuple[float, float, float]:
+def turn(run: Any) -> tuple[float, float, float]:
     """Seconds of one training: of the clock, of the processor, and of validation in an epoch."""
     began, processor = time.perf_counter(), time.process_time()
-    history, _, _ = names["train"](names["begin"])
+    begin = checkpoint.Checkpoint(run.initial.arrays, run.folder, {})
+    (trained,) = run.with_replica(in_world.train, begin.weights, 0, begin, lambda row: None)
     seconds = time.perf_counter() - began, time.process_time() - processor
-    return *seconds, statistics.mean(epoch["valid_seconds"] for epoch in history)
+    return *seconds, statistics.mean(epoch["valid_seconds"] for epoch in trained.history)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import contextlib
 import importlib
 import io
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import inside
 
 from helpers.frameworks import NOTEBOOKS
 
+BATCH = 64
 FORMATS = ("png", "jpeg", "packed")
 
 
@@ -79,14 +82,23 @@ def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: fl
                 devices=1,
                 workers=workers,
             )
-        loaders[format] = names["training_batches"]
+        loaders[format] = partial(batches, names)
     speeds: dict[str, list[float]] = {name: [] for name in loaders}
     for _ in range(rounds):
-        for name, batches in loaders.items():
-            speeds[name].append(loading.images_per_second(batches, workers, seconds=seconds))
+        for name, load in loaders.items():
+            speeds[name].append(loading.images_per_second(load, workers, BATCH, seconds=seconds))
     for format in FORMATS:
         figure = f"loader, {framework}, {format}, {workers} workers"
         inside.report(figure, speeds[format], speeds["article"], "the article's loader on RGB PNGs")
+
+
+def batches(names: dict[str, Any], workers: int) -> Iterator[Any]:
+    """A notebook's training batches, for one device."""
+    from helpers.world import World
+
+    run = names["this_run"]
+    world = World(0, 1, run.devices, run.setup.devices.kind)
+    yield from names["make_train_loader"](world, 0, workers)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,91 +76,27 @@ def with_loops(
     are processes of their own, ``use`` runs in one. ``given`` are more of the notebook's
     parameters, in place of the files that :func:`for_each_framework` makes and of their recipe.
     """
+    from helpers import in_world
     from helpers.cells import run_cells
 
     with contextlib.redirect_stdout(io.StringIO()):
         names = run_cells(
             NOTEBOOKS[framework],
-            until="monitor.start()",
-            wanted=lambda text: "certify(" not in text,
+            until="this_run.train()",
+            checked=False,
             run=str(folder / "run"),
             devices=1,
             batch=batch,
             **({"data": str(folder / "data"), "recipe": "demo"} | given),
         )
     assert given or names["scaled"].recipe.crop == PIXELS
-    _LOOPS[framework](names, batch, use)
 
+    def loops(world: Any, work: Any, replica: Any) -> None:
+        def take(loader: Any) -> Take:
+            return lambda steps: in_world.take_steps(work, replica, loader, steps)
 
-def _pytorch(names: dict[str, Any], batch: int, use: Callable[..., None]) -> None:
-    from helpers import replicas
+        noise = work.lesson.make_fixed_loader(world, work.noise(world, batch))
+        files = work.lesson.make_train_loader(world, 0, work.workers)
+        use(names, take(noise), take(files))
 
-    def replica(rank: int) -> None:
-        device = names["replica_devices"][0]
-        model = names["start_replica"](rank, names["build_model"](names["initial"].arrays))
-        rest = names["make_optimizer"](model), names["make_scaler"](device), device
-        noise = names["make_synthetic_batch"](batch, device)
-        files = iter(names["make_train_loader"](rank, names["workers"]))
-        train_epoch = names["train_epoch"]
-        use(
-            names,
-            lambda steps: train_epoch(model, [noise] * steps, *rest),
-            lambda steps: train_epoch(model, islice(files, steps), *rest),
-        )
-
-    replicas.run(replica, 1)
-
-
-def _keras(names: dict[str, Any], batch: int, use: Callable[..., None]) -> None:
-    learner, train_epoch = names["learner"], names["train_epoch"]
-    noise, files = names["SyntheticXRays"](batch), names["make_train_loader"]()
-    use(
-        names,
-        lambda steps: train_epoch(learner, noise, steps),
-        lambda steps: train_epoch(learner, files, steps),
-    )
-
-
-def _tensorflow(names: dict[str, Any], batch: int, use: Callable[..., None]) -> None:
-    model, train_epoch = names["model"], names["train_epoch"]
-    optimizer = names["make_optimizer"](model)
-    noise, files = names["make_synthetic_batch"](batch), iter(names["make_train_loader"]())
-    use(
-        names,
-        lambda steps: train_epoch(model, [noise] * steps, optimizer),
-        lambda steps: train_epoch(model, islice(files, steps), optimizer),
-    )
-
-
-def _mxnet(names: dict[str, Any], batch: int, use: Callable[..., None]) -> None:
-    model, train_epoch = names["model"], names["train_epoch"]
-    optimizer = names["make_optimizer"](model)
-    noise = names["make_synthetic_parts"](batch)
-    files = names["on_devices"](names["make_train_loader"](names["workers"]))
-    use(
-        names,
-        lambda steps: train_epoch(model, [noise] * steps, optimizer),
-        lambda steps: train_epoch(model, islice(files, steps), optimizer),
-    )
-
-
-def _chainer(names: dict[str, Any], batch: int, use: Callable[..., None]) -> None:
-    def updater(loaders: list[Any], *converter: Any) -> Take:
-        copies = names["make_replicas"](names["initial"].arrays)
-        trained = names["make_updater"](copies, loaders, *converter)
-        return lambda steps: names["train_epoch"](trained, copies, steps)
-
-    loaders = names["make_train_loaders"]()
-    noise = updater(names["make_synthetic_loaders"](), names["OnDevice"](batch))
-    use(names, noise, updater(loaders))
-    for loader in loaders:
-        loader.finalize()
-
-
-_LOOPS: dict[str, Callable[[dict[str, Any], int, Callable[..., None]], None]] = {
-    "pytorch": _pytorch,
-    "keras": _keras,
-    "tensorflow": _tensorflow,
-    "mxnet": _mxnet,
-    "chainer": _chainer,
-}
+    names["this_run"].with_replica(loops, names["initial"].arrays)

@@ -34,6 +34,7 @@ import notebook_loops
 from notebook_loops import Take
 from turns import take_turns
 
+from data_prep import FINDINGS
 from helpers.recipe import PRECISIONS, RECIPES, lookup
 
 if TYPE_CHECKING:
@@ -83,8 +84,9 @@ def compare(
     from article_loaders import pytorch as article_loader
     from pytorch_rivals import article, timm_step
 
-    (device,), crop = names["replica_devices"], names["crop"]
-    grey, targets = names["make_synthetic_batch"](given.batch, device)
+    (device,), crop = names["this_run"].devices, names["crop"]
+    grey = torch.randint(0, 256, (given.batch, 1, crop, crop), dtype=torch.uint8, device=device)
+    targets = torch.zeros(given.batch, len(FINDINGS), device=device)
     images = names["to_network"](grey)
     rgb = article_loader.batches(
         folder / "rgb", given.workers, given.batch, crop, pinned=device.type == "cuda"

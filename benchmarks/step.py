@@ -39,7 +39,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
         options: dict[str, object] = {}
         if framework == "tensorflow":  # Grappler as in the notebook: it is the process's choice
-            options["grappler"] = names["setup"].devices.kind == "gpu"
+            options["grappler"] = names["this_run"].on_gpu
         loops = importlib.import_module(f"bare_loops.{framework}")
         bare = loops.make(notebook_loops.PIXELS, given.batch, **options)
         loads = {"ours": noise, "bare": bare}

@@ -75,7 +75,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     first = world.rank * len(world.devices)
     shares = list(trial.shares[first : first + len(world.devices)])
     loader = lesson.make_fixed_loader(world, shares)
-    loss = _train(work, replica, loader, trial.steps)[0]
+    loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
     count = sum(len(grey) for grey, _ in trial.shares)
     logits, _ = lesson.predict(replica, once(loader), count)
@@ -91,7 +91,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
 def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
     """One step with ``size`` images per device, to see whether they fit into its memory."""
     replica = work.lesson.start(world, work.lesson.build_model(arrays))
-    _train(work, replica, work.lesson.make_fixed_loader(world, work.noise(world, size)), 1)
+    take_steps(work, replica, work.lesson.make_fixed_loader(world, work.noise(world, size)), 1)
     work.lesson.stop(replica)
 
 
@@ -131,7 +131,7 @@ def train(
     for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):
         batches = iter(validation)  # read while training runs
         with monitor.phase("train", epoch=epoch, images=own), work.watch(world) as training:
-            train_loss, clock = _train(work, replica, loader, steps)
+            train_loss, clock = take_steps(work, replica, loader, steps)
         if epoch == 1:
             first_step = clock.first_step_seconds
         seen = own_images(world, work.images.valid)
@@ -183,7 +183,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> rounds.Second
     arriving = lesson.load_alone(replica, files)
 
     def turn(loader: Any, steps: int) -> float:
-        return _train(work, replica, loader, steps + 1)[1].seconds_a_step
+        return take_steps(work, replica, loader, steps + 1)[1].seconds_a_step
 
     def silent(steps: int) -> float:
         with StepClock(work.framework.completion) as clock:
@@ -194,7 +194,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> rounds.Second
         return clock.seconds_a_step
 
     with work.monitor.phase("warm-up"):
-        _train(work, replica, fixed, 1)
+        take_steps(work, replica, fixed, 1)
     seconds = rounds.take_turns(
         work.monitor.phase,
         steps=steps,
@@ -221,7 +221,7 @@ def once(loader: Any) -> Any:
     return loader.once() if hasattr(loader, "once") else islice(loader, 1)
 
 
-def _train(work: Work, replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+def take_steps(work: Work, replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
     with StepClock(work.framework.completion) as clock:
         loss = work.lesson.train_epoch(replica, loader, steps, clock)
     return loss, clock

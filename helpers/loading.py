@@ -13,14 +13,16 @@ import joblib
 import pandas as pd
 
 Batches = Callable[[int], Iterator[Any]]
-"""A notebook's ``training_batches(workers)``: ready batches (images, targets) without end."""
+"""With so many workers, one process's ready batches, without end."""
 
 ENOUGH = 0.05
 """More workers are worth having while each doubling delivers this share more."""
 
 
-def images_per_second(batches: Batches, workers: int, *, seconds: float = 1.0) -> float:
-    """Images/s from a loader with ``workers`` workers and nothing behind it.
+def images_per_second(
+    batches: Batches, workers: int, images: int, *, seconds: float = 1.0
+) -> float:
+    """Images/s from a loader with ``workers`` workers, ``images`` a batch and nothing behind it.
 
     The clock starts at a batch that arrives when what the workers had read ahead is used up, so
     that the number is what they can keep up.
@@ -28,10 +30,11 @@ def images_per_second(batches: Batches, workers: int, *, seconds: float = 1.0) -
     with closing(batches(workers)) as stream:  # type: ignore[type-var]
         for _ in range(2 + 2 * workers):
             next(stream)
-        images, start = 0, time.perf_counter()
+        count, start = 0, time.perf_counter()
         while (passed := time.perf_counter() - start) < seconds:
-            images += len(next(stream)[0])
-        return images / passed
+            next(stream)
+            count += 1
+        return count * images / passed
 
 
 def usable_cores() -> int:
@@ -49,12 +52,12 @@ def candidates(cores: int | None = None) -> list[int]:
 
 
 def measure_workers(
-    batches: Batches, counts: list[int] | None = None, *, seconds: float = 1.0
+    batches: Batches, images: int, counts: list[int] | None = None, *, seconds: float = 1.0
 ) -> pd.DataFrame:
     """A table of worker counts and the images/s each delivers; stops when more do not help."""
     rows: list[tuple[int, float]] = []
     for count in counts or candidates():
-        rows.append((count, images_per_second(batches, count, seconds=seconds)))
+        rows.append((count, images_per_second(batches, count, images, seconds=seconds)))
         if len(rows) > 3 and all(
             now < (1 + ENOUGH) * before
             for (_, before), (_, now) in zip(rows[-3:-1], rows[-2:], strict=True)
@@ -69,9 +72,13 @@ def best_workers(table: pd.DataFrame) -> int:
     return int(enough["workers"].min())
 
 
-def choose_workers(batches: Batches) -> int:
-    """The number of workers for this machine, by a measurement of some seconds, printed."""
-    table = measure_workers(batches)
+def choose_workers(batches: Batches, images: int) -> int:
+    """The number of workers for this machine, by a measurement of some seconds, printed.
+
+    Args:
+        images: in a batch.
+    """
+    table = measure_workers(batches, images)
     best = best_workers(table)
     speeds = ", ".join(f"{row.workers}: {row[2]:,.0f}" for row in table.itertuples())
     print(f"{best} loader workers; images/s by number of workers: {speeds}")

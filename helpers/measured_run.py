@@ -69,7 +69,8 @@ class Run:
     """A run while it is measured. Make one with :func:`begin`.
 
     ``devices`` are the framework's handles, ``recipe`` is scaled to them, ``workers`` serve the
-    loaders of all devices together, ``folder`` holds what the run leaves.
+    loaders of all devices together, ``folder`` holds what the run leaves. ``lesson`` is what the
+    notebook has brought, ``certificate`` what the check of fairness has found so far.
     """
 
     def __init__(
@@ -85,15 +86,15 @@ class Run:
         self.versions: dict[str, str] = framework.versions()
         self.history: list[dict[str, Any]] = []
         self._resume = resume
-        self._lesson: Lesson
-        self._certificate: Certificate
+        self.lesson: Lesson
+        self.certificate = self._of_network = Certificate(())
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
         # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
-        self._monitor = gpumon.Monitor(setup.folder / "trace", live=not stalls.watched())
+        self.monitor = gpumon.Monitor(setup.folder / "trace", live=not stalls.watched())
         self._replica: Any = None  # the kernel's own, where replicas live there
         self._measured: dict[str, dict[str, Any]] = {}
-        self._record = record.start(
+        self.record = record.start(
             setup.folder,
             notebook=notebook,
             framework=framework.NAME,
@@ -118,7 +119,7 @@ class Run:
     def initial(self) -> Weights:
         """The weights that every framework starts from."""
         found = weights.canonical(self.recipe.recipe.weights, seed=self.recipe.recipe.seed)
-        self._record.add("weights", found.as_record())
+        self.record.add("weights", found.as_record())
         return found
 
     def show_images(self, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Any:
@@ -140,7 +141,7 @@ class Run:
                 evaluation, float32 (3, crop, crop).
         """
         findings = self.recipe.recipe.findings
-        self._certificate = fairness.certify(
+        self.certificate = self._of_network = fairness.certify(
             self.framework,
             model,
             self.initial,
@@ -154,19 +155,24 @@ class Run:
 
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
-        self._lesson = lesson
+        self.take(lesson)
 
         def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
-            found: tuple[float, Arrays, np.ndarray] = self._everywhere(in_world.rehearse, trial)[0]
+            found: tuple[float, Arrays, np.ndarray] = self.everywhere(in_world.rehearse, trial)[0]
             return found
 
-        self._certificate = rehearsal.certify(
-            self._certificate,
+        self.certificate = rehearsal.certify(
+            self._of_network,
             trial,
             devices=len(self.devices),
             precision=self.recipe.recipe.precision,
         )
         return self._certified()
+
+    def take(self, lesson: Lesson) -> None:
+        """From now on all is done by this lesson's functions."""
+        self._end_replica()
+        self.lesson = lesson
 
     def largest_batch(self) -> ScaledRecipe:
         """The recipe; with ``batch = "auto"`` with the largest batch that fits the devices."""
@@ -174,42 +180,45 @@ class Run:
             arrays = self.initial.arrays
             self.recipe = batch_size.largest(
                 self.recipe,
-                lambda size: self._everywhere(in_world.attempt, arrays, size),
+                lambda size: self.everywhere(in_world.attempt, arrays, size),
                 self.framework.out_of_memory,
                 images=len(self.images.train),
                 kind=self.setup.devices.kind,
             )
-            self._record.add("recipe", self.recipe.as_record())
+            self.record.add("recipe", self.recipe.as_record())
         return self.recipe
 
     def train(self) -> pd.DataFrame:
         """All epochs, under the monitor: a line for each as it ends, curves, and a table."""
         if self.setup.measure_workers:
-            self.workers = loading.choose_workers(self._training_batches)
-        self._record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
-        self._begin = checkpoint.begin(self._record, self.initial.arrays, resume=self._resume)
-        self._monitor.start()
+            world = self.worlds()[0]
+            images = self.recipe.recipe.batch * len(world.devices)
+            self.workers = loading.choose_workers(self.training_batches, images)
+        self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
+        self._begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
+        self.monitor.start()
         self._trained_since = time.monotonic()
+        self._end_replica()  # training starts its own
         first_step = self._begin.epoch * self.recipe.steps(len(self.images.train))
-        report = self._heard if self._lesson.processes == IN_KERNEL else replicas.tell
+        report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
         with batch_size.explained(self.recipe, self.framework.out_of_memory):
-            trained: Trained = self._with_replica(
+            trained: Trained = self.with_replica(
                 in_world.train, self._begin.weights, first_step, self._begin, report
             )[0]
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.epoch)
-        self._record.add("epochs", self.history)
-        self._record.add("training", said)
-        self._record.add("checkpoint", self._begin.as_record(trained.stalled))
+        self.record.add("epochs", self.history)
+        self.record.add("training", said)
+        self.record.add("checkpoint", self._begin.as_record(trained.stalled))
         display(pictures.learning(self.history))
         return pd.DataFrame(self.history).set_index("epoch").round(4)
 
     def test(self) -> pd.DataFrame:
         """AUC per finding on the test part, by the weights that were saved: curves, a table."""
         arrays = weights.load(self.folder / WEIGHTS)
-        scores, loss, seconds = self._with_replica(in_world.test, arrays, 0)[0]
+        scores, loss, seconds = self.with_replica(in_world.test, arrays, 0)[0]
         result = metrics.evaluate(self.images.test, scores)
-        self._record.add("test", record.test(result, loss, seconds))
+        self.record.add("test", record.test(result, loss, seconds))
         print(result)
         display(pictures.roc(parameters.labels(self.images.test), scores, result))
         return result.table.round(3)
@@ -217,20 +226,20 @@ class Run:
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
         steps = rounds.steps_of_a_turn(self.history)
-        found = self._with_replica(in_world.measure, self.initial.arrays, 0, steps)
-        self._monitor.stop()
+        found = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
+        self.monitor.stop()
         images = self.recipe.global_batch
         self._measured = rounds.as_record(rounds.slowest(found), steps=steps, images=images)
         for kind, measured in self._measured.items():
-            self._record.add(kind, measured)
+            self.record.add(kind, measured)
         return rounds.table(self._measured)
 
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
-        self._record.add("monitor", self._monitor.provenance())
-        self._record.add("energy", record.energy(self._monitor.summary()))
-        display(self._monitor.plot())
-        return self._monitor.summary().round(2)
+        self.record.add("monitor", self.monitor.provenance())
+        self.record.add("energy", record.energy(self.monitor.summary()))
+        display(self.monitor.plot())
+        return self.monitor.summary().round(2)
 
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
@@ -238,44 +247,44 @@ class Run:
             self.history,
             self._measured,
             devices=self.setup.devices.short,
-            utilisation=self._monitor.summary(),
+            utilisation=self.monitor.summary(),
             format=self.images.format,
             resumed_after=self._begin.epoch,
         )
-        self._record.add("attribution", shares)
+        self.record.add("attribution", shares)
         print(shares["sentence"])
         print(attribution.agreement(shares))
         return attribution.table(shares)
 
     def finish(self) -> None:
         """The run is whole: print where its record is."""
-        print(self._record.finish())
+        print(self.record.finish())
         checkpoint.remove(self.folder)  # last: only a run that is whole needs none any more
 
-    def _training_batches(self, workers: int) -> Iterator[Any]:
+    def training_batches(self, workers: int) -> Iterator[Any]:
         """What one process reads with so many workers, to see how fast it comes."""
         world = self.worlds()[0]
-        yield from self._lesson.make_train_loader(world, 0, workers * world.processes)
+        yield from self.lesson.make_train_loader(world, 0, workers * world.processes)
 
     def _certified(self) -> pd.DataFrame:
-        self._record.add("fairness", self._certificate.as_record())
-        return self._certificate.table()
+        self.record.add("fairness", self.certificate.as_record())
+        return self.certificate.table()
 
     def _work(self) -> Work:
-        lesson, images = self._lesson, self.images
-        return Work(self.framework, lesson, images, self.recipe, self.workers, self._monitor)
+        lesson, images = self.lesson, self.images
+        return Work(self.framework, lesson, images, self.recipe, self.workers, self.monitor)
 
     def worlds(self) -> list[World]:
         """The run's world as each of its processes sees it."""
         count, kind = len(self.devices), self.setup.devices.kind
-        if self._lesson.processes == PER_DEVICE:
+        if self.lesson.processes == PER_DEVICE:
             return [World(n, count, (device,), kind) for n, device in enumerate(self.devices)]
         return [World(0, count, self.devices, kind)]
 
-    def _everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """What ``function(world, work, *args)`` gives in each of the run's processes."""
         worlds, work = self.worlds(), self._work()
-        if self._lesson.processes == IN_KERNEL:
+        if self.lesson.processes == IN_KERNEL:
             return [function(worlds[0], work, *args)]
 
         def replica(rank: int) -> Any:
@@ -283,23 +292,28 @@ class Run:
 
         return replicas.run(replica, len(worlds), heard=self._heard)
 
-    def _with_replica(
-        self, function: Callable[..., Any], arrays: Arrays, first_step: int, *args: Any
+    def with_replica(
+        self, function: Callable[..., Any], arrays: Arrays, first_step: int = 0, *args: Any
     ) -> list[Any]:
-        """As :meth:`_everywhere`, with a replica that has these weights.
+        """As :meth:`everywhere`, with a replica that has these weights.
 
         The kernel keeps its replica: a graph that was compiled belongs to it. Processes make one
         each time, and end with it.
         """
-        if self._lesson.processes != IN_KERNEL:
-            return self._everywhere(in_world.with_replica, function, arrays, first_step, *args)
+        if self.lesson.processes != IN_KERNEL:
+            return self.everywhere(in_world.with_replica, function, arrays, first_step, *args)
         (world,), work = self.worlds(), self._work()
         if self._replica is None:
-            network = self._lesson.build_model(arrays)
-            self._replica = self._lesson.start(world, network, first_step=first_step)
+            network = self.lesson.build_model(arrays)
+            self._replica = self.lesson.start(world, network, first_step=first_step)
         else:
             self.framework.load_weights(self._replica.network, arrays)
         return [function(world, work, self._replica, *args)]
+
+    def _end_replica(self) -> None:
+        if self._replica is not None:
+            self.lesson.stop(self._replica)
+            self._replica = None
 
     def _heard(self, row: Mapping[str, Any]) -> None:
         """An epoch has ended."""

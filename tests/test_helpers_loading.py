@@ -32,13 +32,13 @@ class Loader:
 
 def test_throughput_counts_images_and_ends_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = Loader(monkeypatch, per_worker=200)
-    assert loading.images_per_second(loader.batches, 1) == pytest.approx(2000)
+    assert loading.images_per_second(loader.batches, 1, 10) == pytest.approx(2000)
     assert loader.open == 0
 
 
 def test_more_workers_are_tried_until_they_do_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = Loader(monkeypatch, per_worker=100, cores=2)
-    table = loading.measure_workers(loader.batches, [0, 1, 2, 4, 8, 16, 32])
+    table = loading.measure_workers(loader.batches, 10, [0, 1, 2, 4, 8, 16, 32])
     assert table["workers"].tolist() == [0, 1, 2, 4, 8]
     assert loading.best_workers(table) == 2
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cells import write_different_images
+from cells import CERTIFIED, lesson_with, namespace_of, write_different_images
 from PIL import Image
+from resuming import write_small_images
 
 import data_prep
+from helpers import parameters, reference
 from helpers.errors import UnsupportedError
+from helpers.weights import Weights
 
 Names = dict[str, Any]
 Batch = Sequence[np.ndarray]
@@ -47,13 +50,13 @@ def assert_pixels_are_pillows(
     data_prep.pack_folder(files, packed, workers=1, progress=False)
     found = []
     for source in (files, packed):
-        images = names["parameters"].load_data(replace(names["setup"], data=source))
+        images = parameters.load_data(replace(names["this_run"].setup, data=source))
         monkeypatch.setitem(names, "images", images)
         paths = [files / "images" / f"{Path(path).stem}{suffix}" for path in images.test["path"]]
         grey, targets = evaluated(images.test)
         crop = names["scaled"].recipe.crop
         assert np.array_equal(grey, [_centre(path, crop) for path in paths])
-        assert np.array_equal(targets, names["parameters"].labels(images.test))
+        assert np.array_equal(targets, parameters.labels(images.test))
         found.append(first_batch())
     assert all(np.array_equal(*both) for both in zip(*found, strict=True))
 
@@ -104,22 +107,63 @@ def assert_float32_is_float32(
 
 
 def assert_warms_up(
-    names: Names, monkeypatch: pytest.MonkeyPatch, rates_used: Callable[[int], Sequence[float]]
+    notebook: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    watch: Callable[[Names], Callable[[], Sequence[float]]],
 ) -> None:
     """The learning rate climbs step by step, and is constant where there is no warm-up.
 
-    ``rates_used(done)`` trains as ``names["scaled"]`` then says, two epochs on two devices, of
-    which ``done`` are done already; it gives what the optimiser really had in each of its steps.
+    ``watch(names)`` is called before anything trains, on two devices; what it gives is called
+    after each training, and gives the rates that the optimiser really had in its steps.
     """
-    scaled, steps = names["scaled"], steps_of(names)
+    names = namespace_of(
+        notebook,
+        folder,
+        devices=2,
+        until=CERTIFIED,
+        checked=False,
+        data=str(write_small_images(folder / "data")),
+        batch=8,
+    )
+    run, scaled, steps = names["this_run"], names["scaled"], steps_of(names)
     assert scaled.devices == 2 and steps > 2
-    for warmup in (0, 0.5, 1.5):
-        recipe = replace(scaled.recipe, epochs=2, warmup_epochs=warmup)
-        warming = replace(scaled, recipe=recipe)
-        monkeypatch.setitem(names, "scaled", warming)
-        expected = [warming.learning_rate_at(step, steps) for step in range(2 * steps)]
-        np.testing.assert_allclose(rates_used(0), expected, rtol=1e-6)
-    np.testing.assert_allclose(rates_used(1), expected[steps:], rtol=1e-6)
+    rates_used = watch(names)
+    train_shallow(names)
+
+    def train(epochs: int, warmup: float, done: int = 0) -> list[float]:
+        """The rates that the recipe has for these epochs; compared with those that were used."""
+        recipe = replace(scaled.recipe, epochs=epochs, warmup_epochs=warmup)
+        run.recipe = names["scaled"] = warming = replace(scaled, recipe=recipe)
+        monkeypatch.setattr(run, "_resume", done > 0)
+        run.train()
+        expected = [
+            warming.learning_rate_at(step, steps) for step in range(done * steps, epochs * steps)
+        ]
+        np.testing.assert_allclose(rates_used(), expected, rtol=1e-6)
+        rows = [row["learning_rate"] for row in run.history[done:]]
+        np.testing.assert_allclose(rows, expected[steps - 1 :: steps], rtol=1e-6)
+        return expected
+
+    whole = {warmup: train(2, warmup) for warmup in (0, 0.5, 1.5)}
+    assert len(set(whole[1.5])) > steps
+    train(1, 1.5)
+    assert train(2, 1.5, done=1) == whole[1.5][steps:]
+    run.monitor.stop()
+
+
+def train_shallow(names: Names) -> None:
+    """Let the notebook train ``reference``'s shallow net, for it takes no time."""
+    run = names["this_run"]
+    framework, devices, scope = run.framework, run.devices, run.lesson.scope
+
+    def build_model(arrays: Mapping[str, np.ndarray]) -> Any:
+        with scope():
+            return framework.shallow(arrays, devices)
+
+    names["build_model"] = build_model
+    run.initial = Weights(reference.shallow_arrays(), "seeded", "shallow")
+    run.take(lesson_with(names))
 
 
 def _rows(grey: np.ndarray) -> np.ndarray:

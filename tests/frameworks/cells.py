@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from helpers import certificate, paths, rehearsal
+from helpers import certificate, measured_run, paths
 from helpers.cells import run_cells
+from helpers.world import Lesson, lesson_of
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -51,7 +52,7 @@ def write_different_images(folder: Path, suffix: str) -> Path:
     return target
 
 
-CERTIFIED = "monitor.start()"
+CERTIFIED = "this_run.train()"
 """Up to here a notebook has checked itself, and trained nothing."""
 
 
@@ -97,12 +98,13 @@ def failed(checks: Iterable[certificate.Check]) -> set[str]:
 
 
 def assert_passed(
-    found: certificate.Certificate, *, known: Iterable[str] = (), survivors: str = "replica 0's"
+    run: measured_run.Run, *, known: Iterable[str] = (), survivors: str = "replica 0's"
 ) -> None:
     """Nothing failed or was left unchecked; only ``known`` differs, and for a known reason.
 
     ``survivors`` tells whose BatchNorm statistics are in the weights, the last thing looked at.
     """
+    found = run.certificate
     assert failed(found.checks) == set()
     assert "not checked" not in set(found.table()["verdict"])
     assert {check.check for check in found.checks if check.verdict == "known"} == set(known)
@@ -110,11 +112,21 @@ def assert_passed(
 
 
 def failed_in_rehearsal(names: dict[str, Any], notebook: str, sound: str, broken: str) -> set[str]:
-    """Names of the checks that the training loop on two devices fails with a fault in it."""
-    empty = certificate.Certificate(())
+    """Names of the checks that a notebook fails whose training loop has a fault in it."""
+    run = names["this_run"]
+    lesson, before = run.lesson, run.certificate
     with planted(names, notebook, sound, broken):
-        found = rehearsal.certify(empty, names["rehearse"], devices=2)
-    return failed(found.checks)
+        run.rehearse(lesson_with(names))
+    found = failed(run.certificate.checks)
+    run.take(lesson)
+    run.certificate = before
+    return found
+
+
+def lesson_with(names: dict[str, Any]) -> Lesson:
+    """The notebook's lesson, of what its names stand for now."""
+    before = names["this_run"].lesson
+    return lesson_of(names, read_ahead=before.read_ahead, processes=before.processes)
 
 
 def adam(gradients: list[np.ndarray], scaled: Any) -> np.ndarray:

@@ -127,6 +127,8 @@ class OnGpus:
 _run = replicas.run
 
 
-def run_on_gpus(function: Callable[..., Any], count: int, *given: Any) -> list[Any]:
+def run_on_gpus(
+    function: Callable[..., Any], count: int, *given: Any, heard: Callable[[Any], None]
+) -> list[Any]:
     """``replicas.run`` on a machine with so many GPUs."""
-    return _run(OnGpus(function), count, *given)
+    return _run(OnGpus(function), count, *given, heard=heard)

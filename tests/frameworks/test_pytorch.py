@@ -17,15 +17,13 @@ from agreed import assert_warms_up, steps_of
 from cells import (
     CERTIFIED,
     assert_passed,
-    cell_with,
     failed,
     failed_in_rehearsal,
     namespace_of,
-    planted,
     write_noise_images,
 )
 from PIL import Image
-from resuming import assert_resumes, write_small_images
+from resuming import assert_resumes
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,19 +31,20 @@ from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
 import data_prep
-import gpumon
 from data_prep import FINDINGS
 from helpers import fairness, reference, replicas, weights
 from helpers.all_reduce import AllReduceClock
-from helpers.checkpoint import Checkpoint
 from helpers.errors import UserError
 from helpers.frameworks import pytorch as framework
+from helpers.in_world import take_steps
 from helpers.recipe import lookup
+from helpers.world import World
 
+NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
 TWO = framework.list_devices("cpu", 2)
 
 
-@pytest.fixture(scope="module", params=["PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"])
+@pytest.fixture(scope="module", params=NOTEBOOKS)
 def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
     """A notebook's names for two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
@@ -53,70 +52,51 @@ def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 
 def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
-    assert_passed(cells["certificate"], known={"gradients, uneven batch, n devices / one"})
+    assert_passed(cells["this_run"], known={"gradients, uneven batch, n devices / one"})
 
 
 OWN_STATISTICS = {
-    "PyTorch_MultiGPU": ("    share_statistics(model)\n", ""),
+    "PyTorch_MultiGPU": ("    share_statistics(replica)\n", ""),
     "PyTorch_MultiGPU_Exp_Loss": ("b.clone()", "torch.zeros_like(b)"),
 }
 """What a notebook says and what a wrong one would, whose replicas validate with their own."""
 
 
 def test_validating_with_other_statistics_than_are_saved_is_caught(cells: dict[str, Any]) -> None:
-    notebook = cells["this_run"].content["run"]["notebook"]
+    notebook = cells["this_run"].record.content["run"]["notebook"]
     found = failed_in_rehearsal(cells, notebook, *OWN_STATISTICS[notebook])
     assert found == {"validated with the statistics that are saved"}
 
 
-@pytest.mark.parametrize("notebook", ["PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"])
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_the_learning_rate_climbs_step_by_step(
     notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = namespace_of(
-        notebook,
-        tmp_path,
-        devices=2,
-        until=CERTIFIED,
-        wanted=lambda text: "certify(" not in text,
-        data=str(write_small_images(tmp_path / "data")),
-        batch=8,
-    )
-    make_optimizer = names["make_optimizer"]
-    start = reference.shallow_arrays()
+    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
+        make_optimizer = names["make_optimizer"]
 
-    def recording(model: Any, *rest: Any) -> Any:
-        optimizer = make_optimizer(model, *rest)
+        def recording(*given: Any) -> Any:
+            optimizer = make_optimizer(*given)
 
-        def note(optimizer: Any, args: Any, kwargs: Any) -> None:
-            with (tmp_path / f"rates {os.environ.get('RANK')}").open("a") as file:
-                file.write(f"{optimizer.param_groups[0]['lr']!r}\n")
+            def note(optimizer: Any, args: Any, kwargs: Any) -> None:
+                with (tmp_path / f"rates {os.environ.get('RANK')}").open("a") as file:
+                    file.write(f"{optimizer.param_groups[0]['lr']!r}\n")
 
-        optimizer.register_step_post_hook(note)
-        return optimizer
+            optimizer.register_step_post_hook(note)
+            return optimizer
 
-    def rates_used(done: int) -> list[float]:
-        begin = Checkpoint(start, tmp_path, {}, history=[{}] * done)
-        if "WithLoss" in names:
-            history, _, _ = names["train"](begin)
-        else:
-            history, _, _ = replicas.run(names["train_replica"], 2, begin)[0]
+        names["make_optimizer"] = recording
+        return rates_used
+
+    def rates_used() -> list[float]:
         files = sorted(tmp_path.glob("rates *"))
         first, *others = ([float(line) for line in file.read_text().split()] for file in files)
         assert all(other == first for other in others)
-        steps = steps_of(names)
-        assert [row["learning_rate"] for row in history[done:]] == first[steps - 1 :: steps]
         for file in files:
             file.unlink()
         return first
 
-    model = framework.shallow(start, TWO[:1])
-    names |= {"monitor": gpumon.Monitor(tmp_path / "trace"), "make_optimizer": recording}
-    names |= {"build_model": lambda arrays: framework.shallow(arrays, TWO[:1]), "model": model}
-    if "WithLoss" in names:
-        names["parallel"] = names["WithLoss"](model)
-    with planted(names, notebook, "batch_size.largest", "batch_size.largest"):  # made, not run
-        assert_warms_up(names, monkeypatch, rates_used)
+    assert_warms_up(notebook, tmp_path, monkeypatch, watch)
 
 
 @pytest.mark.parametrize(
@@ -175,17 +155,16 @@ def test_devices_and_versions() -> None:
     assert framework.skip("virtual devices") is None
 
 
-LOADERS = {"PyTorch_MultiGPU": (0,), "PyTorch_MultiGPU_Exp_Loss": ()}
-"""What each notebook's ``make_train_loader`` takes before the number of workers."""
-
-
 def corners(
     notebook: str, folder: Path, *, epoch: int, epochs: int = 1, workers: int = 2, **given: Any
 ) -> Any:
     """Corner pixels of all crops of an epoch, of one repeated image; and the labels."""
     cells = namespace_of(notebook, folder, **given)
-    loader = cells["make_train_loader"](*LOADERS[notebook], workers, epoch - 1)
-    batches = list(islice(loader, epochs * cells["scaled"].steps(len(cells["images"].train))))
+    world = World(0, 1, cells["this_run"].devices, "cpu")
+    loader = cells["make_train_loader"](world, epoch - 1, workers)
+    batches = list(islice(loader, epochs * steps_of(cells)))
+    if notebook == "PyTorch_MultiGPU_Exp_Loss":  # a share for each device
+        batches = [share for (share,) in batches]
     assert all(images.dtype == torch.uint8 for images, _ in batches)
     return (
         np.concatenate([images[:, 0, 0, :4].numpy() for images, _ in batches]),
@@ -193,7 +172,7 @@ def corners(
     )
 
 
-@pytest.mark.parametrize("notebook", LOADERS)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_path: Path) -> None:
     first, labels = corners(notebook, tmp_path, epoch=1)
     again, same_labels = corners(notebook, tmp_path, epoch=1, workers=1)
@@ -206,7 +185,7 @@ def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_
     assert len(np.unique(first, axis=0)) > 0.9 * len(first)
 
 
-@pytest.mark.parametrize("notebook", LOADERS)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: Path) -> None:
     data_prep.pack_folder(write_noise_images(tmp_path), tmp_path / "packed", progress=False)
     files = corners(notebook, tmp_path, epoch=3)
@@ -243,48 +222,43 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def one_step(notebook: str, folder: Path, precision: str) -> tuple[Callable[[], Any], Any]:
-    """A call that takes one training step, and the sum of losses that it adds to."""
-    cells = namespace_of(
-        notebook,
-        folder,
-        until="def rehearse",
-        wanted=lambda text: "certify(" not in text,
-        precision=precision,
-    )
-    devices = cells["replica_devices"]
-    losses = framework.DeviceLosses(devices)
-    model = framework.shallow(reference.shallow_arrays(), devices[:1])
-    if "WithLoss" in cells:
-        model, scaler = cells["WithLoss"](model), cells["make_scaler"]()
-        batch = cells["make_synthetic_shares"](4)
-    else:
-        scaler, batch = cells["make_scaler"](*devices), cells["make_synthetic_batch"](4, *devices)
-    optimizer = cells["make_optimizer"](model)
-    return lambda: cells["train_step"](model, batch, optimizer, scaler, losses), losses
+def waits_of(notebook: str, folder: Path, precision: str, *steps: int) -> list[list[str]]:
+    """What the host waited for in epochs of so many steps, of a small network."""
+    names = namespace_of(notebook, folder, until=CERTIFIED, checked=False, precision=precision)
+
+    def replica(world: World, work: Any) -> list[list[str]]:
+        network = framework.shallow(reference.shallow_arrays(), world.devices)
+        replica = work.lesson.start(world, network)
+        loader = work.lesson.make_fixed_loader(world, work.noise(world, 4))
+        take_steps(work, replica, loader, 1)  # makes the optimiser's state
+        found = []
+        for count in steps:
+            with Waits() as waits:
+                take_steps(work, replica, loader, count)
+            found.append(waits.found)
+        if world.on_gpu:
+            batch = next(loader)
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                names["train_step"](replica, *(batch if notebook == NOTEBOOKS[0] else [batch]))
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        work.lesson.stop(replica)
+        return found
+
+    found: list[list[str]] = names["this_run"].everywhere(replica)[0]
+    return found
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("notebook", LOADERS)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_training_step_never_waits_for_the_device(
     notebook: str, precision: str, tmp_path: Path
 ) -> None:
     """Zero host synchronisations a step: counted on any machine, enforced by CUDA on a GPU."""
-    step, losses = one_step(notebook, tmp_path, precision)
-    step()  # makes the optimiser's state
-    with Waits() as waits:
-        if torch.cuda.is_available():
-            torch.cuda.set_sync_debug_mode("error")
-        try:
-            step()
-            step()
-        finally:
-            if torch.cuda.is_available():
-                torch.cuda.set_sync_debug_mode("default")
-    assert waits.found == []
-    with Waits() as waits:
-        losses.mean()  # once an epoch
-    assert waits.found
+    one, three = waits_of(notebook, tmp_path, precision, 1, 3)
+    assert one == three, "the host waits for an epoch, however many its steps"
+    assert one
 
 
 def test_replicas_listen_to_nobody_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,15 +336,20 @@ def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:
     assert waits == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("text", ["def try_batch(", "rounds.take_turns("])
-def test_what_is_measured_is_laid_out_as_what_is_trained(text: str) -> None:
-    """A network that is not channels-last takes other steps, and other memory."""
-    cell = cell_with("PyTorch_MultiGPU_Exp_Loss", text)
-    assert "build_model(" in cell
-    assert cell.count("build_model(") == cell.count("on_first_device(build_model(")
+def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str, Any]) -> None:
+    """A network that is not takes other steps, and other memory; all start in one way."""
+
+    def layouts(world: World, work: Any, replica: Any) -> list[bool]:
+        weights = [
+            part.weight for part in replica.network.modules() if isinstance(part, torch.nn.Conv2d)
+        ]
+        return [weight.is_contiguous(memory_format=torch.channels_last) for weight in weights]
+
+    for found in cells["this_run"].with_replica(layouts, cells["initial"].arrays):
+        assert len(found) == 120 and all(found)
 
 
-@pytest.mark.parametrize("notebook", LOADERS)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
     assert_resumes(notebook, tmp_path, bits=True)
 

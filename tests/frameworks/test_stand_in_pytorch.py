@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import stand_in_cuda
 import torch
-from cells import assert_passed, cell_with, failed_in_rehearsal, namespace_of
+from cells import CERTIFIED, assert_passed, failed_in_rehearsal, namespace_of
 from resuming import write_small_images
 
 from helpers import devices, reference, replicas
 from helpers.all_reduce import AllReduceClock
-from helpers.certificate import Certificate
 from helpers.devices import Devices
 from helpers.frameworks import pytorch as framework
 
@@ -36,28 +35,25 @@ def loop(
         stand_in_cuda.install(monkeypatch)
     else:
         monkeypatch.setattr(replicas, "run", stand_in_cuda.run_on_gpus)
-    found = namespace_of(
+    return namespace_of(
         notebook,
         tmp_path,
-        until="def rehearse",
-        wanted=lambda text: "certify(" not in text,
+        until=CERTIFIED,
+        checked=False,
         devices=count,
         data=str(write_small_images(tmp_path / "data")),
         batch=4,
     )
-    found["certificate"] = Certificate(())
-    return found
 
 
 @pytest.mark.parametrize("loop", [(ONE_A_GPU, 2), (ONE_FOR_ALL, 3)], indirect=True)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    exec(cell_with(loop["this_run"].content["run"]["notebook"], "rehearsal.certify("), loop)
-    assert_passed(loop["certificate"])
+    loop["this_run"].rehearse(loop["this_run"].lesson)
+    assert_passed(loop["this_run"])
 
 
 @pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2)], indirect=True)
 def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
-    exec(cell_with(ONE_FOR_ALL, "rehearsal.certify("), loop)
     divided, summed = "scaler.scale(loss) / len(each)", "scaler.scale(loss)"
     assert "way of 5 SGD steps" in failed_in_rehearsal(loop, ONE_FOR_ALL, divided, summed)
 
@@ -65,10 +61,10 @@ def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -
 @pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3)], indirect=True)
 def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -> None:
     """Weights that are broadcast come without their strides: those devices would do other work."""
-    model = loop["on_first_device"](
-        framework.shallow(reference.shallow_arrays(), [torch.device("cpu")])
-    )
-    parallel = loop["WithLoss"](model)
+    run = loop["this_run"]
+    (world,), shallow = run.worlds(), framework.shallow(reference.shallow_arrays(), run.devices)
+    replica = run.lesson.start(world, shallow)
+    model = replica.network
     seen: list[tuple[bool, bool]] = []
 
     def note(part: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
@@ -82,9 +78,9 @@ def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -
 
     model.features.conv0.register_forward_hook(note)
     batch = torch.zeros(6, 1, 32, 32, dtype=torch.uint8), torch.zeros(6, 14)
-    shares = loop["split"](batch)
+    shares = loop["split"](world, batch)
     assert len(shares) == 3
-    results = loop["forward_on_each"](parallel, shares)
+    results = loop["forward_on_each"](replica.parallel, shares, world)
     assert seen == [(True, True)] * 3
 
     torch.autograd.backward([loss / 3 for loss, _ in results])
