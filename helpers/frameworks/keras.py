@@ -84,23 +84,40 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
-def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+def load_optimizer(
+    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+
+    The factor of fp16's loss is a ``LossScaleOptimizer``'s own, and there is no ``scaler`` besides.
+    """
     if not state:
         return
     for moment, variables in _moments(model, optimizer).items():
         backend._assign(variables, under(f"{moment}/", state))
     optimizer.iterations.assign(int(state["step"]))
+    if "scale" in state:
+        optimizer.dynamic_scale.assign(float(state["scale"]))
 
 
-def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps.
+
+    With fp16 also the factor of the loss.
+    """
     found = {
         f"{moment}/{name}": backend._channels_first(variable.numpy())
         for moment, variables in _moments(model, optimizer).items()
         for name, variable in variables.items()
     }
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        found["scale"] = np.array(optimizer.dynamic_scale.numpy())
     return found | {"step": np.array(int(optimizer.iterations.numpy()))}
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The rate of the optimiser's last step."""
+    return backend.learning_rate(optimizer)
 
 
 def exact(
@@ -192,6 +209,11 @@ class DeviceLosses:
     def mean(self) -> float:
         """Mean loss per image over all devices; waits for them."""
         return self._losses.mean()
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest that any replica's process measured, of what all wait for: here there is one."""
+    return backend.slowest(seconds, devices)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ same bits on CPUs, from process to process too; on GPUs it need not.
 ``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
 """
 
+import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,7 @@ def configure(precision: str, kind: str) -> None:
     # GPUs it stays: there it chooses the memory layout for the tensor cores.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": kind != "gpu"})
     tf.data.Dataset._apply_debug_options = _without_autotuning
+    tf.get_logger().addFilter(_worth_saying)
     if kind == "cpu":  # where TensorFlow has no memory pool of its own; else a third of a step
         memory.keep_freed()
 
@@ -159,23 +161,38 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {_name(v): _channels_first(v.numpy()) for v in model.variables}
 
 
-def load_optimizer(model: Model, optimizer: Any, state: Mapping[str, np.ndarray]) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes."""
+def load_optimizer(
+    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+) -> None:
+    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+
+    The factor of fp16's loss is the optimiser's own, and there is no ``scaler`` besides.
+    """
     if not state:
         return
     for moment, variables in _moments(optimizer).items():
         _assign(variables, under(f"{moment}/", state))
     optimizer.step.assign(float(state["step"]))
+    optimizer.loss_scale.assign(float(state["scale"]))
 
 
-def dump_optimizer(model: Model, optimizer: Any) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+    """Adam's two moments of every weight, canonical as weights are, and the number of steps.
+
+    Also the factor of fp16's loss, which stays 1 in other precisions.
+    """
     found = {
         f"{moment}/{name}": _channels_first(variable.numpy())
         for moment, variables in _moments(optimizer).items()
         for name, variable in variables.items()
     }
-    return found | {"step": np.array(int(optimizer.step.numpy()))}
+    scale = np.array(optimizer.loss_scale.numpy())
+    return found | {"step": np.array(int(optimizer.step.numpy())), "scale": scale}
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The rate of the optimiser's last step."""
+    return float(optimizer.learning_rate.numpy())
 
 
 def exact(
@@ -250,6 +267,11 @@ class DeviceLosses:
         return float(total[0] / total[1])
 
 
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest that any replica's process measured, of what all wait for: here there is one."""
+    return seconds
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` says that memory ran out."""
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
@@ -273,6 +295,11 @@ def _without_tf32() -> Iterator[None]:
         yield
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(allowed)
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    """Not to which devices a strategy reduces, nor that it is slow eagerly (:func:`gradients`)."""
+    return record.levelno > logging.INFO and "eagerly has significant" not in record.msg
 
 
 def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:

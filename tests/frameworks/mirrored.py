@@ -1,17 +1,26 @@
 """What the tests of TensorFlow and of Keras share, for both train under MirroredStrategy."""
 
+import logging
 from collections.abc import Callable
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pytest
 import tensorflow as tf
-from agreed import assert_warms_up, steps_of
-from cells import CERTIFIED, cell_with
 from tensorflow.core.framework.dataset_options_pb2 import Options
 from tensorflow.python.ops import gen_dataset_ops
 
 from helpers.clock import StepClock
+from helpers.world import World
+
+
+def one_strategy(patch: pytest.MonkeyPatch) -> None:
+    """Notebooks that run in one process share their strategies.
+
+    Two over the same devices would take each other's all-reduce for their own.
+    """
+    make: Any = lru_cache(tf.distribute.MirroredStrategy)
+    patch.setattr(tf.distribute, "MirroredStrategy", lambda devices: make(tuple(devices)))
 
 
 def tuned(patch: pytest.MonkeyPatch) -> list[bool]:
@@ -37,35 +46,42 @@ def tuned(patch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def assert_climbs(
-    notebook: str,
-    small: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    rate: Callable[[], Any],
-) -> None:
-    """The rate that the optimiser has in each step of the notebook's own training.
-
-    ``small`` are its names with a small net; ``rate`` gives the optimiser's variable.
-    """
-    small["scaled"] = replace(small["scaled"], global_batch=40)  # of 140 images: 3 steps an epoch
+def rates(patch: pytest.MonkeyPatch, names: dict[str, Any]) -> Callable[[], list[float]]:
+    """A call that gives the rate that the optimiser has had in each step since the last call."""
+    found: list[float] = []
     queued = StepClock.queued
-    rates: list[float] = []
 
     def noted(clock: StepClock, result: Any) -> None:
-        rates.append(float(rate().numpy()))
+        run = names["this_run"]
+        found.append(run.framework.learning_rate(run._replica.optimizer))
         queued(clock, result)
 
-    monkeypatch.setattr(StepClock, "queued", noted)
+    def since() -> list[float]:
+        given = list(found)
+        found.clear()
+        return given
 
-    def rates_used(done: int) -> list[float]:
-        rates.clear()
-        if done:
-            begun = replace(small["begin"], history=small["history"][:done])
-            small["train"](begun)
-        else:
-            exec(cell_with(notebook, CERTIFIED), small)
-            small["monitor"].stop()
-            assert small["history"][0]["learning_rate"] == rates[steps_of(small) - 1]
-        return list(rates)
+    patch.setattr(StepClock, "queued", noted)
+    return since
 
-    assert_warms_up(small, monkeypatch, rates_used)
+
+def world(names: dict[str, Any]) -> World:
+    """The notebook's one process, and all devices."""
+    (found,) = names["this_run"].worlds()
+    return found
+
+
+class Heard(logging.Handler):
+    """Keeps in ``lines`` what TensorFlow's logger says; it says as much as in Jupyter."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        logger = tf.get_logger()
+        patch.setattr(logger, "handlers", [self])
+        patch.setattr(logger, "level", logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Tests start more replicas than a notebook, each with graphs of its own.
+        if "retracing" not in (line := record.getMessage()):
+            self.lines.append(line)

@@ -2,12 +2,13 @@
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -18,8 +19,10 @@ from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
+    assert_warms_up,
     ramp,
     steps_of,
+    train_shallow,
 )
 from cells import (
     CERTIFIED,
@@ -31,10 +34,10 @@ from cells import (
     namespace_of,
     planted,
 )
-from mirrored import assert_climbs, tuned
+from mirrored import Heard, one_strategy, rates, tuned, world
 from resuming import assert_resumes
 
-from helpers import fairness, reference, weights
+from helpers import fairness, parameters, reference, weights
 from helpers.clock import StepClock
 from helpers.errors import UserError
 from helpers.frameworks import keras as framework
@@ -42,8 +45,21 @@ from helpers.frameworks import keras as framework
 TWO = framework.list_devices("cpu", 2)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def shared_strategies() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        one_strategy(patch)
+        yield
+
+
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def heard() -> Iterator[Heard]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Heard(patch)
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
     return namespace_of("Keras_MultiGPU", folder, devices=2, until=CERTIFIED)
@@ -70,7 +86,7 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
         "running variance after 5 SGD steps",
         "gradients, uneven batch, n devices / one",
     }
-    assert_passed(notebook["certificate"], known=known)
+    assert_passed(notebook["this_run"], known=known)
 
 
 def test_another_momentum_is_caught(notebook: dict[str, Any]) -> None:
@@ -84,21 +100,20 @@ def test_another_momentum_is_caught(notebook: dict[str, Any]) -> None:
 def test_a_validation_with_every_replicas_own_statistics_is_caught(
     notebook: dict[str, Any],
 ) -> None:
-    shared = "share_statistics(learner.network)"
-    found = failed_in_rehearsal(notebook, "Keras_MultiGPU", shared, "None")
+    shared, kept = "    share_statistics(replica)\n    return", "    return"
+    found = failed_in_rehearsal(notebook, "Keras_MultiGPU", shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
     """Gradients so small that it shows where epsilon is added."""
-    names = dict(notebook)
-    exec(cell_with("Keras_MultiGPU", "class Adam("), names)
     strategy = notebook["strategy"]
     gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
         weight = keras.Variable(np.ones(3, np.float32))
-        optimizer = names["make_optimizer"]()
-        optimizer.build([weight])
+        network = SimpleNamespace(trainable_variables=[weight])
+        optimizer = notebook["make_optimizer"](network, "adam")
+        optimizer.learning_rate = notebook["scaled"].learning_rate
     for gradient in gradients:
         half = gradient / 2  # Keras adds the gradients of its two replicas up
         strategy.run(lambda g=half: optimizer.apply([tf.constant(g)], [weight]))
@@ -156,133 +171,192 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = threading.active_count()
-    stream = notebook["training_batches"](2)
+    stream = notebook["this_run"].training_batches(2)
     assert len(next(stream)[0]) == notebook["scaled"].global_batch
     stream.close()
     assert threading.active_count() == before
 
 
-def test_every_image_is_evaluated_once(notebook: dict[str, Any]) -> None:
+def test_every_image_is_evaluated_once(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
-    loader = notebook["make_evaluation_loader"](part)
-    loader.read = lambda index: np.full((264, 264), index, np.uint8)
-    assert {len(grey) for grey, _ in loader} == {128}  # a fixed shape: one trace
-    found = corners(notebook).predict(loader, verbose=0)
-    assert np.array_equal(found[: len(part), 0], np.arange(len(part)))
+    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
+    monkeypatch.setattr(parameters, "labels", lambda part: numbered)
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    found = list(loader)
+    assert {len(grey) for grey, _ in found} == {128}  # a fixed shape: one trace
+    assert np.array_equal(np.concatenate([t for _, t in found])[: len(part)], numbered)
+    replica = shallow_replica(notebook)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # not that the input ran out of data
+        logits, loss = notebook["predict"](replica, iter(loader), len(part))
+    assert logits.shape == (len(part), 14)
+    expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
+    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+
+
+def test_images_are_evaluated_in_order(notebook: dict[str, Any]) -> None:
+    """Through `predict`, over the devices: each image's own number comes back."""
+    part = notebook["images"].train.iloc[:130]
+    loader = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    numbers = iter(np.arange(2 * 128, dtype=np.float32))
+
+    def numbered() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for grey, targets in loader:
+            yield np.stack([np.full_like(one, next(numbers), np.float32) for one in grey]), targets
+
+    found, _ = notebook["predict"](corners(notebook), numbered(), len(part))
+    assert np.array_equal(found[:, 0], np.arange(len(part)))
+
+
+def test_an_evaluation_is_read_before_it_is_asked_for(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``iter`` of its loader does not wait, and begins."""
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def slow(path: str) -> np.ndarray:
+        asked.set()
+        assert goes_on.wait(60)
+        return np.zeros((264, 264), np.uint8)
+
+    monkeypatch.setitem(notebook, "read_grey", slow)
+    part = notebook["images"].valid
+    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    assert asked.wait(60)
+    goes_on.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
 
 
 @pytest.fixture(params=["bf16", "fp16"])
-def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """The notebook's names up to its training loop, in a precision of 16 bits."""
-    until = "rehearsal.certify("
-    return namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=until, precision=request.param)
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The notebook's names before it trains, in a precision of 16 bits."""
+    yield namespace_of(
+        "Keras_MultiGPU", tmp_path, devices=2, until=CERTIFIED, precision=request.param
+    )
+    keras.config.set_dtype_policy("float32")
 
 
 def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
-    exec(cell_with("Keras_MultiGPU", "rehearsal.certify("), lower)
-    assert lower["certificate"].comparable
+    assert lower["this_run"].certificate.comparable
     policies = {layer.dtype_policy.name for layer in lower["model"].layers}
-    assert policies == {"float32", lower["POLICIES"][lower["scaled"].recipe.precision]}
+    assert policies == {"float32", lower["policies"][lower["scaled"].recipe.precision]}
     assert lower["model"].layers[-1].dtype_policy.name == "float32"
     assert {variable.dtype for variable in lower["model"].variables} == {"float32"}
-    assert keras.config.dtype_policy().name == "float32", "it is not for what is made later"
+    replica = lower["start"](world(lower), lower["model"])
+    assert replica.dtype_policy.name == "float32", "it is for the network alone"
+    assert lower["criterion"].dtype == "float32"
+    state = framework.dump_optimizer(replica.network, replica.optimizer)
+    assert ("scale" in state) == (lower["scaled"].recipe.precision == "fp16")
+    if "scale" in state:
+        state["scale"] = np.array(8.0)
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        assert framework.dump_optimizer(replica.network, replica.optimizer)["scale"] == 8
 
 
 def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
-    def made() -> tuple[Any, Any]:
-        with notebook["strategy"].scope():
-            model = framework.shallow(reference.shallow_arrays(), TWO)
-            learner = notebook["GreyToLogits"](model)
-            learner.compile(notebook["make_optimizer"](), notebook["criterion"], jit_compile=False)
-            learner.optimizer.build(model.trainable_variables)
-        return learner, model
-
-    learner, model = made()
-    framework.load_optimizer(model, learner.optimizer, {})
-    notebook["train_epoch"](learner, notebook["SyntheticXRays"](2), 2)
-    state = framework.dump_optimizer(model, learner.optimizer)
-    assert state["step"] == 2 and len(state) == 1 + 2 * len(model.trainable_variables)
+    replica = shallow_replica(notebook)
+    network = replica.network
+    framework.load_optimizer(network, replica.optimizer, {})
+    train(notebook, replica, noise(notebook), 2)
+    state = framework.dump_optimizer(network, replica.optimizer)
+    assert state["step"] == 2 and len(state) == 1 + 2 * len(network.trainable_variables)
     assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again, network = made()
-    framework.load_optimizer(network, again.optimizer, state)
-    found = framework.dump_optimizer(network, again.optimizer)
+    again = shallow_replica(notebook)
+    framework.load_optimizer(again.network, again.optimizer, state)
+    found = framework.dump_optimizer(again.network, again.optimizer)
     assert found.keys() == state.keys()
     assert all(np.array_equal(found[name], state[name]) for name in state)
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
 
 
+def test_fit_takes_every_batch_once_and_in_order(notebook: dict[str, Any]) -> None:
+    """Epoch after epoch; Keras would draw some more batches to build the model by."""
+    grey, targets = next(noise(notebook))
+    given = ((np.full_like(grey, number), targets) for number in range(20))
+    replica, taken = shallow_replica(notebook), []
+
+    class Noting(StepClock):
+        def batches(self, loader: Any) -> Iterator[Any]:
+            for batch in super().batches(loader):
+                shares = notebook["strategy"].experimental_local_results(batch[0])
+                taken.append({int(share.numpy().mean()) for share in shares})
+                yield batch
+
+    for steps in (3, 3, 2):
+        with Noting(framework.completion) as clock, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            notebook["train_epoch"](replica, given, steps, clock)
+    assert taken == [{number} for number in range(8)]
+    assert next(given)[0].mean() == 8, "what comes next was not read ahead by fit"
+
+
 def test_the_clock_sees_what_fit_waits_for(notebook: dict[str, Any]) -> None:
-    synthetic: Any = notebook["SyntheticXRays"]
-
-    class Slow(synthetic):  # type: ignore[misc]
-        def __getitem__(self, number: int) -> Any:
+    def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
             time.sleep(0.5)  # longer than a step of this network on any machine
-            return super().__getitem__(number)
+            yield batch
 
-    with notebook["strategy"].scope():
-        learner = notebook["GreyToLogits"](framework.shallow(reference.shallow_arrays(), TWO))
-        learner.compile("sgd", notebook["criterion"], jit_compile=False)
-    waited = []
-    for loader in (synthetic, Slow):
-        loss, clock = notebook["train_epoch"](learner, loader(1), 6)
-        assert isinstance(clock, StepClock) and len(clock.step_seconds) == 5 and loss > 0
+    replica, waited = shallow_replica(notebook), []
+    for loader in (noise(notebook), slowly(noise(notebook))):
+        loss, clock = train(notebook, replica, loader, 6)
+        assert len(clock.step_seconds) == 5 and loss > 0
         waited.append(clock.data_seconds)
     assert waited[1] > waited[0] + 0.5
 
 
-@pytest.fixture
-def small(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The notebook's names with a shallow network in place of its own."""
-    before, start = dict(notebook), reference.shallow_arrays()
-    with notebook["strategy"].scope():
-        notebook["model"] = framework.shallow(start, TWO)
-    notebook["initial"] = replace(notebook["initial"], arrays=start)
-    exec(cell_with("Keras_MultiGPU", "class Adam("), notebook)
-    yield notebook
-    if "monitor" in notebook:
-        notebook["monitor"].stop()
-    notebook.clear()
-    notebook.update(before)
-
-
 def test_nothing_that_is_iterated_is_tuned(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An iterator that ends would wait for the thread that tunes it."""
-    found = tuned(monkeypatch)
-    small["train_epoch"](small["learner"], small["make_train_loader"](), 1)
-    fitted = len(found)
-    small["validate"](small["learner"], small["make_evaluation_loader"](small["images"].valid))
+    found, replica = tuned(monkeypatch), shallow_replica(notebook)
+    train(notebook, replica, notebook["make_train_loader"](world(notebook), 0, 2), 1)
+    fitted, part = len(found), notebook["images"].valid
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    notebook["predict"](replica, iter(loader), len(part))
     assert 1 + len(TWO) <= fitted < len(found), "what Keras makes, and what it has on each device"
     assert not any(found)
 
 
-def test_a_batch_that_does_not_fit_is_halved(small: dict[str, Any]) -> None:
+def test_nothing_is_said_that_nobody_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+    """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
+    replica = shallow_replica(notebook)
+    next(notebook["make_train_loader"](world(notebook), 0, 2))
+    _, clock = train(notebook, replica, noise(notebook), 2)
+    notebook["all_reduce_alone"](replica, 2, clock)
+    assert not heard.lines, "in the check of fairness, the rehearsal, or here"
+
+
+def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     """The notebook's own search and training, with a small network and a small memory."""
-    train_epoch = small["train_epoch"]
+    names = namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=CERTIFIED, checked=False)
+    run, train_epoch = names["this_run"], names["train_epoch"]
 
-    def limited(learner: Any, loader: Any, *rest: Any, **options: Any) -> Any:
-        if isinstance(loader, small["SyntheticXRays"]) and len(loader.batch[0]) > 2 * 16:
+    def limited(replica: Any, loader: Any, steps: int, clock: StepClock) -> float:
+        if isinstance(loader, repeat) and len(next(loader)[0]) > 2 * 16:
             raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-        return train_epoch(learner, loader, *rest, **options)
+        loss: float = train_epoch(replica, loader, steps, clock)
+        return loss
 
-    small["setup"] = replace(small["setup"], search_batch=True)
-    small["train_epoch"] = limited
-    exec(cell_with("Keras_MultiGPU", CERTIFIED), small)
-    scaled, history = small["scaled"], small["history"]
+    names["train_epoch"] = limited
+    train_shallow(names)
+    run.setup = replace(run.setup, search_batch=True)
+    exec(cell_with("Keras_MultiGPU", CERTIFIED), names)
+    run.monitor.stop()
+    scaled, last = names["scaled"], run.history[-1]
     assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
-    assert history[-1]["images"] == 32 * steps_of(small) > 32
-    assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
-    taken = framework.dump_optimizer(small["model"], small["learner"].optimizer)["step"]
-    assert taken == scaled.recipe.epochs * steps_of(small), "the trial's step is forgotten"
+    assert last["images"] == 32 * steps_of(names) > 32
+    assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
+    taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
+    assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
 
 
 def test_the_learning_rate_climbs_step_by_step(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_climbs(
-        "Keras_MultiGPU", small, monkeypatch, lambda: small["learner"].optimizer.learning_rate
-    )
+    watch = partial(rates, monkeypatch)
+    assert_warms_up("Keras_MultiGPU", tmp_path, monkeypatch, watch)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
@@ -301,38 +375,57 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
         framework.configure("tf32", "cpu")
 
 
+def shallow_replica(notebook: dict[str, Any]) -> Any:
+    """What the notebook starts for a shallow network."""
+    with notebook["scope"]():
+        network = framework.shallow(reference.shallow_arrays(), TWO)
+    return notebook["start"](world(notebook), network)
+
+
+def train(
+    notebook: dict[str, Any], replica: Any, loader: Iterator[Any], steps: int
+) -> tuple[float, StepClock]:
+    with StepClock(framework.completion) as clock:
+        loss = notebook["train_epoch"](replica, loader, steps, clock)
+    return loss, clock
+
+
+def noise(notebook: dict[str, Any]) -> Iterator[Any]:
+    """Two images for each device, again and again."""
+    crop = notebook["crop"]
+    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop), dtype=np.uint8)
+    share = grey, np.zeros((2, 14), np.float32)
+    batches: Iterator[Any] = notebook["make_fixed_loader"](world(notebook), [share] * 2)
+    return batches
+
+
 def corners(notebook: dict[str, Any]) -> keras.Model:
-    """A model that gives back four pixels of each image, on the notebook's devices."""
-    with notebook["strategy"].scope():
-        grey = keras.Input((notebook["crop"], notebook["crop"], 1), dtype="uint8")
-        return keras.Model(grey, grey[:, 0, :4, 0])
+    """A model, on the notebook's devices, that gives back each image's first pixel, 14 times."""
+    with notebook["scope"]():
+        grey = keras.Input((notebook["crop"], notebook["crop"], 1))
+        return keras.Model(grey, keras.ops.repeat(grey[:, 0, :1, 0], 14, axis=1))
 
 
 def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
-    """Corner pixels of all crops of some epochs, as the workers hand them to the devices."""
+    """Corner pixels of all crops of some epochs."""
     scaled = notebook["scaled"]
     notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
-        loader = notebook["make_train_loader"]()
-        return corners(notebook).predict(loader, steps=epochs * steps_of(notebook), verbose=0)
+        found = batches(notebook, epochs * steps_of(notebook))
     finally:
         notebook["scaled"] = scaled
+    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
 
 
 def batches(
     notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The first training batches of a loader that begins with an epoch."""
-    before = notebook["pool"]
-    with ThreadPoolExecutor(max(workers, 1)) as notebook["pool"]:
-        try:
-            return list(islice(notebook["make_train_loader"](epoch), count))
-        finally:
-            notebook["pool"] = before
+    return list(islice(notebook["make_train_loader"](world(notebook), epoch, workers), count))
 
 
 def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and targets of all images of a part."""
-    found = list(notebook["make_evaluation_loader"](part))
+    found = list(notebook["make_evaluation_loader"](world(notebook), part, 2))
     grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
     return grey[..., 0], targets

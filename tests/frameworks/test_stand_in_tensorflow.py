@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from cells import assert_passed, cell_with, failed, namespace_of, planted
+from cells import CERTIFIED, assert_passed, failed, namespace_of, planted
 from resuming import write_small_images
 from tensorflow.python.eager import context
 
 from helpers import devices, fairness
-from helpers.certificate import Certificate
 from helpers.devices import Devices
 from helpers.frameworks import keras, tensorflow
 
@@ -56,28 +55,25 @@ def test_a_run_may_leave_gpus_unused_stand_in(
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names on two "GPUs", up to its rehearsal; CPU devices compute for them."""
+    """A notebook's names on two "GPUs", with its rehearsal; CPU devices compute for them."""
     monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", ("A", "B")))
     monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count: TWO[:count])
-    found = namespace_of(
+    return namespace_of(
         NOTEBOOKS[request.param],
         tmp_path,
-        until="def rehearse",
+        until=CERTIFIED,
         wanted=lambda text: "certify(" not in text,
         devices=2,
         data=str(write_small_images(tmp_path / "data")),
         batch=4,
     )
-    found["certificate"] = Certificate(())
-    return found
 
 
 @pytest.mark.parametrize("loop", NOTEBOOKS, indirect=True)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
     """With the switches for GPUs: the graph optimiser among them, which is off on CPUs."""
-    exec(cell_with(loop["this_run"].content["run"]["notebook"], "rehearsal.certify("), loop)
     biased = {"running variance after 5 SGD steps"} if "keras" in loop else set()
-    assert_passed(loop["certificate"], known=biased)
+    assert_passed(loop["this_run"], known=biased)
 
 
 def tf32(x: tf.Tensor) -> tf.Tensor:
@@ -108,7 +104,7 @@ def test_the_network_is_told_from_others_whatever_the_precision_stand_in(tmp_pat
     build_model = names["build_model"]
     assert failed(fairness.same_in_training(tensorflow, build_model, None)) == set()
     assert tf.config.experimental.tensor_float_32_execution_enabled(), "the run itself may round"
-    with planted(names, notebook, "epsilon = scaled.recipe.bn_epsilon", "epsilon = 2e-5"):
+    with planted(names, notebook, "scaled.recipe.bn_epsilon", "2e-5"):
         checks = fairness.same_in_training(tensorflow, names["build_model"], None)
     assert "logits, training" in failed(checks)
 

@@ -1,5 +1,6 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,8 +15,10 @@ from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
+    assert_warms_up,
     ramp,
     steps_of,
+    train_shallow,
 )
 from cells import (
     CERTIFIED,
@@ -25,18 +28,32 @@ from cells import (
     failed_in_rehearsal,
     namespace_of,
 )
-from mirrored import assert_climbs, tuned
+from mirrored import Heard, one_strategy, rates, tuned, world
 from resuming import assert_resumes
 
-from helpers import reference, weights
+from helpers import parameters, reference, weights
+from helpers.clock import StepClock
 from helpers.errors import UserError
 from helpers.frameworks import tensorflow as framework
 
 TWO = framework.list_devices("cpu", 2)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def shared_strategies() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        one_strategy(patch)
+        yield
+
+
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def heard() -> Iterator[Heard]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Heard(patch)
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
     return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until=CERTIFIED)
@@ -59,7 +76,7 @@ def test_weights_that_do_not_fit_are_refused() -> None:
 
 
 def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
-    assert_passed(notebook["certificate"])
+    assert_passed(notebook["this_run"])
 
 
 def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
@@ -71,20 +88,19 @@ def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
 def test_a_validation_with_every_replicas_own_statistics_is_caught(
     notebook: dict[str, Any],
 ) -> None:
-    shared, kept = "share_statistics(model)\n    return", "return"
+    shared, kept = "    share_statistics(replica)\n    return", "    return"
     found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
     """Gradients so small that it shows where epsilon is added."""
-    names = dict(notebook)
-    exec(cell_with("TensorFlow_MultiGPU", "class Adam("), names)
     strategy = notebook["strategy"]
     model, gradients = tf.Module(), [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
         model.weight = tf.Variable(np.ones(3, np.float32), name="weight")
-    optimizer = names["make_optimizer"](model)
+    optimizer = notebook["make_optimizer"](model, "adam")
+    optimizer.learning_rate.assign(notebook["scaled"].learning_rate)
     for gradient in gradients:
         strategy.run(optimizer, args=([tf.constant(gradient)],))
     assert np.allclose(model.weight.numpy(), adam(gradients, notebook["scaled"]), atol=1e-7)
@@ -141,35 +157,65 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = threads()
-    stream = notebook["training_batches"](2)
-    assert len(next(stream)[0]) == notebook["scaled"].global_batch
+    stream = notebook["this_run"].training_batches(2)
+    assert len(joined(notebook, next(stream))[0]) == notebook["scaled"].global_batch
     assert threads() > before
     stream.close()
     assert threads() == before
 
 
-def test_every_image_is_evaluated_once(notebook: dict[str, Any]) -> None:
+def test_every_image_is_evaluated_once(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
-    counted = 0.0
-    for _, _, counts in notebook["make_evaluation_loader"](part):
-        parts = notebook["strategy"].experimental_local_results(counts)
-        assert [len(share) for share in parts] == [64, 64]  # fixed shapes: one trace
-        counted += sum(float(tf.reduce_sum(share)) for share in parts)
-    assert counted == len(part)
+    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
+    monkeypatch.setattr(parameters, "labels", lambda part: numbered)
+    replica = shallow_replica(notebook)
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    found = []
+    for batch in loader:
+        for share in notebook["on_each"](batch[1]):
+            assert len(share) == 64  # a fixed shape: one trace
+            found.append(share.numpy())
+    assert np.array_equal(np.concatenate(found)[: len(part)], numbered)
+    logits, loss = notebook["predict"](replica, iter(loader), len(part))
+    assert logits.shape == (len(part), 14)
+    expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
+    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+
+
+def test_an_evaluation_is_read_before_it_is_asked_for(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``iter`` of its loader does not wait, and begins."""
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def slow(image: tf.Tensor) -> tf.Tensor:
+        def read(number: np.ndarray) -> np.ndarray:
+            asked.set()
+            assert goes_on.wait(60)
+            return np.zeros((264, 264), np.uint8)
+
+        return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (264, 264))
+
+    monkeypatch.setitem(notebook, "reader", lambda part: slow)
+    part = notebook["images"].valid
+    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    assert asked.wait(60)
+    goes_on.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
 
 
 @pytest.fixture(params=["bf16", "fp16"])
 def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """The notebook's names up to its training loop, in a precision of 16 bits."""
-    until = "rehearsal.certify("
+    """The notebook's names before it trains, in a precision of 16 bits."""
     return namespace_of(
-        "TensorFlow_MultiGPU", tmp_path, devices=2, until=until, precision=request.param
+        "TensorFlow_MultiGPU", tmp_path, devices=2, until=CERTIFIED, precision=request.param
     )
 
 
 def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
-    exec(cell_with("TensorFlow_MultiGPU", "rehearsal.certify("), lower)
-    assert lower["certificate"].comparable
+    assert lower["this_run"].certificate.comparable
     shallow = framework.shallow(reference.shallow_arrays(), TWO)
     output = shallow(tf.zeros((2, 32, 32, 3), lower["compute"]), training=True)
     assert output.dtype == tf.float32 and lower["compute"].size == 2
@@ -180,54 +226,37 @@ def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
         "TensorFlow_MultiGPU",
         tmp_path,
         devices=2,
-        until="rehearsal.certify(",
+        until=CERTIFIED,
+        checked=False,
         precision="fp16",
     )
-    with names["strategy"].scope():
-        model = framework.shallow(reference.shallow_arrays(), TWO)
-    optimizer = names["make_optimizer"](model)
-    optimizer.loss_scale.assign(2.0**120)
-    before = framework.dump_weights(model)
-    names["train_step"](model, *names["make_synthetic_batch"](2), optimizer)
-    assert float(optimizer.loss_scale.numpy()) == 2.0**119
-    assert framework.dump_optimizer(model, optimizer)["step"] == 0
-    after = framework.dump_weights(model)
+    replica = shallow_replica(names)
+    replica.optimizer.loss_scale.assign(2.0**120)
+    before = framework.dump_weights(replica.network)
+    replica.train_step(*next(noise(names)))
+    assert float(replica.optimizer.loss_scale.numpy()) == 2.0**119
+    assert framework.dump_optimizer(replica.network, replica.optimizer)["step"] == 0
+    after = framework.dump_weights(replica.network)
     assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
 
 
 def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
-    def made() -> tuple[Any, Any]:
-        with notebook["strategy"].scope():
-            model = framework.shallow(reference.shallow_arrays(), TWO)
-        return model, notebook["make_optimizer"](model)
-
-    model, optimizer = made()
-    framework.load_optimizer(model, optimizer, {})
-    batch = notebook["make_synthetic_batch"](2)
-    notebook["train_epoch"](model, [batch] * 2, optimizer)
-    state = framework.dump_optimizer(model, optimizer)
-    assert state["step"] == 2 and len(state) == 1 + 2 * len(model.trainable_variables)
+    replica = shallow_replica(notebook)
+    network, optimizer = replica.network, replica.optimizer
+    framework.load_optimizer(network, optimizer, {})
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, noise(notebook), 2, clock)
+    optimizer.loss_scale.assign(8.0)
+    state = framework.dump_optimizer(network, optimizer)
+    assert state["step"] == 2 and state["scale"] == 8
+    assert len(state) == 2 + 2 * len(network.trainable_variables)
     assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again, continued = made()
-    framework.load_optimizer(again, continued, state)
-    found = framework.dump_optimizer(again, continued)
+    again = shallow_replica(notebook)
+    framework.load_optimizer(again.network, again.optimizer, state)
+    found = framework.dump_optimizer(again.network, again.optimizer)
     assert found.keys() == state.keys()
     assert all(np.array_equal(found[name], state[name]) for name in state)
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
-
-
-@pytest.fixture
-def small(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The notebook's names with a shallow network in place of its own."""
-    before, start = dict(notebook), reference.shallow_arrays()
-    with notebook["strategy"].scope():
-        notebook["model"] = framework.shallow(start, TWO)
-    notebook["initial"] = replace(notebook["initial"], arrays=start)
-    yield notebook
-    if "monitor" in notebook:
-        notebook["monitor"].stop()
-    notebook.clear()
-    notebook.update(before)
 
 
 def test_nothing_that_is_iterated_is_tuned(
@@ -235,38 +264,50 @@ def test_nothing_that_is_iterated_is_tuned(
 ) -> None:
     """An iterator that ends would wait for the thread that tunes it."""
     found = tuned(monkeypatch)
-    next(iter(notebook["make_train_loader"]()))
-    for _ in notebook["make_evaluation_loader"](notebook["images"].valid):
+    next(notebook["make_train_loader"](world(notebook), 0, 2))
+    for _ in notebook["make_evaluation_loader"](world(notebook), notebook["images"].valid, 2):
         pass
     assert found == [False] * 2 * (1 + len(TWO)), "each loader, and what it has on each device"
 
 
-def test_a_batch_that_does_not_fit_is_halved(small: dict[str, Any]) -> None:
+def test_nothing_is_said_that_nobody_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+    """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
+    replica = shallow_replica(notebook)
+    next(notebook["make_train_loader"](world(notebook), 0, 2))
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, noise(notebook), 2, clock)
+    notebook["all_reduce_alone"](replica, 2, clock)
+    assert not heard.lines, "in the check of fairness, the rehearsal, or here"
+
+
+def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     """The notebook's own search and training, with a small network and a small memory."""
-    train_step = small["train_step"]
+    names = namespace_of("TensorFlow_MultiGPU", tmp_path, devices=2, until=CERTIFIED, checked=False)
+    run, train_step = names["this_run"], names["train_step"]
 
-    def limited(model: Any, grey: Any, *rest: Any) -> Any:
-        if len(small["on_each"](grey)[0]) > 16:
+    def limited(network: Any, optimizer: Any, grey: Any, targets: Any) -> Any:
+        if names["on_each"](grey)[0].shape[0] > 16:
             raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-        return train_step(model, grey, *rest)
+        return train_step(network, optimizer, grey, targets)
 
-    small["setup"] = replace(small["setup"], search_batch=True)
-    small["train_step"] = limited
-    exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), small)
-    scaled, history = small["scaled"], small["history"]
+    names["train_step"] = limited
+    train_shallow(names)
+    run.setup = replace(run.setup, search_batch=True)
+    exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), names)
+    run.monitor.stop()
+    scaled, last = names["scaled"], run.history[-1]
     assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
-    assert history[-1]["images"] == 32 * steps_of(small) > 32
-    assert history[-1]["learning_rate"] == pytest.approx(scaled.learning_rate)
-    taken = framework.dump_optimizer(small["model"], small["optimizer"])["step"]
-    assert taken == scaled.recipe.epochs * steps_of(small), "the trial's step is forgotten"
+    assert last["images"] == 32 * steps_of(names) > 32
+    assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
+    taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
+    assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
 
 
 def test_the_learning_rate_climbs_step_by_step(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_climbs(
-        "TensorFlow_MultiGPU", small, monkeypatch, lambda: small["optimizer"].learning_rate
-    )
+    watch = partial(rates, monkeypatch)
+    assert_warms_up("TensorFlow_MultiGPU", tmp_path, monkeypatch, watch)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
@@ -292,42 +333,52 @@ def test_float32_is_float32() -> None:
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
+def shallow_replica(notebook: dict[str, Any]) -> Any:
+    """What the notebook starts for a shallow network."""
+    with notebook["scope"]():
+        network = framework.shallow(reference.shallow_arrays(), TWO)
+    return notebook["start"](world(notebook), network)
+
+
+def noise(notebook: dict[str, Any]) -> Iterator[Any]:
+    """Two images for each device, again and again."""
+    crop = notebook["crop"]
+    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop), dtype=np.uint8)
+    share = grey, np.zeros((2, 14), np.float32)
+    batches: Iterator[Any] = notebook["make_fixed_loader"](world(notebook), [share] * 2)
+    return batches
+
+
 def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
     """Corner pixels of all crops of some epochs."""
     scaled = notebook["scaled"]
     notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
-        loader = iter(notebook["make_train_loader"]())
-        batches = [grey for grey, _ in islice(loader, epochs * steps_of(notebook))]
+        found = batches(notebook, epochs * steps_of(notebook))
     finally:
         notebook["scaled"] = scaled
-    shares = [s for b in batches for s in notebook["strategy"].experimental_local_results(b)]
-    return np.concatenate([share.numpy()[:, 0, :4, 0] for share in shares])
+    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
 
 
 def batches(
     notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
 ) -> list[tuple[np.ndarray, ...]]:
     """The first training batches of a loader that begins with an epoch."""
-    before = notebook["workers"]
-    notebook["workers"] = workers
-    try:
-        loader = notebook["make_train_loader"](epoch)
-        return [joined(notebook, batch) for batch in islice(loader, count)]
-    finally:
-        notebook["workers"] = before
+    loader = notebook["make_train_loader"](world(notebook), epoch, workers)
+    return [joined(notebook, batch) for batch in islice(loader, count)]
 
 
 def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and targets of all images of a part."""
-    found = [joined(notebook, batch) for batch in notebook["make_evaluation_loader"](part)]
-    grey, targets, _ = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    found = [joined(notebook, batch) for batch in loader]
+    grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
     return grey[..., 0], targets
 
 
 def joined(notebook: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
     """A batch that is spread over the devices."""
-    on_each = notebook["strategy"].experimental_local_results
+    on_each = notebook["on_each"]
     return tuple(np.concatenate([share.numpy() for share in on_each(part)]) for part in batch)
 
 
