@@ -20,14 +20,14 @@ from gpumon.marks import Marker, phase
 from gpumon.monitor import Monitor
 
 if TYPE_CHECKING:
-    from gpumon.comparison import compare
+    from gpumon.drawing.comparison import compare
     from gpumon.trace import Trace, read
 
 __all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "phase", "read"]
 
 _LAZY = {
     "Trace": "gpumon.trace",
-    "compare": "gpumon.comparison",
+    "compare": "gpumon.drawing.comparison",
     "read": "gpumon.trace",
 }
 

@@ -158,7 +158,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from gpumon.comparison import compare
+    from gpumon.drawing.comparison import compare
     from gpumon.trace import read
 
     traces: dict[str, Trace] = {}

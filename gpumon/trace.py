@@ -140,15 +140,15 @@ class Trace:
         size: (width, height) in inches. devices: names of the lanes wanted. The figure shows
         itself as the value of a notebook cell; it does not touch pyplot.
         """
-        from gpumon.chart import draw
+        from gpumon.drawing.chart import draw
 
         if "theme" in options:
             options["theme_name"] = options.pop("theme")
         return draw(self, **options)
 
     def html(self, *, title: str | None = None, theme: str = "auto") -> str:
-        """The chart as a self-contained interactive HTML page; see :mod:`gpumon.interactive`."""
-        from gpumon.interactive import page
+        """The chart as one self-contained page; see :mod:`gpumon.drawing.interactive`."""
+        from gpumon.drawing.interactive import page
 
         return page(self, title=title, theme=theme)
 

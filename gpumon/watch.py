@@ -10,8 +10,8 @@ from typing import Any
 
 from gpumon.errors import MonitorError
 from gpumon.follow import Follower
-from gpumon.style import mebibytes
 from gpumon.throttle import SLOWING, reasons
+from gpumon.units import mebibytes
 
 try:
     from rich.console import Console, Group, RenderableType

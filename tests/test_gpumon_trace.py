@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import gpumon
 from gpumon import stats
-from gpumon.lanes import condense
+from gpumon.drawing import interactive
+from gpumon.drawing.lanes import condense
 
 
 def figures(trace: gpumon.Trace, phase: str, device: str) -> pd.Series:
@@ -244,7 +245,7 @@ def test_web_page_is_self_contained_and_its_script_parses(tmp_path: Path) -> Non
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node here, so the script is not parsed")
-    script = Path(gpumon.__file__).with_name("interactive.js")
+    script = Path(interactive.__file__).with_name("interactive.js")
     subprocess.run([node, "--check", str(script)], check=True)
 
 

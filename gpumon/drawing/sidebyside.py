@@ -1,6 +1,6 @@
 """Several runs in one interactive chart: a lane a run, its own phases, the same axes.
 
-The page must hold ``gpumon.interactive.script()`` once before it.
+The page must hold ``gpumon.drawing.interactive.script()`` once before it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from gpumon.bands import shown
+from gpumon.drawing.bands import shown
+from gpumon.drawing.interactive import markup, phase_of, plain_values, themed
+from gpumon.drawing.lanes import condense, devices_in_words
 from gpumon.errors import MonitorError
-from gpumon.interactive import markup, phase_of, plain_values, themed
-from gpumon.lanes import condense, devices_in_words
 from gpumon.recording import Floats, Recording
 from gpumon.trace import Trace, read
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from gpumon import stats
+from gpumon.drawing.style import Theme, phase_colours
 from gpumon.recording import Mark
-from gpumon.style import Theme, phase_colours
 
 MOST_LEVELS = 3
 LETTER = 0.078  # inches, a mean letter at the ribbon's size

@@ -9,13 +9,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from gpumon import legend, stats
-from gpumon.bands import Bands
-from gpumon.chart import BOTTOM, CONTEXT, LEFT, RIBBON, Chart, frame_axes, steps
+from gpumon import stats
+from gpumon.drawing import legend
+from gpumon.drawing.bands import Bands
+from gpumon.drawing.chart import BOTTOM, CONTEXT, LEFT, RIBBON, Chart, frame_axes, steps
+from gpumon.drawing.lanes import condense, devices_in_words, in_words, outline
+from gpumon.drawing.style import Theme, phase_colours, theme
 from gpumon.errors import MonitorError
-from gpumon.lanes import condense, devices_in_words, in_words, outline
 from gpumon.recording import Floats, Recording
-from gpumon.style import Theme, phase_colours, theme
 from gpumon.trace import Trace, read
 
 LABELS = {

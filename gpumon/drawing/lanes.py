@@ -14,7 +14,7 @@ import numpy as np
 from gpumon import stats
 from gpumon.notes import at
 from gpumon.recording import Floats, Recording
-from gpumon.style import mebibytes
+from gpumon.units import mebibytes
 
 
 @dataclass
