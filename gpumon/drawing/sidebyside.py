@@ -14,9 +14,9 @@ import numpy as np
 
 from gpumon.drawing.bands import shown
 from gpumon.drawing.interactive import markup, phase_of, plain_values, themed
-from gpumon.drawing.lanes import condense, devices_in_words
+from gpumon.drawing.lanes import Floats, condense, devices_in_words
 from gpumon.errors import MonitorError
-from gpumon.recording import Floats, Recording
+from gpumon.recording import Recording
 from gpumon.trace import Trace, read
 
 MOST_STEPS = 1200
@@ -108,7 +108,7 @@ def _line(
         values = run.series(f"{device}/{quantity}")
         if values is None:
             continue
-        times, mean, _, _ = condense(run.times, values, run.end, MOST_STEPS)
+        times, mean, _, _ = condense(run.times, np.asarray(values), run.end, MOST_STEPS)
         name = device.rpartition(":")[2].replace("gpu", "GPU ", 1) if kind != "host" else "CPU"
         members.append({"name": name, "v": plain_values(mean)})
     if times is None:
