@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -42,6 +43,16 @@ def asked(file: str) -> Iterator[str]:
             yield from asked(line.removeprefix("-r "))
         elif line:
             yield line
+
+
+def dependencies() -> list[str]:
+    """What the project depends on, as setup.py lists it, without the folder that gpumon is in."""
+    keywords = [
+        k for k in ast.walk(ast.parse((ROOT / "setup.py").read_text())) if "arg" in k._fields
+    ]
+    listed: Any = next(k for k in keywords if getattr(k, "arg", "") == "install_requires")
+    items = [i.values[0] if isinstance(i, ast.JoinedStr) else i for i in listed.value.elts]
+    return [item.value for item in items]
 
 
 def locked(file: str) -> dict[str, str]:
@@ -118,9 +129,10 @@ def test_every_in_file_has_a_lock_and_every_kernel_has_one() -> None:
 def test_every_kernel_has_what_the_project_needs(lock: str) -> None:
     import tomllib
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    missing = {name_of(d) for d in project["dependencies"]} - set(locked(lock))
-    assert not missing
+    gpumon = tomllib.loads((ROOT / "gpumon" / "pyproject.toml").read_text())["project"]
+    extras = gpumon["optional-dependencies"]
+    asked_for = [*gpumon["dependencies"], *extras["plot"], *extras["tables"], *dependencies()]
+    assert {name_of(d) for d in asked_for} - set(locked(lock)) == {name_of(gpumon["name"])}
     assert {"ipykernel", "pytest"} <= set(locked(lock))
 
 
@@ -275,7 +287,7 @@ def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
 def packages(built: Path) -> Path:
     """The site-packages of the built mxnet: every package of its lock, of one file each."""
     site = built / "mxnet" / "lib" / "python3.11" / "site-packages"
-    for name in (*locked("mxnet.txt"), "chexnet_compare"):
+    for name in (*locked("mxnet.txt"), "chexnet_compare", "gpumon_phases"):
         name = name.replace("-", "_")
         put(site / name / "__init__.py", "VERSION = 1")
         lines = [f"{name}/__init__.py,sha256=x,11", f"{name}-1.dist-info/RECORD,,"]
@@ -411,8 +423,11 @@ def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
     stamps.append(build.stamp("mxnet", CPU))
     (tmp_path / "helpers" / "fast.c").write_text("int x;\n")
     stamps.append(build.stamp("mxnet", CPU))
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon" / "pyproject.toml").write_text("[project]\n")
+    stamps.append(build.stamp("mxnet", CPU))
     assert len({s["recipe"] for s in stamps}) == 1
-    assert len({s["project"] for s in stamps}) == 3
+    assert len({s["project"] for s in stamps}) == 4
 
 
 @pytest.mark.parametrize(
