@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shutil
 import subprocess
@@ -47,12 +46,8 @@ def asked(file: str) -> Iterator[str]:
 
 def dependencies() -> list[str]:
     """What the project depends on, as setup.py lists it, without the folder that gpumon is in."""
-    keywords = [
-        k for k in ast.walk(ast.parse((ROOT / "setup.py").read_text())) if "arg" in k._fields
-    ]
-    listed: Any = next(k for k in keywords if getattr(k, "arg", "") == "install_requires")
-    items = [i.values[0] if isinstance(i, ast.JoinedStr) else i for i in listed.value.elts]
-    return [item.value for item in items]
+    listed = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("],\n")[0]
+    return re.findall(r'^ *f?"(.+)",$', listed, re.M)
 
 
 def locked(file: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
     def install(*what: str | Path) -> Path:
         locks = [ROOT / "environments" / "tools.txt", ROOT / "environments" / "lab.txt"]
-        words = [uv, "pip", "install", "--python", venv]
+        words: list[str | Path] = [uv, "pip", "install", "--python", venv]
         words += ["--build-constraints", locks[0], "--constraints", locks[1], *what]
         done = run(*words, "--offline", cwd=tmp_path)
         if done.returncode:  # its cache was emptied

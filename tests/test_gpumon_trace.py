@@ -145,6 +145,17 @@ def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
     trace.plot()
 
 
+def test_of_a_series_that_a_line_names_twice_the_last_value_counts(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "t", {"gpu0": [1, 2, 3]})
+    file = prefix.with_name("t.jsonl")
+    lines = file.read_text().splitlines()
+    lines[2] = "[1, 0, 5, 0, 7, 0, null, 0, 9]"
+    file.write_text("\n".join(lines) + "\n")
+    frame = gpumon.read(prefix).frame()
+    assert list(frame["gpu0/utilisation (%)"]) == [1, 9, 3]
+    assert list(frame["host/cpu (%)"]) == [50, 50, 50]
+
+
 def test_csv_round_trip(tmp_path: Path) -> None:
     marks: Marks = (("train", 1.0, 2.0, {}),)
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks))
@@ -192,6 +203,9 @@ def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
         trace.export(tmp_path / "t.xlsx")
     with pytest.raises(gpumon.MonitorError, match="cannot write"):
         trace.export(tmp_path / "nowhere" / "t.csv")
+    never = gpumon.read(write(tmp_path / "never", {}, unix=1e15))
+    with pytest.raises(gpumon.MonitorError, match="which is no date"):
+        never.export(tmp_path / "t.csv")
     try:
         import pyarrow  # noqa: F401
     except ImportError:
