@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from gpumon.style import THEMES
+from gpumon.drawing.style import THEMES
 from helpers.comparison import Entry
 
 COLOURS = {

@@ -18,7 +18,7 @@ import pandas as pd
 from markupsafe import Markup
 
 import gpumon
-from gpumon import interactive, sidebyside
+from gpumon.drawing import interactive, sidebyside
 from gpumon.errors import MonitorError
 from helpers import learning, published, summary
 from helpers.comparison import Comparison, widest
