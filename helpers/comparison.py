@@ -34,8 +34,9 @@ class Entry:
     def label(self) -> str:
         """The framework, which notebook where it has several, and its setting where these differ.
 
-        ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``. Replicas that share GPUs are always
-        told (``PyTorch sharing 1 GPU``), so that they are never repeats of others, nor their rivals.
+        ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``. That replicas share GPUs is always
+        said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
+        against others.
         """
         name = str(self.content["framework"]["name"])
         variant = self.content["run"]["notebook"].partition("_MultiGPU")[2].replace("_", " ")
@@ -126,8 +127,8 @@ def how_to_begin(compared: Comparison) -> str | None:
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
-    Columns: label, devices, kind (``standing.kind``), comparable (its certificate was passed), marks
-    (``standing.marks``: why its times may not stand beside others', if so), seconds
+    Columns: label, devices, kind (``standing.kind``), comparable (its certificate was passed),
+    marks (``standing.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
     measured images), synthetic_images_per_second, loader_images_per_second, mean_auc,

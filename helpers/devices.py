@@ -69,9 +69,9 @@ def sharing(replicas: int, gpus: int) -> str:
     return f"{replicas} replicas on {gpus} GPU{'' if gpus == 1 else 's'}"
 
 
-def run_name(notebook: str, replicas: int, gpus: int | None = None) -> str:
+def run_name(notebook: str, replicas: int, shared_gpus: int | None) -> str:
     """The name of a run's folder: ``PyTorch_MultiGPU-4x``, or ``-4x-1gpu`` where they share one."""
-    return f"{notebook}-{replicas}x" + (f"-{gpus}gpu" if gpus and gpus < replicas else "")
+    return f"{notebook}-{replicas}x" + (f"-{shared_gpus}gpu" if shared_gpus else "")
 
 
 def visible() -> list[Gpu]:

@@ -75,7 +75,7 @@ def final_table(batch: Batch) -> str:
     for state in batch.runs:
         seconds = "-" if state.seconds is None else progress.clock(state.seconds)
         apart = [state.variant.replace("-", " ") or "-"] * varied
-        name = [state.notebook, str(state.devices), *apart]
+        name = [state.notebook, state.on, *apart]
         rows.append([*name, state.state, seconds, *figures(batch, state)])
     header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", "Test AUC", "Images/s"]
     lines = [progress.table(header, rows)]

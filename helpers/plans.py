@@ -42,16 +42,28 @@ class RunState:
     @property
     def folder(self) -> str:
         """The run's folder in the batch."""
-        name = device_helpers.run_name(self.notebook, self.devices, self.gpus)
+        name = device_helpers.run_name(self.notebook, self.devices, self.shared_gpus)
         return name + (f"-{self.variant}" if self.variant else "")
 
     @property
     def title(self) -> str:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
-        if self.gpus and self.gpus < self.devices:
-            return f"{self.notebook}, {device_helpers.sharing(self.devices, self.gpus)}{apart}"
+        if self.shared_gpus:
+            found = device_helpers.sharing(self.devices, self.shared_gpus)
+            return f"{self.notebook}, {found}{apart}"
         kind = "virtual CPU device" if self.gpus == 0 else "device"
         return f"{self.notebook} on {self.devices} {kind}{'s' if self.devices != 1 else ''}{apart}"
+
+    @property
+    def shared_gpus(self) -> int | None:
+        """As ``devices.Devices`` has it."""
+        return self.gpus if self.gpus and self.gpus < self.devices else None
+
+    @property
+    def on(self) -> str:
+        """Its devices in a table's cell: ``4``, or ``4 on 1 GPU``."""
+        gpus = self.shared_gpus
+        return f"{self.devices} on {gpus} GPU{'s' * (gpus > 1)}" if gpus else str(self.devices)
 
     def about(self) -> dict[str, Any]:
         """What the notebook cannot know of its own run, for the record's section ``run``."""

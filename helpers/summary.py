@@ -247,5 +247,5 @@ def _machine(compared: Comparison) -> str:
         return f"{_listed(map(str, counts))} virtual CPU device{'s' if counts[-1] > 1 else ''}"
     names = ", ".join(dict.fromkeys(found["names"]))
     if gpus := found.get("shared_gpus"):
-        return f"{found['count']} replicas on {gpus} {names}"
+        return f"{gpus} {names} shared by {found['count']} replicas"
     return f"{found['count']} {names}"

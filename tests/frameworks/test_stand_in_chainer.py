@@ -32,11 +32,11 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dic
 
     def on(count: int) -> dict[str, Any]:
         names = tuple(f"GPU {number}" for number in range(count))
-        monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", names))
+        monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", names))
         monkeypatch.setattr(
             framework,
             "list_devices",
-            lambda kind, number: [stand_in_nccl.Gpu(place) for place in range(number)],
+            lambda kind, number, gpus: [stand_in_nccl.Gpu(place) for place in range(number)],
         )
         floats = sum(array.size for array in reference.shallow_arrays().values())
         monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, floats))
