@@ -30,7 +30,9 @@ def broadcast(
     """
     row = _flatten_dense_tensors(list(tensors))
     rows = [row if shared else row.clone() for _ in devices[1:]]
-    return [list(tensors), *(list(_unflatten_dense_tensors(own, tensors)) for own in rows)]
+    pieces = [_unflatten_dense_tensors(own, tensors) for own in rows]
+    # Each with a version counter of its own, as it has it in C++.
+    return [list(tensors), *([piece.data for piece in each] for each in pieces)]
 
 
 class Broadcast(torch.autograd.Function):
