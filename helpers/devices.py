@@ -195,14 +195,18 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
         UserError: a wrong number, or GPUs that are there, not hidden, and cannot be given to CUDA.
         UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
-    asked = None if gpus in ("auto", None) else _number("gpus", gpus, least=0)
+    asked = None if gpus in ("auto", None) else _number("gpus", gpus)
+    if asked is not None and asked < 0:
+        raise UserError(f"gpus {asked}: give 0 or more")
     found = [] if asked == 0 else visible()
     if not found and asked != 0:
         _refuse_to_hide_gpus()
     if requested == "auto":
         count = asked or len(found) or VIRTUAL_DEVICES
     else:
-        count = _number("devices", requested, least=1)
+        count = _number("devices", requested)
+        if count < 1:
+            raise UserError(f"devices {count}: a run needs at least one")
     if asked and asked > len(found):
         what_else = f"give {len(found)}, or leave gpus out" if found else "leave gpus out"
         raise UserError(f"gpus {asked}: {_sees(found)}; {what_else}")
@@ -229,14 +233,11 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
     return Devices("gpu", names, on if on < count else None)
 
 
-def _number(what: str, value: object, least: int) -> int:
+def _number(what: str, value: object) -> int:
     try:
-        number = int(str(value))  # neither 0.5 nor True is one
+        return int(str(value))  # neither 0.5 nor True is one
     except ValueError:
         raise UserError(f"{what} '{value}': give a number, or auto") from None
-    if number < least:
-        raise UserError(f"{what} {number}: give {least} or more")
-    return number
 
 
 def _sees(found: Sequence[Gpu]) -> str:
