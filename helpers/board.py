@@ -184,7 +184,7 @@ class Table(Lines):
         variant = state.variant.replace("-", " ")
         said = "running" if state is self._now else state.state
         auc, speed = self._figures.get(state.folder, ("", ""))
-        cells = [name, str(state.devices), variant, said, self._time(state), auc, speed]
+        cells = [name, state.on, variant, said, self._time(state), auc, speed]
         return [printable(cell) for cell in cells]
 
     def _position(self) -> int:

@@ -138,6 +138,7 @@ def start(
             "kind": devices.kind,
             "count": devices.count,
             "names": list(devices.names),
+            **({"shared_gpus": devices.shared_gpus} if devices.shared_gpus else {}),
         },
         "recipe": recipe.as_record(),
         "skipped": [

@@ -139,8 +139,8 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     resumes = _clear(folder)
     state.seconds = None
     source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
-    gpus = device_helpers.visible()[: state.devices]
-    problem = kernels.problem(state.kernel, gpus)
+    gpus = device_helpers.used(state.devices, state.gpus)
+    problem = kernels.problem(state.kernel, gpus, state.devices)
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
@@ -150,6 +150,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     started = time.monotonic()
     given = batch.plan.parameters() | {
         "devices": state.devices,
+        "gpus": "auto" if state.gpus is None else state.gpus,
         "run": str(folder),
         "seed": state.seed,
         "precision": state.precision,
@@ -212,7 +213,8 @@ def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, st
     """
     steps = batch.folder / state.folder / stalls.FILE
     marked = {kernels.MARK: str(batch.folder), stalls.VARIABLE: str(steps)}
-    return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {})
+    known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
+    return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
 
 
 def _settle(
@@ -256,12 +258,13 @@ def _check(batch: Batch) -> None:
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
-    most = max(state.devices for state in batch.runs)  # the largest global batch to be filled
+    most = max(batch.runs, key=lambda state: state.devices)  # the largest global batch to fill
     for seed in dict.fromkeys(state.seed for state in batch.runs):
         setup = parameters.resolve(
             "check",
             **batch.plan.parameters(),
-            devices=most,
+            devices=most.devices,
+            gpus=most.gpus,
             run=batch.folder / "check",
             seed=seed,
         )

@@ -249,7 +249,10 @@ def _size(value: float, digits: int) -> str:
 def _devices_cell(found: dict[str, Any]) -> str:
     if found["kind"] == "cpu":
         return f"{found['count']} virtual on the CPU"
-    return f"{found['count']} x {', '.join(dict.fromkeys(found['names']))}"
+    names = ", ".join(dict.fromkeys(found["names"]))
+    if gpus := found.get("shared_gpus"):
+        return f"{found['count']} replicas on {gpus} x {names}"
+    return f"{found['count']} x {names}"
 
 
 def _data_cell(data: dict[str, Any] | None) -> str:

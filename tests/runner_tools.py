@@ -22,7 +22,7 @@ from helpers.__main__ import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "run"))
+PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
 PARAMETERS += '\nseed = 0\nprecision = "fp32"\nwarmup_epochs = 0\nresume = False'
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""

@@ -151,7 +151,7 @@ def test_a_cpu_ranks_nobody(tmp_path: Path, devices: int, why: str) -> None:
     assert page.count(why) >= 2  # in the answer, and where the times stand
     # Neither is the time to an AUC in the order of time: Keras stands second wherever it is.
     assert list(learning.table(compared).index) == [e.run for e in compared.entries]
-    assert '"ranked": false' in page
+    assert '"ranks": false' in page and '"ranks": true' not in page
 
 
 def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
     assert "(one run)" in first.text and "times as fast as Keras, one run each" in first.text
     assert summary.headline(compared).startswith("PyTorch trained fastest on 4 NVIDIA H100")
     assert next(iter(learning.table(compared).index)).startswith("PyTorch")
-    assert '"ranked": true' in report.write(tmp_path).read_text()
+    assert '"ranks": true' in report.write(tmp_path).read_text()
 
 
 def test_single_runs_that_are_close_are_not_told_apart(tmp_path: Path) -> None:

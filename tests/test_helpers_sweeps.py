@@ -242,7 +242,7 @@ def test_a_warmup_reaches_the_notebooks(suite: Suite, tmp_path: Path) -> None:
         ("repeats: 99999", "runs; plan 10000 or fewer"),
         ("devices: [0]", "at least one"),
         ("devices: {a: 1}", "'devices' takes a list"),
-        ("devices: [2000000000]", "there is no GPU here"),
+        ("devices: [2000000000]", "on the CPU they are virtual"),
         ("frameworks: [jax]", "unknown framework 'jax': the frameworks are PyTorch, Keras"),
         ("frameworks: [keras]\nnotebooks: [x]", "give one of them"),
         (

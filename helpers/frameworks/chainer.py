@@ -20,7 +20,8 @@ import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 
-from helpers import memory, precisions
+from helpers import capabilities, memory, precisions
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -55,6 +56,7 @@ than this would be missing for the batch on a GPU of 16 GB (one block of it stay
 # What Chainer cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
+    "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["chainer"],
     "bf16": "Chainer has no bfloat16",
     "fp16": (
         "Chainer's mixed16 stores the weights in float16, where the others round only products"
@@ -86,11 +88,16 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
     """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
 
     Naming a GPU does not start CUDA in this process, so that processes can still be forked.
+
+    Raises:
+        UnsupportedError: they are to be on fewer ``gpus``, which Chainer cannot do.
     """
+    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
+        raise UnsupportedError(why)
     if kind == "gpu":
         return [chainer.get_device(f"@cupy:{index}") for index in range(count)]
     return [chainer.get_device("@numpy")] * count

@@ -37,9 +37,12 @@ def versions() -> dict[str, str]:
     return {"keras": keras.__version__, **backend.versions()}
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
-    return backend.list_devices(kind, count)
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    ``gpus``: on how many they are, where they share them.
+    """
+    return backend.list_devices(kind, count, gpus)
 
 
 def configure(precision: str, kind: str) -> None:

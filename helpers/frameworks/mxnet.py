@@ -18,7 +18,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from helpers import memory, precisions
+from helpers import capabilities, memory, precisions
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 from helpers.reference import SHALLOW
 from helpers.weights import shapes
@@ -32,6 +33,7 @@ Model: TypeAlias = gluon.HybridBlock
 # What Gluon cannot do, or does otherwise than the others, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
+    "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["mxnet"],
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
         "for good: the certificate's network in float64 then fails"
@@ -70,8 +72,14 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    Raises:
+        UnsupportedError: they are to be on fewer ``gpus``, which MXNet cannot do.
+    """
+    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
+        raise UnsupportedError(why)
     make = mx.gpu if kind == "gpu" else mx.cpu
     return [make(index) for index in range(count)]
 

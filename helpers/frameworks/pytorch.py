@@ -48,10 +48,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    ``gpus``: on how many they are, where they share them.
+    """
     if kind == "gpu":
-        return [torch.device("cuda", index) for index in range(count)]
+        return [torch.device("cuda", index % (gpus or count)) for index in range(count)]
     return [torch.device("cpu")] * count
 
 
@@ -207,7 +210,9 @@ def gradients(
             np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
         )
     )
-    backend = "nccl" if devices[0].type == "cuda" else "gloo"
+    # NCCL refuses two ranks on one GPU; Gloo sums what is on GPUs on the host.
+    apart = devices[0].type == "cuda" and len(set(devices)) == len(devices)
+    backend = "nccl" if apart else "gloo"
 
     def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
         dist.init_process_group(

@@ -19,7 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from helpers import devices as device_helpers
 from helpers import memory, precisions
+from helpers.errors import UserError
 from helpers.recipe import RECIPES
 from helpers.weights import under
 
@@ -49,6 +51,11 @@ _RAN_OUT = (
     "Failed to allocate",
 )
 
+_LEFT_TO_CUDA = 2048
+"""MiB of a GPU that is shared: CUDA, cuDNN and cuBLAS take theirs beside TensorFlow's."""
+_LEAST_PART = 512
+"""MiB, without which a replica has no room for its weights and their gradients and moments."""
+
 _STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices
 _apply_debug_options = tf.data.Dataset._apply_debug_options  # TensorFlow's own
 # More than steps are ever queued, so that each has a thread to wait for it at once.
@@ -63,16 +70,22 @@ def versions() -> dict[str, str]:
     return found | {name: str(build[key]) for name, key in names.items() if build.get(key)}
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
     """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
 
     Both have to be said before TensorFlow computes anything and cannot become other ones
     afterwards (RuntimeError). Of the GPUs TensorFlow then sees ``count`` and takes their memory as
-    it is needed, not all at once; it refuses to do so on some of those it sees.
+    it is needed, not all at once; it refuses to do so on some of those it sees. ``gpus``: on how
+    many they are, where they share them.
+
+    Raises:
+        UserError: a GPU has too little memory free for those that are to share it.
     """
     physical = tf.config.list_physical_devices(kind.upper())
     if kind == "gpu":
-        tf.config.set_visible_devices(physical[:count], "GPU")
+        tf.config.set_visible_devices(physical[: gpus or count], "GPU")
+        if gpus and gpus < count:
+            return _logical_gpus(physical[:gpus], count)
         for device in physical[:count]:
             tf.config.experimental.set_memory_growth(device, True)
         return [f"GPU:{index}" for index in range(count)]
@@ -83,6 +96,28 @@ def list_devices(kind: str, count: int) -> list[Device]:
         if len(tf.config.list_logical_devices("CPU")) < count:
             raise
     return [f"CPU:{index}" for index in range(count)]
+
+
+def _logical_gpus(physical: Sequence[Any], count: int) -> list[Device]:
+    """``count`` logical devices, as many on each GPU, with equal parts of its memory.
+
+    Memory that grows as it is needed is not to be had with them.
+    """
+    gpus, each = len(physical), count // len(physical)
+    known = tf.config.get_logical_device_configuration(physical[0])
+    if len(known or []) != each:  # else the cell is run again, and less of the memory is free
+        free = memory.free_on_gpus([gpu.uuid for gpu in device_helpers.used(gpus)])
+        part = (free - _LEFT_TO_CUDA) // each
+        if part < _LEAST_PART:
+            raise UserError(
+                f"devices {count}: {free} MiB of GPU memory are free, too little for {each} "
+                "replicas that share them; ask for fewer"
+            )
+        for gpu in physical:
+            parts = [tf.config.LogicalDeviceConfiguration(memory_limit=part)] * each
+            tf.config.set_logical_device_configuration(gpu, parts)
+    # TensorFlow numbers all on the first GPU before those on the second.
+    return [f"GPU:{i % gpus * each + i // gpus}" for i in range(count)]
 
 
 def configure(precision: str, kind: str) -> None:
@@ -418,5 +453,9 @@ def _strategy(variable: Any, devices: Sequence[Device]) -> tf.distribute.Strateg
     if held is not None and held.num_replicas_in_sync == len(devices):
         _STRATEGIES[len(devices)] = held
     elif len(devices) not in _STRATEGIES:
-        _STRATEGIES[len(devices)] = tf.distribute.MirroredStrategy(list(devices))
+        # NCCL refuses two replicas on one GPU, which a notebook's strategy knows too.
+        seen = tf.config.get_visible_devices("GPU")
+        shared = devices[0].startswith("GPU") and len(seen) < len(devices)
+        reduction = tf.distribute.ReductionToOneDevice() if shared else None
+        _STRATEGIES[len(devices)] = tf.distribute.MirroredStrategy(list(devices), reduction)
     return _STRATEGIES[len(devices)]

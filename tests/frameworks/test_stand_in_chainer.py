@@ -20,6 +20,7 @@ from resuming import write_small_images
 from helpers import devices, reference, replicas, rounds, weights
 from helpers.certificate import Certificate, Check
 from helpers.devices import Devices
+from helpers.errors import UnsupportedError
 from helpers.frameworks import chainer as framework
 
 NOTEBOOK = "Chainer_MultiGPU"
@@ -32,11 +33,11 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dic
 
     def on(count: int) -> dict[str, Any]:
         names = tuple(f"GPU {number}" for number in range(count))
-        monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", names))
+        monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", names))
         monkeypatch.setattr(
             framework,
             "list_devices",
-            lambda kind, number: [stand_in_nccl.Gpu(place) for place in range(number)],
+            lambda kind, number, gpus: [stand_in_nccl.Gpu(place) for place in range(number)],
         )
         floats = sum(array.size for array in reference.shallow_arrays().values())
         monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, floats))
@@ -112,6 +113,12 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(gpus: Any) -> 
     taken = rounds.ROUNDS * (names["turn"] + 1)
     assert images["synthetic"] == 2 * BATCH * taken
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
+
+
+def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:
+    with pytest.raises(UnsupportedError, match=r"^4 replicas on 2 GPUs: .* NCCL, which refuses"):
+        framework.list_devices("gpu", 4, 2)
+    assert len(framework.list_devices("cpu", 4, 0)) == 4
 
 
 def test_cudnn_has_room_for_quick_algorithms_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from resuming import write_small_images
 from helpers import devices
 from helpers.certificate import Certificate
 from helpers.devices import Devices
+from helpers.errors import UnsupportedError
 from helpers.frameworks import mxnet as framework
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -22,7 +23,7 @@ NOTEBOOK = "MXNet_Gluon_MultiGPU"
 def test_the_loop_walks_the_path_of_one_device_stand_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", ("A", "B", "C")))
+    monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", ("A", "B", "C")))
     monkeypatch.setattr(mx, "gpu", mx.cpu)
     names = namespace_of(
         NOTEBOOK,
@@ -42,6 +43,20 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(
 
 def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
     assert framework.list_devices("gpu", 2) == [mx.gpu(0), mx.gpu(1)]
+
+
+def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:
+    with pytest.raises(UnsupportedError, match=r"^2 replicas on 1 GPU: Gluon finds the copies"):
+        framework.list_devices("gpu", 2, 1)
+    assert len(framework.list_devices("gpu", 2, 2)) == len(framework.list_devices("cpu", 2, 0)) == 2
+
+
+def test_why_two_replicas_cannot_share_a_gpu_stand_in() -> None:
+    """Gluon's own: the second copy on a device takes the first one's place in its map."""
+    parameter = mx.gluon.Parameter("weight", shape=(1,))
+    parameter.initialize(ctx=[mx.cpu(0), mx.cpu(0)])
+    first, second = parameter._data
+    assert parameter.data(mx.cpu(0)) is second and first is not second
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "0"), ("tf32", "")])

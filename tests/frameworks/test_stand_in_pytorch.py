@@ -3,18 +3,21 @@
 Runs in the pytorch environment.
 """
 
+import ast
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import stand_in_cuda
 import torch
 from cells import assert_passed, cell_with, failed_in_rehearsal, namespace_of
 from resuming import write_small_images
 
-from helpers import devices, reference, replicas
+from helpers import devices, kernels, reference, replicas
 from helpers.all_reduce import AllReduceClock
+from helpers.capabilities import Gpu
 from helpers.certificate import Certificate
 from helpers.devices import Devices
 from helpers.frameworks import pytorch as framework
@@ -26,22 +29,25 @@ ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names on so many GPUs, up to its rehearsal."""
-    notebook, count = request.param
-    names = tuple(f"GPU {number}" for number in range(count))
-    monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", names))
+    """A notebook's names for so many replicas on so many GPUs, up to its rehearsal."""
+    notebook, count, gpus = request.param
+    there = [Gpu(f"GPU {number}") for number in range(gpus)]
+    monkeypatch.setattr(devices, "visible", lambda: there)
+    monkeypatch.setattr(kernels, "why_not_here", lambda gpus: None)
     cpus = [torch.device("cpu")] * count
-    monkeypatch.setattr(framework, "list_devices", lambda kind, number: cpus[:number])
+    monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
     if notebook == ONE_FOR_ALL:
-        stand_in_cuda.install(monkeypatch)
+        stand_in_cuda.install(monkeypatch, shared=gpus < count)
     else:
-        monkeypatch.setattr(replicas, "run", stand_in_cuda.run_on_gpus)
+        monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus < count))
     found = namespace_of(
         notebook,
         tmp_path,
         until="def rehearse",
         wanted=lambda text: "certify(" not in text,
         devices=count,
+        gpus=gpus,
+        recipe="demo",
         data=str(write_small_images(tmp_path / "data")),
         batch=4,
     )
@@ -49,20 +55,23 @@ def loop(
     return found
 
 
-@pytest.mark.parametrize("loop", [(ONE_A_GPU, 2), (ONE_FOR_ALL, 3)], indirect=True)
+LOOPS = [(ONE_A_GPU, 2, 2), (ONE_FOR_ALL, 3, 3), (ONE_A_GPU, 2, 1), (ONE_FOR_ALL, 4, 1)]
+
+
+@pytest.mark.parametrize("loop", LOOPS, indirect=True)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
     exec(cell_with(loop["this_run"].content["run"]["notebook"], "rehearsal.certify("), loop)
     assert_passed(loop["certificate"])
 
 
-@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2)], indirect=True)
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2, 2)], indirect=True)
 def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
     exec(cell_with(ONE_FOR_ALL, "rehearsal.certify("), loop)
     divided, summed = "scaler.scale(loss) / len(each)", "scaler.scale(loss)"
     assert "way of 5 SGD steps" in failed_in_rehearsal(loop, ONE_FOR_ALL, divided, summed)
 
 
-@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3)], indirect=True)
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3, 3)], indirect=True)
 def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -> None:
     """Weights that are broadcast come without their strides: those devices would do other work."""
     model = loop["on_first_device"](
@@ -152,6 +161,55 @@ def test_gpus_are_waited_for_and_nothing_else_stand_in(monkeypatch: pytest.Monke
 def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
     assert [str(gpu) for gpu in framework.list_devices("gpu", 2)] == ["cuda:0", "cuda:1"]
     assert not torch.cuda.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "places"), [(1, [0, 0, 0, 0]), (2, [0, 1, 0, 1]), (4, [0, 1, 2, 3])]
+)
+def test_replicas_are_dealt_out_to_the_gpus_stand_in(gpus: int, places: list[int]) -> None:
+    assert [gpu.index for gpu in framework.list_devices("gpu", 4, gpus)] == places
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "backend"), [(2, 2, "nccl"), (2, 1, "gloo"), (4, 2, "gloo")]
+)
+def test_the_certificate_too_joins_what_shares_a_gpu_by_gloo_stand_in(
+    monkeypatch: pytest.MonkeyPatch, count: int, gpus: int, backend: str
+) -> None:
+    asked = []
+
+    def begin(backend: str, **how: Any) -> None:
+        asked.append(backend)
+        raise ConnectionAbortedError  # here CUDA would be needed
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", begin)
+    monkeypatch.setattr(replicas, "run", lambda replica, count: [replica(0)])
+    monkeypatch.setenv(replicas.RENDEZVOUS, "file:///nowhere")
+    model = framework.shallow(reference.shallow_arrays(), [torch.device("cpu")])
+    images, targets = np.zeros((4, 3, 32, 32), np.float32), np.zeros((4, 14), np.float32)
+    with pytest.raises(ConnectionAbortedError):
+        framework.gradients(model, images, targets, framework.list_devices("gpu", count, gpus))
+    assert asked == [backend]
+
+
+@pytest.mark.parametrize(("count", "gpus", "turns"), [(2, 2, 1), (4, 2, 2), (3, 1, 3), (2, 0, 2)])
+def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
+    count: int, gpus: int, turns: int
+) -> None:
+    found = Devices("gpu" if gpus else "cpu", ("",) * count, gpus if 0 < gpus < count else None)
+    names: dict[str, Any] = {
+        "setup": SimpleNamespace(devices=found),
+        "synthetic": [None] * count,
+        "train_fresh": lambda batches: 0.25,
+    }
+    source = cell_with(ONE_FOR_ALL, "def train_first_alone")
+    (function,) = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "train_first_alone"
+    ]
+    exec(ast.unparse(function), names)
+    assert names["train_first_alone"](5) == 0.25 * turns
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "no framework": (changed("framework", to=None), "field framework"),
     "a name that is a number": (changed("framework", "name", to=3), "field framework/name"),
     "no device": (changed("devices", "count", to=0), "field devices/count"),
+    "no GPU that is shared": (changed("devices", "shared_gpus", to=0), "field devices/shared_gpus"),
     "devices that are true": (changed("devices", "count", to=True), "field devices/count"),
     "finished without a test": (without("test"), "'test' is a required property"),
     "finished without an epoch": (changed("epochs", to=[]), "field epochs"),
