@@ -75,7 +75,7 @@ def steps(here: Here) -> Iterator[Step]:
     yield Step(
         "probe",
         60,
-        [[*python, "-m", "helpers.probe", "--here", ",".join(kernels)]],
+        [[*_helpers(here, "helpers.probe"), "--here", ",".join(kernels), "--logs", f"{out}/probe"]],
         "" if (ROOT / "helpers" / "probe").is_dir() else "this checkout has no helpers.probe",
     )
     gpumon, trace = [*python, "-m", "gpumon"], f"{out}/gpumon/load"
@@ -106,7 +106,7 @@ def _tools() -> list[list[str]]:
 
 def _images(here: Here) -> Step:
     """Generated X-rays, as files ready to train: the size of the article's, or the demo's."""
-    count, made, size = (240, 76, 38) if here.small else (1280, 528, 264)
+    count, made, size = (200, 76, 38) if here.small else (1280, 528, 264)
     data_prep = [str(here.python), "-m", "data_prep"]
     source, target = str(here.work / "source"), str(here.work / "images")
     return Step(
@@ -132,10 +132,14 @@ def _compare(
 ) -> Step:
     """A batch of one notebook: certificate, training on files, synthetic data, report."""
     runs = here.out / "runs"
-    command = [str(here.python), str(HERE / "compare_into.py"), str(runs), "--batch", batch]
-    command += ["--notebooks", notebook, "--data", str(here.work / "images")]
+    command = [*_helpers(here, "helpers"), "--batch", batch, "--notebooks", notebook]
+    command += ["--data", str(here.work / "images")]
     command += ["--recipe", "demo" if here.small else "chexnet", *options]
     return Step(batch, seconds, [command], skipped, partial(_of, runs / batch))
+
+
+def _helpers(here: Here, module: str) -> list[str]:
+    return [str(here.python), str(HERE / "into.py"), str(here.out / "runs"), module]
 
 
 def _shared(here: Here) -> Step:
@@ -173,8 +177,10 @@ def _run(record: dict[str, Any]) -> str:
     checks = record["fairness"]["checks"]
     known = "comparable" if record["fairness"]["comparable"] else "NOT comparable"
     cadence = record["monitor"]["cadence"]
+    devices = record["devices"]
+    name = devices["names"][0] if devices["kind"] == "gpu" else "virtual CPU device"
     return (
-        f"{record['devices']['count']} x {record['devices']['names'][0]}: {', '.join(speeds)}; "
+        f"{devices['count']} x {name}: {', '.join(speeds)}; "
         f"certificate: {known}, {len(checks)} checks; monitor: {cadence.get('missed')} of "
         f"{cadence['samples']} samples missed"
     )
@@ -188,11 +194,11 @@ def _benchmarks(here: Here, bench: list[str], skipped: str) -> Iterator[Step]:
 
     only = ["--frameworks", "pytorch"]
     if here.small:
-        rivals = ["--recipe", "demo", "--batch", "16", "--steps", "2", "--images", "48", "--quick"]
+        rivals = ["--recipe", "demo", "--batch", "4", "--steps", "1", "--images", "48", "--quick"]
         files = [*only, "--quick", "--batch", "4"]
     else:
         rivals = ["--precision", "bf16", "--images", "384"]
         files = [*only, "--batch", "64"]
     yield Step("rivals", 180, [script("rivals", *rivals)], skipped)
-    yield Step("monitor's cost", 120, [script("monitor", "--quick")])
+    yield Step("monitor cost", 120, [script("monitor", "--quick")])
     yield Step("files", 120, [script("files", *files)], skipped)

@@ -40,13 +40,13 @@ def _figure(figure: dict[str, Any], judged: bool) -> str:
     """A row; goals are for GPUs, and elsewhere nobody is held to them."""
     unit, ratio, goal = figure["unit"], figure.get("ratio"), figure.get("goal")
     rival = f"{figure['rival_name']}: {figure['rival']:,.4g}" if "rival" in figure else ""
-    times = "" if ratio is None else f"{ratio:.3f}"
-    if "low" in figure:
-        times += f" ({figure['low']:.3f} to {figure['high']:.3f})"
+    ours, times = f"{figure['ours']:,.4g} {unit}", "" if ratio is None else f"{ratio:.3f}"
+    between = f" ({figure['low']:.3f} to {figure['high']:.3f})" if "low" in figure else ""
+    ours, times = (ours + between, times) if ratio is None else (ours, times + between)
     asked = "" if goal is None else f"{goal:g}"
     if goal is not None and judged:
         asked += ": reached" if ratio >= goal else ": missed"
-    cells = figure["figure"], f"{figure['ours']:,.4g} {unit}", rival, times, asked
+    cells = figure["figure"], ours, rival, times, asked
     return f"| {' | '.join(map(_plain, cells))} |"
 
 
