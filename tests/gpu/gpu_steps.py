@@ -33,8 +33,8 @@ class Step(NamedTuple):
     """
 
     name: str
-    seconds: int
-    """All of its time. It is not begun where less than half of that is left."""
+    seconds: float
+    """All its time, of ten minutes. It is not begun where less than half of that is left."""
     commands: list[list[str]] = []  # noqa: RUF012 (never changed)
     skipped: str = ""
     """Why it cannot be run here."""
