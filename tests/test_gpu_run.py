@@ -157,19 +157,27 @@ def test_a_step_past_its_time_ends_with_all_it_started(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_run, "GRACE_SECONDS", 0.1)
-    steps = [Step("hangs", 2, [python(_orphan(tmp_path / "orphan"))]), Step("next", 2, [["true"]])]
+    late = f"time.sleep(20); pathlib.Path({str(tmp_path / 'late')!r}).touch()"
+    hangs = _orphan(tmp_path / "orphan").replace("signal.pause()", f"import time; {late}")
+    steps = [Step("hangs", 4, [python(hangs)]), Step("next", 20, [["true"]])]
     code, lines = check(out, steps, monkeypatch)
     assert code == 1 and lines["next"]["outcome"] == "ok"
-    assert (lines["hangs"]["outcome"], lines["hangs"]["said"]) == ("failed", "ran past its 2 s")
-    assert not _lives(tmp_path / "orphan")
+    assert (lines["hangs"]["outcome"], lines["hangs"]["said"]) == ("failed", "ran past its 4 s")
+    assert not _lives(tmp_path / "orphan") and not (tmp_path / "late").exists()
 
 
 def test_a_step_that_ends_leaves_nothing_running(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaves = _orphan(tmp_path / "orphan").replace("signal.pause()", "")
-    code, _ = check(out, [Step("leaves", 20, [python(leaves)])], monkeypatch)
-    assert code == 0 and not _lives(tmp_path / "orphan")
+    seen: list[bool] = []
+
+    def look(code: int, last: str) -> gpu_steps.Outcome:
+        seen.append(_lives(tmp_path / "orphan"))
+        return "ok", ""
+
+    check(out, [Step("leaves", 20, [python(leaves)], read=look)], monkeypatch)
+    assert seen == [False]
 
 
 def test_what_does_not_fit_into_its_minutes_is_skipped(
@@ -281,8 +289,8 @@ def test_what_is_carried_is_what_we_need_and_what_that_needs() -> None:
     everything = set(pack.wanted(set()))
     assert {"papermill", "nbclient", "nbformat", "fonttools", "pip", "timm"} <= everything
     assert not {"jupyterlab", "ruff", "hypothesis", "pytest"} & everything
-    without = set(pack.wanted({"matplotlib", "pandas"}))
-    assert not {"matplotlib", "fonttools", "pandas"} & without and "papermill" in without
+    without = set(pack.wanted({"matplotlib", "ipython"}))
+    assert not {"matplotlib", "fonttools", "ipython", "jedi"} & without and "papermill" in without
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ from helpers import stopping
 
 MARK = "GPU_CHECK"
 """Environment variable that all we start inherit: our process id, to find them again by."""
+IN_STEPS = 0.95
+"""The share of the minutes that steps may have; the rest is for tidying up."""
 GRACE_SECONDS = 15
 """What a step that ran out of time gets to write down what it has."""
 
@@ -109,7 +111,7 @@ def check(given: Any, parser: Parser) -> int:
             gpu_place.make(out / "work" / "python", given.wheels)
             longer = max(1, given.minutes / 10)  # who has more time gives each step more
             for step in (each._replace(seconds=each.seconds * longer) for each in chosen):
-                left = began + 60 * given.minutes - time.monotonic()
+                left = began + IN_STEPS * 60 * given.minutes - time.monotonic()
                 _turn(step, left, summary, out)
         summary["state"] = "finished"
     except KeyboardInterrupt as asked:
