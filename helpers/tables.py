@@ -169,6 +169,8 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "environment": _environment_cell(content["run"].get("environment")),
             "commit": content["run"].get("commit") or "unknown",
         }
+        if "probe" in content:
+            values["probe"] = _probe_cell(content["probe"])
         for what, value in values.items():
             found.setdefault(what, {}).setdefault(entry.run, []).append(value)
     rows = []
@@ -250,6 +252,11 @@ def _devices_cell(found: dict[str, Any]) -> str:
     if found["kind"] == "cpu":
         return f"{found['count']} virtual on the CPU"
     return f"{found['count']} x {', '.join(dict.fromkeys(found['names']))}"
+
+
+def _probe_cell(found: dict[str, Any]) -> str:
+    right = f"layers and all-reduce were right before the batch ({found['seconds']:.0f} s)"
+    return right if found["reason"] is None else str(found["reason"])
 
 
 def _data_cell(data: dict[str, Any] | None) -> str:

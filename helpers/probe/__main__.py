@@ -2,14 +2,21 @@
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from helpers import paths
+from helpers import batches, devices, kernels, paths, plans, stopping
+from helpers.devices import Devices
 from helpers.errors import UserError, exits_cleanly
-from helpers.probe import outside
-from helpers.progress import say
+from helpers.frameworks import NOTEBOOKS
+from helpers.probe import known, machine, outside
+from helpers.probe.outside import Outcome
+from helpers.progress import Line, say, table
+
+WHAT = ("start", *known.LAYERS, known.ALL_REDUCE)
 
 EXAMPLES = """\
 examples:
@@ -28,9 +35,88 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    _parser().parse_args(arguments)
-    say("not yet")
-    return 1
+    given = _parser().parse_args(arguments)
+    names = _chosen(given)
+    sets = [devices.resolve(number) for number in given.devices]
+    with batches.only_one(), stopping.in_order(), Line(sys.stderr) as line:
+        found = [_probe(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
+    say(machine.plain(_table(found)))
+    return 0 if all(outcome.reason is None for outcome in found) else 1
+
+
+def _chosen(given: argparse.Namespace) -> list[str]:
+    """The kernels that were asked for; with ``--here`` the frameworks' modules."""
+    if given.here:
+        known, asked, what = list(NOTEBOOKS), given.here, "framework"
+    else:
+        kernels_named = dict.fromkeys(kernel for _, kernel in plans.framework_notebooks().values())
+        known = [kernel for kernel in kernels_named if kernel in NOTEBOOKS]
+        asked, what = given.kernels or known, "kernel"
+    for name in asked:
+        if name not in known:
+            raise UserError(f"unknown {what} '{name}': the {what}s are {', '.join(known)}")
+    return list(asked)
+
+
+def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Outcome:
+    """One kernel on one set of devices; one that cannot be tried says why."""
+    line.show(f"probing {name} on {on.short}")
+    gpus = devices.visible()[: on.count]
+    if given.here:
+        paths_of = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        python, environment = sys.executable, {**os.environ, "PYTHONPATH": ":".join(paths_of)}
+    elif problem := kernels.problem(name, gpus):
+        return Outcome(name, on.names, 0.0, problem)
+    else:
+        python, environment = outside.start_of(name)
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
+    log = given.logs / f"{name}-{on.count}x.log"
+    found = outside.run(
+        name,
+        on.kind,
+        on.names,
+        python=python,
+        environment=environment | {kernels.MARK: str(given.logs.absolute())},
+        log=log,
+        limit=given.limit,
+    )
+    return replace(found, reason=found.reason and f"{found.reason} ({log} has it all)")
+
+
+def _table(found: Sequence[Outcome]) -> str:
+    """The machine, the versions, what works in how many seconds, and what does not and why."""
+    about = machine.rows()
+    width = max(len(what) for what, _ in about)
+    lines = [f"{what:{width}}  {value}" for what, value in about]
+    told = {outcome.kernel: outcome.versions for outcome in found if outcome.versions}
+    lines += [
+        f"{kernel}: " + ", ".join(f"{what} {version}" for what, version in versions.items())
+        for kernel, versions in told.items()
+    ]
+    header = ["kernel", "device", *WHAT]
+    cells = [
+        [outcome.kernel, f"{number + 1}/{len(outcome.devices)} {name}", *_cells(outcome, number)]
+        for outcome in found
+        for number, name in enumerate(outcome.devices)
+    ]
+    failed = [
+        f"{outcome.kernel} on {len(outcome.devices)} of them: {outcome.reason}"
+        for outcome in found
+        if outcome.reason is not None
+    ]
+    ending = failed or ["Everything works: each result was the known one."]
+    return "\n".join([*lines, "", table(header, cells), "", *ending])
+
+
+def _cells(outcome: Outcome, device: int) -> list[str]:
+    """Of each step how long it took on a device, or that it failed or was not come to."""
+    said = dict.fromkeys(WHAT, "-")
+    for step in outcome.steps:
+        if step["device"] in (None, device):
+            works = step["reason"] is None
+            said[step["what"]] = f"{step['seconds']:.2f} s" if works else "failed"
+    return list(said.values())
 
 
 class _Parser(argparse.ArgumentParser):

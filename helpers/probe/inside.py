@@ -10,6 +10,7 @@ import argparse
 import faulthandler
 import importlib
 import json
+import re
 import signal
 import sys
 import time
@@ -19,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from helpers import precisions, replicas
+from helpers import precisions
 from helpers.probe import known
 
 START = "start"
@@ -91,12 +92,15 @@ def _all_reduce(module: Any, devices: Any) -> str | None:
 
 
 def said(error: BaseException) -> str:
-    """An error in one line; of one that a replica had, the line that says what it was."""
+    """An error in one line; of one that carries a traceback, the line below that."""
     lines = str(error).strip().splitlines() or [""]
-    if isinstance(error, replicas.ReplicaError) and len(lines) > 1:
-        causes = [line for line in lines[1:] if line[:1].strip() and ": " in line]
-        return f"{lines[0]} {causes[-1] if causes else lines[-1]}"[:LONGEST]
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")[:LONGEST]
+    text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
+    if lines[0].endswith(":"):  # "replica 1 failed:", "in user code:"
+        code = [number for number, line in enumerate(lines) if line.lstrip().startswith('File "')]
+        below = lines[code[-1] + 1 :] if code else lines[1:]
+        causes = [line.strip() for line in below if re.match(r"\s*[\w.]+: ", line)]
+        text += f": {next(iter(causes), lines[-1].strip())}"
+    return text[:LONGEST]
 
 
 def _cuda() -> dict[str, str]:

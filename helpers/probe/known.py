@@ -4,7 +4,7 @@ Whole numbers because their products and sums are exact in every precision and o
 that a result can be told from a wrong one and not only from a wild one. Only BatchNorm divides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -57,10 +57,12 @@ def inputs(layer: str) -> Arrays:
 
 def expected(layer: str, given: Mapping[str, np.ndarray]) -> Arrays:
     """The layer's ``output``, and by its name the gradient of all else that goes in."""
-    exact = {name: array.astype(np.float64) for name, array in given.items()}
-    return {"convolution": _convolution, "BatchNorm": _batch_norm, "pooling": _pooling}[layer](
-        **exact
-    )
+    compute: dict[str, Callable[..., Arrays]] = {
+        "convolution": _convolution,
+        "BatchNorm": _batch_norm,
+        "pooling": _pooling,
+    }
+    return compute[layer](**{name: array.astype(np.float64) for name, array in given.items()})
 
 
 def shares(devices: int) -> list[np.ndarray]:
@@ -136,9 +138,7 @@ def _pooling(images: np.ndarray, gradient: np.ndarray) -> Arrays:
     back = np.zeros_like(images)
     place = windows.reshape(n, c, h, w, 9).argmax(4)
     each = np.indices((n, c, h, w))
-    np.add.at(
-        back, (each[0], each[1], 2 * each[2] + place // 3, 2 * each[3] + place % 3), spread
-    )
+    np.add.at(back, (each[0], each[1], 2 * each[2] + place // 3, 2 * each[3] + place % 3), spread)
     return {
         "output": largest.reshape(n, c, h // 2, 2, w // 2, 2).mean((3, 5)),
         "images": back,
