@@ -13,7 +13,7 @@ from helpers.devices import Devices
 from helpers.errors import UserError, exits_cleanly
 from helpers.frameworks import NOTEBOOKS
 from helpers.probe import known, machine, outside
-from helpers.probe.outside import Outcome
+from helpers.probe.outside import Outcome, numbered
 from helpers.progress import Line, say, table
 
 WHAT = ("start", *known.LAYERS, known.ALL_REDUCE)
@@ -94,14 +94,19 @@ def _table(found: Sequence[Outcome]) -> str:
         f"{kernel}: " + ", ".join(f"{what} {version}" for what, version in versions.items())
         for kernel, versions in told.items()
     ]
-    header = ["kernel", "device", *WHAT]
+    header = ["kernel", "devices", "device", *WHAT]
     cells = [
-        [outcome.kernel, f"{number + 1}/{len(outcome.devices)} {name}", *_cells(outcome, number)]
+        [
+            outcome.kernel,
+            str(len(outcome.devices)),
+            numbered(number, name),
+            *_cells(outcome, number),
+        ]
         for outcome in found
         for number, name in enumerate(outcome.devices)
     ]
     failed = [
-        f"{outcome.kernel} on {len(outcome.devices)} of them: {outcome.reason}"
+        f"{outcome.kernel}, {outside.of(outcome.devices)}: {outcome.reason}"
         for outcome in found
         if outcome.reason is not None
     ]

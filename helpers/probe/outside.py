@@ -164,11 +164,17 @@ def _died(code: int) -> str:
 
 
 def _where(step: Mapping[str, Any], devices: Sequence[str]) -> str:
-    number = step["device"]
+    what, number = step["what"], step["device"]
     if number is not None:
-        name = devices[number]
-        on = name if name.startswith("virtual") else f"device {number} ({name})"
-        return f"{step['what']} on {on}"
-    if step["what"] == known.ALL_REDUCE:
-        return f"{step['what']} over {len(devices)} device{'s' * (len(devices) != 1)}"
-    return str(step["what"])
+        return f"{what} on {numbered(number, devices[number])}"
+    return f"{what} over {of(devices)}" if what == known.ALL_REDUCE else str(what)
+
+
+def numbered(number: int, name: str) -> str:
+    """A device's number and name; a virtual one has its number in the name."""
+    return name if name.endswith(f" {number}") else f"device {number} ({name})"
+
+
+def of(devices: Sequence[str]) -> str:
+    """How many there are."""
+    return f"{len(devices)} device{'s' * (len(devices) != 1)}"

@@ -4,6 +4,7 @@
 here. Broadcast, tensors travel as one long row, which is what loses their strides.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -89,6 +90,8 @@ def install(patch: pytest.MonkeyPatch) -> None:
 def one_process_a_gpu() -> Iterator[None]:
     """For the process of one of them: CUDA's streams, NCCL, and DDP's own device."""
     begin, wrapped = dist.init_process_group, DistributedDataParallel.__init__
+    to, own = torch.Tensor.to, torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    chosen: list[torch.device] = []
 
     def init_process_group(backend: str, **how: Any) -> None:
         assert backend == "nccl"
@@ -98,10 +101,18 @@ def one_process_a_gpu() -> Iterator[None]:
         assert len(device_ids) == 1
         wrapped(self, module)
 
+    def sent(tensor: torch.Tensor, *given: Any, **how: Any) -> torch.Tensor:
+        """Copied to the replica's own GPU, which it has chosen, or to the host."""
+        if given and isinstance(given[0], torch.device) and given[0].type == "cuda":
+            assert chosen == [given[0]] == [own]
+            return tensor.clone()
+        return to(tensor, *given, **how)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dist, "init_process_group", init_process_group)
         patch.setattr(DistributedDataParallel, "__init__", init)
-        patch.setattr(torch.cuda, "set_device", lambda device: None)
+        patch.setattr(torch.cuda, "set_device", chosen.append)
+        patch.setattr(torch.Tensor, "to", sent)
         patch.setattr(torch.cuda, "Stream", Stream)
         patch.setattr(torch.cuda, "current_stream", Stream)
         patch.setattr(torch.cuda, "stream", lambda stream: stream)

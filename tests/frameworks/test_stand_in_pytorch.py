@@ -18,6 +18,7 @@ from helpers.all_reduce import AllReduceClock
 from helpers.certificate import Certificate
 from helpers.devices import Devices
 from helpers.frameworks import pytorch as framework
+from helpers.probe import known
 
 ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 
@@ -165,3 +166,13 @@ def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
 )
 def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
     assert framework.out_of_memory(RuntimeError(said))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_probes_all_reduce_takes_nccl_and_a_process_a_gpu_stand_in(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "run", stand_in_cuda.run_on_gpus)
+    shares = known.shares(count)
+    found = framework.all_reduced(shares, framework.list_devices("gpu", count))
+    assert known.wrong_sum(found, shares) is None
