@@ -63,7 +63,7 @@ def run(
 
     Args:
         python: of the environment that holds the framework.
-        environment: what the probe is started with, its GPUs among it.
+        environment: what the probe is started with: its GPUs, and ``kernels.MARK``.
         log: where everything goes that it prints.
         limit: seconds after which it is ended as hung.
 
@@ -124,6 +124,8 @@ def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: f
             if process is not None:
                 kernels.stop(process.pid)
                 process.wait()
+            if kernels.MARK in environment:  # one that died has lost its children
+                kernels.stop_marked(Path(environment[kernels.MARK]))
 
 
 def _events(told: Path) -> Iterator[dict[str, Any]]:
