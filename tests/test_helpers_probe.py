@@ -17,7 +17,7 @@ pytest.importorskip("papermill")
 
 import fake_nvml
 from fake_nvml import A100, H100
-from probe_tools import HANGS, plant
+from probe_tools import HANGS, plant, probed
 from runner_tools import wait_for
 
 from helpers import paths
@@ -206,6 +206,7 @@ Cuda failure 'out of memory\'"""
             "ValueError: in user code: ValueError: no",
         ),
         (RuntimeError("replica 0 failed:\nlost"), "RuntimeError: replica 0 failed: lost"),
+        (RuntimeError("\x1b[2Jgone"), "RuntimeError: \\x1b[2Jgone"),
         (RuntimeError("x" * 9999), f"RuntimeError: {'x' * 286}"),
     ],
 )
@@ -283,16 +284,47 @@ def test_a_framework_in_this_very_python(small: Path, capsys: pytest.CaptureFixt
     assert last.startswith("mxnet, 1 device: start: ModuleNotFoundError: No module named 'mxnet' (")
 
 
-def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
-    plant(small, "pytorch", HANGS)
+def start(folder: Path, *words: str, **env: str) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
     code = (
         "import sys; from pathlib import Path; from helpers import paths\n"
-        f"paths.RUNS = Path({str(small / 'runs')!r})\n"
+        f"paths.RUNS = Path({str(folder / 'runs')!r})\n"
         "from helpers.probe.__main__ import main; sys.exit(main())"
     )
-    command = [sys.executable, "-c", code, "--kernels", "pytorch", "--devices", "2"]
-    env = {**os.environ, "PYTHONPATH": str(paths.ROOT)}
-    running = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    whole = {**os.environ, "PYTHONPATH": str(paths.ROOT), **env}
+    command = [sys.executable, "-c", code, *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=whole, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_the_command_on_gpus_stand_in(small: Path) -> None:
+    plant(small, "pytorch")
+    (small / "script").write_text(fake_nvml.machine(H100, H100))
+    fake = fake_nvml.environment(small / "script") | {"CUDA_VISIBLE_DEVICES": "1,0"}
+    running = start(small, "--kernels", "pytorch", "--devices", "auto,1", **fake)
+    out, errors = running.communicate(timeout=120)
+    assert running.returncode == 0, out + errors
+    assert re.search("^GPU 0 +NVIDIA H100, generation 9.0", out, re.M)
+    assert "probing pytorch on 2 GPUs" in errors
+    assert re.findall(r"^pytorch +(\d) +(device \d \(NVIDIA H100\)) ", out, re.M) == [
+        ("2", "device 0 (NVIDIA H100)"),
+        ("2", "device 1 (NVIDIA H100)"),
+        ("1", "device 0 (NVIDIA H100)"),
+    ]
+    both = f"{fake_nvml.uuid(1)},{fake_nvml.uuid(0)}"
+    assert probed(small) == [f"pytorch {both}", f"pytorch {fake_nvml.uuid(1)}"]
+
+
+def test_without_environments_make_says_so() -> None:
+    words = ["make", "--no-print-directory", "-C", str(paths.ROOT), "probe", "LAB=/nowhere"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and done.stdout == ""
+    assert done.stderr.splitlines()[0] == "error: no environments here: run 'make envs'"
+
+
+def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
+    plant(small, "pytorch", HANGS)
+    running = start(small, "--kernels", "pytorch", "--devices", "2")
     pids = small / "planted" / "pids"
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
     running.send_signal(signal.SIGINT)

@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from data_prep.errors import printable
 from helpers import precisions
 from helpers.probe import known
 
@@ -100,7 +101,7 @@ def said(error: BaseException) -> str:
         below = lines[code[-1] + 1 :] if code else lines[1:]
         causes = [line.strip() for line in below if re.match(r"\s*[\w.]+: ", line)]
         text += f": {next(iter(causes), lines[-1].strip())}"
-    return text[:LONGEST]
+    return printable(text)[:LONGEST]
 
 
 def _cuda() -> dict[str, str]:
