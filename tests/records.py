@@ -198,6 +198,22 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     return folder
 
 
+def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
+    """The section ``probe`` of a run on GPUs; with a reason, of one that was skipped for it."""
+    layers = [("convolution", 0), ("BatchNorm", 0), ("pooling", 0)]
+    steps = [("start", None), *layers, ("all-reduce", None)]
+    return {
+        "devices": ["NVIDIA H100"] * devices,
+        "seconds": 9.4,
+        "reason": reason,
+        "versions": {"python": "3.11.9", "cuda": "13.2"},
+        "steps": [
+            {"what": what, "device": device, "seconds": 0.5, "reason": None}
+            for what, device in steps
+        ],
+    }
+
+
 SIX = (
     ("PyTorch", "PyTorch_MultiGPU", 100.0),
     ("PyTorch", "PyTorch_MultiGPU_Exp_Loss", 96.0),

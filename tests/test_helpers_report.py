@@ -284,6 +284,23 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     assert not any("repeated runs the last" in s.lead for s in contents.sections(once))
 
 
+def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", gpu=True, probe=records.probe()))
+    records.save(tmp_path, records.make("Keras", gpu=True))
+    reason = "kernel 'mxnet' failed its probe: pooling on device 0 (NVIDIA H100): hung"
+    skipped = records.short("MXNet Gluon", "skipped", reason) | {"probe": records.probe(2, reason)}
+    records.save(tmp_path, skipped)
+    compared = comparison.load(tmp_path)
+    probes = tables.hardware(compared).loc[["probe"]]
+    right = "layers and all-reduce were right before the batch (9 s)"
+    assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
+        right: "PyTorch, 2 devices",
+        "none": "Keras, 2 devices",
+    }
+    report.write(tmp_path)
+    assert reason in (tmp_path / report.MARKDOWN).read_text(encoding="utf-8")
+
+
 def test_a_lane_of_an_earlier_repeat_says_so(tmp_path: Path) -> None:
     """As in docs/results, which keep the trace of one run of each notebook."""
     seeds(tmp_path)

@@ -179,6 +179,25 @@ def gradients(
     )
 
 
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+
+    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
+    its name the gradient of each array but ``gradient``, which flows back from the output.
+    """
+    return backend.through_layer(layer, arrays, device)
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+
+    Keras has none of its own: it is that of ``tf.distribute``.
+    """
+    return backend.all_reduced(shares, devices)
+
+
 class DeviceLosses:
     """Sums losses where they are computed; the host reads them once, at the end of an epoch.
 

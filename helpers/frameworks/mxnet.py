@@ -261,6 +261,54 @@ def gradients(
         }
 
 
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+
+    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
+    its name the gradient of each array but ``gradient``, which flows back from the output.
+    """
+    given = {name: mx.nd.array(array, device) for name, array in arrays.items()}
+    gradient, images = given.pop("gradient"), given["images"]
+    for array in given.values():
+        array.attach_grad()
+    with autograd.record():
+        if layer == "convolution":
+            filters = given["weight"].shape[0]
+            output = mx.nd.Convolution(
+                images,
+                given["weight"],
+                no_bias=True,
+                kernel=(3, 3),
+                pad=(1, 1),
+                num_filter=filters,
+            )
+        elif layer == "BatchNorm":
+            scale, offset = given["scale"], given["offset"]
+            running = [mx.nd.zeros(scale.shape, device) for _ in ("mean", "variance")]
+            epsilon = RECIPES["chexnet"].bn_epsilon
+            output = mx.nd.BatchNorm(images, scale, offset, *running, eps=epsilon, fix_gamma=False)
+        else:
+            largest = mx.nd.Pooling(images, kernel=(3, 3), stride=(2, 2), pool_type="max")
+            output = mx.nd.Pooling(largest, kernel=(2, 2), stride=(2, 2), pool_type="avg")
+    output.backward(gradient)
+    found = {"output": output, **{name: array.grad for name, array in given.items()}}
+    return {name: array.asnumpy() for name, array in found.items()}
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+
+    The way the notebook's ``Trainer`` goes: a key-value store on the devices.
+    """
+    held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]
+    store = mx.kv.create("device")
+    store.init(0, mx.nd.zeros_like(held[0]))
+    store.pushpull(0, held)
+    return [array.asnumpy() for array in held]
+
+
 class DeviceLosses:
     """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
 

@@ -4,6 +4,7 @@
 here. Broadcast, tensors travel as one long row, which is what loses their strides.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -101,6 +102,9 @@ def one_replica(shared: bool) -> Iterator[None]:
     ``shared``: several such processes are on one GPU, which NCCL refuses.
     """
     begin, wrapped = dist.init_process_group, DistributedDataParallel.__init__
+    rank = 0 if shared else int(os.environ["LOCAL_RANK"])
+    to, own = torch.Tensor.to, torch.device("cuda", rank)
+    chosen: list[torch.device] = []
 
     def init_process_group(backend: str, **how: Any) -> None:
         if shared and backend == "nccl":
@@ -112,10 +116,18 @@ def one_replica(shared: bool) -> Iterator[None]:
         assert len(device_ids) == 1
         wrapped(self, module)
 
+    def sent(tensor: torch.Tensor, *given: Any, **how: Any) -> torch.Tensor:
+        """Copied to the replica's own GPU, which it has chosen, or to the host."""
+        if given and isinstance(given[0], torch.device) and given[0].type == "cuda":
+            assert chosen == [given[0]] == [own]
+            return tensor.clone()
+        return to(tensor, *given, **how)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dist, "init_process_group", init_process_group)
         patch.setattr(DistributedDataParallel, "__init__", init)
-        patch.setattr(torch.cuda, "set_device", lambda device: None)
+        patch.setattr(torch.cuda, "set_device", chosen.append)
+        patch.setattr(torch.Tensor, "to", sent)
         patch.setattr(torch.cuda, "Stream", Stream)
         patch.setattr(torch.cuda, "current_stream", Stream)
         patch.setattr(torch.cuda, "stream", lambda stream: stream)

@@ -22,6 +22,7 @@ from helpers.certificate import Certificate, Check
 from helpers.devices import Devices
 from helpers.errors import UnsupportedError
 from helpers.frameworks import chainer as framework
+from helpers.probe import known
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -156,3 +157,14 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "0"), ("tf32", "")])
 def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
     assert at_import(NOTEBOOK, "chainer", precision) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_probes_all_reduce_forks_and_takes_nccl_stand_in(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, known.SHARE))
+    shares = known.shares(count)
+    found = framework.all_reduced(shares, [stand_in_nccl.Gpu(place) for place in range(count)])
+    assert known.wrong_sum(found, shares) is None
+    assert not stand_in_nccl.started, "CUDA starts in the process that forks, after it has forked"

@@ -6,6 +6,7 @@ Runs in the mxnet environment.
 from pathlib import Path
 
 import mxnet as mx
+import probed
 import pytest
 from cells import assert_passed, cell_with, namespace_of
 from import_order import at_import
@@ -74,3 +75,10 @@ def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expe
 )
 def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
     assert framework.out_of_memory(mx.MXNetError(said))
+
+
+def test_the_probe_works_on_what_it_is_given_as_gpus_stand_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mx, "gpu", mx.cpu)
+    probed.assert_works(framework, tmp_path, "gpu", 3, 1)

@@ -21,6 +21,7 @@ from helpers.capabilities import Gpu
 from helpers.certificate import Certificate
 from helpers.devices import Devices
 from helpers.frameworks import pytorch as framework
+from helpers.probe import known
 
 ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 
@@ -223,3 +224,14 @@ def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
 )
 def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
     assert framework.out_of_memory(RuntimeError(said))
+
+
+@pytest.mark.parametrize(("count", "gpus"), [(1, None), (2, None), (2, 1)])
+def test_the_probes_all_reduce_goes_the_notebooks_way_stand_in(
+    count: int, gpus: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NCCL and a process for each GPU; Gloo where they share one."""
+    monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus is not None))
+    shares = known.shares(count)
+    found = framework.all_reduced(shares, framework.list_devices("gpu", count, gpus))
+    assert known.wrong_sum(found, shares) is None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import probed
 import pytest
 import tensorflow as tf
 from cells import assert_passed, cell_with, failed, namespace_of, planted
@@ -230,3 +231,11 @@ def test_a_full_gpu_is_known_by_all_it_says_stand_in(module: str, error: Excepti
     assert MODULES[module].out_of_memory(error)
     assert not MODULES[module].out_of_memory(tf.errors.InternalError(None, None, "no algorithm"))
     assert not MODULES[module].out_of_memory(RuntimeError("OOM when allocating a name"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_probe_works_with_the_switches_for_gpus_stand_in(
+    module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count: TWO[:count])
+    probed.assert_works(MODULES[module], tmp_path, "gpu", 2, 1)

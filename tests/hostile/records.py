@@ -129,6 +129,21 @@ STRANGE: dict[str, tuple[Put, str]] = {
         lambda path: path.write_text(json.dumps(records.short("Keras", "skipped", ""))),
         "field reason",
     ),
+    "a probe that is text": (changed("probe", to="all well"), "field probe"),
+    "a probe of no device": (changed("probe", to=records.probe(0)), "field probe/devices"),
+    "a probe with no reason at all": (
+        changed("probe", to=records.probe(reason="")),
+        "field probe/reason",
+    ),
+    "a probe that took less than no time": (
+        changed("probe", to=records.probe() | {"seconds": -1}),
+        "field probe/seconds",
+    ),
+    "a probe of something else": (
+        changed("probe", to=records.probe() | {"steps": [{"what": "mining"}]}),
+        "field probe/steps/0",
+    ),
+    "a probe with more": (changed("probe", to=records.probe() | {"more": 1}), "field probe"),
     "a section nobody knows": (changed("__class__", to={"x": 1}), "Additional properties"),
 }
 
