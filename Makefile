@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONHOME PYTHONSTARTUP
 
 .DEFAULT_GOAL := help
-.PHONY: help envs compare test soak lab lock docs clean
+.PHONY: help envs compare probe test soak lab lock docs clean
 
 help:     ## what can be made
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -25,6 +25,11 @@ envs:     ## the environments, one a framework, under .venvs/ (ARGS="--kernels l
 compare:  ## runs the notebooks on this machine and compares them (ARGS="--help" for the choices)
 	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
 	@$(LAB)/compare $(ARGS)
+
+# Does not make environments first: it is for finding out what is wrong with what is there.
+probe:    ## what works here, kernel by kernel, as a table for a bug report (ARGS="--help")
+	@[ -x $(LAB)/python ] || { echo "error: no environments here: run 'make envs'" >&2; exit 1; }
+	@$(LAB)/python -m helpers.probe $(ARGS)
 
 test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)
 	@$(PYTHON) tests/run.py $(ARGS)

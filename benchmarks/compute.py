@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 import time
 from collections.abc import Callable
 
@@ -35,9 +36,11 @@ def main() -> None:
     if given.inside:
         measure(names[0], given.pixels, given.batch, given.rounds, given.slow)
         return
+    done = []
     for name in names:
         print(f"{name}, {given.batch} images of {given.pixels} px", flush=True)
-        inside.run(__file__, name)
+        done.append(inside.run(__file__, name))
+    sys.exit(not all(done))
 
 
 def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import statistics
@@ -40,18 +41,22 @@ def chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[s
     return names
 
 
-def run(script: str, framework: str, inside: str = "here") -> None:
+def run(script: str, framework: str, inside: str = "here") -> bool:
     """Run ``script`` again with the same options, for one framework; ``inside`` is handed on.
 
-    What frameworks remark on stderr is shown only if it fails.
+    In this environment if it has the framework, else in the framework's own. What frameworks
+    remark on stderr is shown only if it fails. Returns whether it came to its end.
     """
     _, kernel = plans.framework_notebooks()[NOTEBOOKS[framework]]
     python = ROOT / ".venvs" / kernel / "bin" / "python"
+    if importlib.util.find_spec({"pytorch": "torch"}.get(framework, framework)):
+        python = Path(sys.executable)
     command = [str(python), "-W", "ignore", script, *sys.argv[1:]]
     command += ["--frameworks", framework, "--inside", inside]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     if done.returncode:
         print(f"failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return not done.returncode
 
 
 def report(figure: str, ours: list[float], rival: list[float], name: str) -> None:
@@ -64,7 +69,8 @@ def report(figure: str, ours: list[float], rival: list[float], name: str) -> Non
         f"({low:.3f} to {high:.3f})"
     )
     line = {"figure": figure, "unit": "images/s", "ours": mine, "rival": theirs}
-    line |= {"rival_name": name, "ratio": ratio, "ratios": ratios, "rounds": len(ours)}
+    line |= {"rival_name": name, "ratio": ratio, "low": low, "high": high, "ratios": ratios}
+    line |= {"rounds": len(ours)}
     print(json.dumps(line), flush=True)
 
 

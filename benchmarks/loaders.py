@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -44,9 +45,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder), given.images)
+        done = []
         for name in names:
             print(f"{name}, {given.workers} workers", flush=True)
-            inside.run(__file__, name, folder)
+            done.append(inside.run(__file__, name, folder))
+    sys.exit(not all(done))
 
 
 def make_files(folder: Path, images: int, size: int = 264) -> None:

@@ -37,7 +37,7 @@ Clock = Callable[[], float]
 
 
 def make_step() -> tuple[str, Step]:
-    """A training step of PyTorch on the CPU, or of NumPy where PyTorch is not installed."""
+    """A training step of PyTorch, on a GPU if there is one; of NumPy where PyTorch is not."""
     try:
         import torch
     except ImportError:
@@ -50,6 +50,7 @@ def make_step() -> tuple[str, Step]:
 
         return "NumPy products", multiply
     layers = torch.nn
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = layers.Sequential(
         layers.Conv2d(1, 16, 3, padding=1),
         layers.ReLU(),
@@ -58,17 +59,21 @@ def make_step() -> tuple[str, Step]:
         layers.AdaptiveAvgPool2d(1),
         layers.Flatten(),
         layers.Linear(16, 14),
-    )
+    ).to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
-    images, targets = torch.randn(16, 1, 48, 48), torch.zeros(16, 14)
+    images = torch.randn(16, 1, 48, 48, device=device)
+    targets = torch.zeros(16, 14, device=device)
 
     def train() -> None:
         optimiser.zero_grad(set_to_none=True)
         loss = layers.functional.binary_cross_entropy_with_logits(model(images), targets)
         loss.backward()
         optimiser.step()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
 
-    return f"PyTorch {torch.__version__} step", train
+    where = torch.cuda.get_device_name() if device.type == "cuda" else "the CPU"
+    return f"PyTorch {torch.__version__} step on {where}", train
 
 
 def run_time(place: str) -> float:
@@ -285,6 +290,7 @@ def cadence(seconds: float) -> None:
     print(f"\n20 Hz while this program sleeps (load of the machine {load:.1f}): {reached}")
     share = reached["within 10 ms (%)"]
     tell("samples within 10 ms of schedule at 20 Hz", "%", share, load=round(load, 1), rounds=1)
+    tell("samples missed at 20 Hz", f"of {reached['samples']}", reached["missed"], rounds=1)
     hourly = (size - len(header)) / report["seconds"] * 3600 / 1e6 / len(report["devices"])
     tell("trace", "MB a device and hour at 20 Hz", hourly, rounds=1)
 

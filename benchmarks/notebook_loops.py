@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -49,9 +50,11 @@ def for_each_framework(
         return
     with tempfile.TemporaryDirectory() as folder:
         _make_files(Path(folder), images, getattr(given, "format", "png"))
+        done = []
         for name in names:
             print(f"{name}, {given.batch} images of {PIXELS} px", flush=True)
-            inside.run(script, name, folder)
+            done.append(inside.run(script, name, folder))
+    sys.exit(not all(done))
 
 
 def _make_files(folder: Path, images: int, format: str) -> None:

@@ -22,6 +22,7 @@ import argparse
 import importlib.util
 import os
 import statistics
+import sys
 import tempfile
 import time
 from functools import partial
@@ -61,7 +62,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         loaders.make_files(Path(folder), given.images, lookup(given.recipe).resized)
-        inside.run(__file__, "pytorch", folder)
+        done = inside.run(__file__, "pytorch", folder)
+    sys.exit(not done)
 
 
 def measure(folder: Path, given: argparse.Namespace) -> None:

@@ -2,11 +2,7 @@
 
 .venvs/lab/bin/python docs/publish.py BATCH cpu-2-cores/demo
 .venvs/lab/bin/python docs/publish.py Study_Loader.ipynb cpu-2-cores
-
-    if what in shown:
-        continue
-    shown.add(what)
-    _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb")
+.venvs/lab/bin/python docs/publish.py OUT nvidia-h100        what tests/gpu/run.sh left in OUT
 """
 
 import json
@@ -15,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -24,29 +21,50 @@ from helpers import paths, report
 RESULTS = paths.ROOT / "docs" / "results"
 STUDIES = RESULTS / "cpu-2-cores"
 IN_README = STUDIES / "demo"
+HOME = (str(paths.ROOT),)
 
 
-def publish(batch: str, target: Path) -> list[str]:
-    """Copies the runs and makes the report; the names of the runs' folders."""
+def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> list[str]:
+    """Copies the runs and makes the report; the names of the runs' folders.
+
+    ``home`` are the folders of the machine they ran on, which nobody else has.
+    """
     shutil.rmtree(target, ignore_errors=True)
     found, shown = [], set()
-    for record in sorted((paths.RUNS / batch).glob("*/record.json")):
+    for record in (each for batch in batches for each in sorted(batch.glob("*/record.json"))):
         content = json.loads(record.read_text(encoding="utf-8"))
         if content["state"] != "finished":
             continue
         folder = target / record.parent.name
+        if folder.exists():  # another batch's
+            folder = target / f"{record.parent.name}-{record.parent.parent.name}"
         folder.mkdir(parents=True)
         found.append(folder.name)
         what = content["run"]["notebook"], content["devices"]["count"]
         traces = record.parent.glob("trace*.jsonl") if what not in shown else ()
         for file in [record, *traces]:
-            (folder / file.name).write_text(_anywhere(file.read_text("utf-8")), "utf-8")
+            (folder / file.name).write_text(_anywhere(file.read_text("utf-8"), home), "utf-8")
         if what in shown:
             continue
         shown.add(what)
-        _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb")
+        _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb", home)
+    if not found:
+        raise SystemExit(f"no finished run in {', '.join(map(str, batches)) or 'any batch'}")
     report.write([target])
     _format(target)
+    return found
+
+
+def publish_check(out: Path, target: Path) -> list[str]:
+    """Copies what a check on a machine with GPUs has left, its summary too; its runs' names."""
+    summary = json.loads((out / "summary.json").read_text("utf-8"))
+    home = summary.pop("folders")
+    batches = [each for each in sorted((out / "runs").glob("*")) if not each.is_symlink()]
+    found = publish(batches, target, home)
+    pages = {"summary.md": (out / "summary.md").read_text("utf-8")}
+    pages["summary.json"] = json.dumps(summary, indent=1) + "\n"
+    for name, text in pages.items():
+        (target / name).write_text(_anywhere(text, home), "utf-8")
     return found
 
 
@@ -60,8 +78,8 @@ def publish_study(executed: Path, target: Path) -> list[str]:
     return [name]
 
 
-def _copy_notebook(source: Path, target: Path) -> None:
-    notebook = json.loads(_anywhere(source.read_text("utf-8")))
+def _copy_notebook(source: Path, target: Path, home: Sequence[str] = HOME) -> None:
+    notebook = json.loads(_anywhere(source.read_text("utf-8"), home))
     notebook["metadata"].pop("papermill", None)
     studies = Path(os.path.relpath(STUDIES, target.parent)).as_posix()
     for cell in notebook["cells"]:
@@ -80,8 +98,10 @@ def _format(target: Path) -> None:
     subprocess.run([ruff, "format", "--quiet", target], check=True)
 
 
-def _anywhere(text: str) -> str:
-    return text.replace(f"{paths.ROOT}/", "")
+def _anywhere(text: str, home: Sequence[str]) -> str:
+    for folder in home:
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 def cells(run: pd.Series) -> tuple[str, str]:
@@ -113,7 +133,10 @@ def main() -> None:
     if sys.argv[1].endswith(".ipynb"):
         print(target, *publish_study(Path(sys.argv[1]), target), sep="\n  ")
         return
-    print(target, *publish(sys.argv[1], target), sep="\n  ")
+    if (Path(sys.argv[1]) / "summary.json").exists():
+        print(target, *publish_check(Path(sys.argv[1]), target), sep="\n  ")
+        return
+    print(target, *publish([paths.RUNS / sys.argv[1]], target), sep="\n  ")
     if target == IN_README:
         page = paths.ROOT / "README.md"
         repeats = pd.read_csv(target / "csv" / "repeats.csv")

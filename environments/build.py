@@ -75,6 +75,7 @@ def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
     for part in [
         ROOT / "pyproject.toml",
         *sorted(ROOT.glob("setup.py")),
+        *sorted(ROOT.glob("gpumon/pyproject.toml")),
         *sorted(ROOT.glob("*/*.c")),
     ]:
         project.update(part.read_bytes())
@@ -132,10 +133,13 @@ IN_CHECKOUT = threading.Lock()
 
 
 def install_local(venv: Path, maker: Maker, run: sources.Run, what: list[str | Path]) -> None:
-    """Installs what the lock does not hold, without its dependencies: those the lock holds."""
+    """Installs what the lock does not hold, and gpumon, which the project depends on by its folder.
+
+    Without their dependencies: those the lock holds.
+    """
     with IN_CHECKOUT:
         run([maker.uv, "pip", "install", "--python", venv, "--no-deps", "--build-constraints",
-             HERE / "tools.txt", *what])  # fmt: skip
+             HERE / "tools.txt", "--editable", ROOT / "gpumon", *what])  # fmt: skip
 
 
 def bring_up_to_date(

@@ -8,7 +8,7 @@ from pathlib import Path
 import device_code
 
 HERE = Path(__file__).resolve().parent
-ALONE = "pillow-simd", "chainercv"  # one source archive each, installed beside a lock
+ALONE = "pillow-simd", "chainercv", "rivals"  # installed beside a lock, which has what they need
 
 
 def make(uv: Path, python: str, more: list[str]) -> int:

@@ -6,8 +6,9 @@
 ...         train()
 >>> monitor.plot()
 
-Importing gpumon is cheap: pandas, NumPy and matplotlib are loaded only when a trace is read
-back or drawn, because the sampling process imports this package too and must stay small.
+Importing gpumon is cheap, because the sampling process imports this package too and must stay
+small. NumPy, pandas, matplotlib and rich are needed only by what draws, makes tables or watches,
+and loaded only there; recording, `gpumon summary` and CSV do without.
 """
 
 from __future__ import annotations
@@ -15,31 +16,27 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, needed_for
 from gpumon.marks import Marker, phase
 from gpumon.monitor import Monitor
 
 if TYPE_CHECKING:
-    from gpumon.comparison import compare
+    from gpumon.drawing.comparison import compare
     from gpumon.trace import Trace, read
+
+__version__ = "0.1.0"
 
 __all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "phase", "read"]
 
 _LAZY = {
     "Trace": "gpumon.trace",
-    "compare": "gpumon.comparison",
+    "compare": "gpumon.drawing.comparison",
     "read": "gpumon.trace",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib import metadata
-
-        try:
-            return metadata.version("chexnet-compare")
-        except metadata.PackageNotFoundError:  # this folder alone, copied into another project
-            return "not installed"
     if name not in _LAZY:
         raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    with needed_for(f"gpumon.{name}"):
+        return getattr(importlib.import_module(_LAZY[name]), name)

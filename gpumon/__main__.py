@@ -12,28 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.errors import MonitorError
+from gpumon import __version__
+from gpumon.errors import MonitorError, needed_for
 from gpumon.output import write_whole
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
 
 
-class _Version(argparse.Action):
-    """`--version`: what pyproject.toml says, by way of the installed package's metadata."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        import gpumon
-
-        print(f"{parser.prog} {gpumon.__version__}")
-        parser.exit()
-
-
 def parser() -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(
         prog="gpumon", description="What the GPUs and the host do, lined up with your program."
     )
-    main.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    main.add_argument("--version", action="version", version=f"gpumon {__version__}")
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     record = commands.add_parser("record", help="run a command under the monitor")
@@ -86,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
         return _watch(options)
     if options.command == "compare":
         return _compare(options)
+    from gpumon.summary import summarize
+    from gpumon.tables import text, write_csv
     from gpumon.trace import read
 
     trace = read(options.trace)
@@ -94,12 +87,11 @@ def run(options: argparse.Namespace) -> int:
         if options.provenance:
             print(json.dumps(trace.provenance(), indent=1))
             return 0
-        table = trace.summary(by=options.by, idle_below=options.idle_below)
+        columns, rows = summarize(trace.recording, options.by, options.idle_below)
         if options.csv:
-            table.to_csv(sys.stdout, index=False)
-            return 0
-        table = table.dropna(axis="columns", how="all")
-        print(table.to_string(index=False, na_rep="", float_format=_figure))
+            write_csv(sys.stdout, columns, rows)
+        else:
+            print(text(columns, rows))
     elif options.command == "export":
         print(trace.export(options.out))
     else:
@@ -117,12 +109,6 @@ def _tell(trace: Trace) -> None:
 
     for note in losses(trace.recording):
         print(f"gpumon: {note}", file=sys.stderr)
-
-
-def _figure(value: float) -> str:
-    return (
-        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3g}"
-    )
 
 
 def _record(options: argparse.Namespace) -> int:
@@ -158,7 +144,8 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from gpumon.comparison import compare
+    with needed_for("gpumon compare"):
+        from gpumon.drawing.comparison import compare
     from gpumon.trace import read
 
     traces: dict[str, Trace] = {}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import os
 import re
+from bisect import bisect_left
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
-
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, needed_for
 from gpumon.output import write_whole
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpumon.recording import Recording
     from gpumon.trace import Trace
 
 FORMATS = ("csv", "parquet", "prom")
@@ -48,37 +52,58 @@ def export(trace: Trace, target: str | os.PathLike[str], kind: str | None = None
             f"cannot export to {path}: no format {kind!r}; use .csv, .parquet or .prom"
         )
     if kind == "parquet":
-        try:
+        with needed_for("Parquet"):
+            import pandas  # noqa: F401
             import pyarrow  # noqa: F401
-        except ImportError:
-            raise MonitorError(
-                "Parquet needs pyarrow, which this environment does not have: "
-                "pip install pyarrow, or export to .csv"
-            ) from None
     if kind == "prom":
         write_whole(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
     elif kind == "csv":
-        table = _table(trace)
-        write_whole(path, lambda file: table.to_csv(file, float_format="%.6g"))
+        write_whole(path, lambda file: _write_csv(trace, file))
     else:
         table = _table(trace)
         write_whole(path, lambda file: table.to_parquet(file))
     return path
 
 
+def _write_csv(trace: Trace, path: Path) -> None:
+    """One line a sample; what is not known is empty."""
+    recording = trace.recording
+    front = recording.times, _wall_times(recording), _phases(recording)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["time (s)", "wall time", "phase", *recording.keys])
+        for moment, wall, phase, *values in zip(*front, *recording.columns, strict=True):
+            told = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
+            table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *told])
+
+
 def _table(trace: Trace) -> pd.DataFrame:
     """The frame with wall time and phase in front."""
     frame = trace.frame()
-    start = trace.header["start (unix s)"]
-    wall = pd.to_datetime((start + frame.index.to_numpy()) * 1e9, unit="ns", utc=True)
-    phase = np.full(len(frame), "", dtype=object)
-    for mark in trace.recording.marks:
-        if mark.depth == 0:
-            inside = (frame.index >= mark.start) & (frame.index < mark.end)
-            phase[inside] = mark.name
-    frame.insert(0, "wall time", wall)
-    frame.insert(1, "phase", phase)
+    frame.insert(0, "wall time", _wall_times(trace.recording))
+    frame.insert(1, "phase", _phases(trace.recording))
     return frame
+
+
+def _wall_times(recording: Recording) -> list[datetime]:
+    """When each sample was taken, in UTC."""
+    start = recording.header["start (unix s)"]
+    try:
+        return [datetime.fromtimestamp(start + moment, UTC) for moment in recording.times]
+    except (ValueError, OverflowError, OSError):
+        raise MonitorError(
+            f"cannot export {recording.prefix}: it begins at {start} s since 1970, which is no date"
+        ) from None
+
+
+def _phases(recording: Recording) -> list[str]:
+    """The outermost phase that was open at each sample; empty where there was none."""
+    found = [""] * len(recording.times)
+    for mark in recording.marks:
+        if mark.depth == 0:
+            first, last = (bisect_left(recording.times, t) for t in (mark.start, mark.end))
+            found[first:last] = [mark.name] * (last - first)
+    return found
 
 
 def prometheus(trace: Trace) -> str:
@@ -87,13 +112,13 @@ def prometheus(trace: Trace) -> str:
     ``gpu0/memory used (MiB)`` becomes ``gpumon_memory_used_bytes{device="gpu0",...}``; a series
     that is not available is left out, as that format has it.
     """
-    frame = trace.frame()
+    recording = trace.recording
     products = {device["name"]: device for device in trace.devices}
     metrics: dict[tuple[str, str], list[str]] = {}
-    for key in frame.columns if len(frame) else []:
-        value = frame[key].iloc[-1]
+    for key, column in zip(recording.keys, recording.columns, strict=True):
+        value = column[-1] if column else math.nan
         found = re.fullmatch(r"(.+)/(.+) \((.+)\)", key)
-        if found is None or np.isnan(value):
+        if found is None or math.isnan(value):
             continue
         device, quantity, unit = found.groups()
         labels = {"device": device, "host": trace.header["host"]}

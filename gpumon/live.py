@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon import launch
+from gpumon.errors import needed_for
 
 REST = 20.0
 
@@ -38,6 +39,8 @@ class LiveView:
     """Keeps one output of the cell up to date until ``stop()``."""
 
     def __init__(self, prefix: Path, period: float, display: Any = None) -> None:
+        with needed_for("a live chart"):
+            import matplotlib  # noqa: F401
         self._prefix = prefix
         self._file = picture_file(prefix)
         self._file.unlink(missing_ok=True)

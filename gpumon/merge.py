@@ -7,13 +7,13 @@ ranks of one machine have recorded is taken once, from the first.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from gpumon.recording import Floats, Mark, Recording
+from gpumon.recording import NAN, Mark, Recording
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
@@ -23,14 +23,16 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts = _shifts(recordings)
-    ends = np.array([part.end + shift for part, shift in zip(recordings, shifts, strict=True)])
-    end = float(ends.max())
-    sampled = [part.times + shift for part, shift in zip(recordings, shifts, strict=True)]
+    ends = [part.end + shift for part, shift in zip(recordings, shifts, strict=True)]
+    end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
-    times = np.unique(np.concatenate([*sampled, ends[ends < end]]))
+    moments = {moment for moment in ends if moment < end}
+    for part, shift in zip(recordings, shifts, strict=True):
+        moments.update(moment + shift for moment in part.times)
+    times = array("d", sorted(moments))
     devices: list[dict[str, Any]] = []
     series: list[dict[str, Any]] = []
-    columns: list[Floats] = []
+    columns: list[array[float]] = []
     marks: list[Mark] = []
     events: list[dict[str, Any]] = []
     taken: set[tuple[str, str]] = set()
@@ -46,7 +48,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
                 fresh[device["name"]] = prefix + device["name"]
                 where = {"machine": machine} if several else {}
                 devices.append({**device, "name": prefix + device["name"], **where})
-        held = _held(part, times - shift, end - shift)
+        held = _held(part, [moment - shift for moment in times], end - shift)
         places: dict[int, int] = {}
         for index, entry in enumerate(part.header["series"]):
             owner, _, quantity = entry["key"].partition("/")
@@ -58,7 +60,8 @@ def merge(recordings: Sequence[Recording]) -> Recording:
                 continue
             places[index] = len(series)
             series.append({**entry, "key": key})
-            columns.append(held[:, index])
+            column = part.columns[index]
+            columns.append(array("d", [NAN if at is None else column[at] for at in held]))
         for mark in part.marks:
             own = {} if rank is None or "rank" in mark.attributes else {"rank": rank}
             marks.append(
@@ -83,7 +86,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         recordings[0].prefix,
         _header(recordings, names, devices, series),
         times,
-        np.column_stack(columns) if columns else np.empty((len(times), 0)),
+        columns,
         sorted(events, key=lambda event: event["t"]),
         sorted(marks, key=lambda mark: (mark.start, mark.depth)),
         end,
@@ -114,15 +117,15 @@ def _shifts(recordings: Sequence[Recording]) -> list[float]:
     return [start - min(starts) for start in starts]
 
 
-def _held(part: Recording, moments: Floats, end: float) -> Floats:
-    """The values that held at each moment; NaN before the trace's start and after its own end."""
-    if not len(part.times):
-        return np.full((len(moments), part.values.shape[1]), np.nan)
-    # A hair of tolerance: adding and taking off a shift does not give back the same last bit.
-    at = np.searchsorted(part.times, moments + 1e-9, side="right") - 1
-    held = part.values[np.clip(at, 0, None)].copy()
-    held[(at < 0) | ((moments > part.end - 1e-9) & (part.end < end))] = np.nan
-    return held
+def _held(part: Recording, moments: Sequence[float], end: float) -> list[int | None]:
+    """The place of the sample that held at each moment; None before its start and after its end."""
+    found: list[int | None] = []
+    for moment in moments:
+        # A hair of tolerance: adding and taking off a shift does not give back the same last bit.
+        place = bisect_right(part.times, moment + 1e-9) - 1
+        over = place < 0 or (moment > part.end - 1e-9 and part.end < end)
+        found.append(None if over else place)
+    return found
 
 
 def _header(

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+import gpumon
 from gpumon import launch
 from gpumon.errors import MonitorError, printable
 from gpumon.files import marks_file, prefix_of, samples_file, take
@@ -150,7 +151,7 @@ class Monitor:
             "parent": os.getpid(),
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
-            "version": _version(),
+            "version": gpumon.__version__,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
         self._complaints = _scratch()
@@ -239,7 +240,10 @@ class Monitor:
         from gpumon.live import LiveView, in_notebook
 
         if in_notebook():
-            self._view = LiveView(self.path, LIVE_SECONDS)
+            try:
+                self._view = LiveView(self.path, LIVE_SECONDS)
+            except MonitorError as error:
+                _warn(f"recording goes on without the chart: {error}")
         else:
             print(f"follow it with: gpumon watch {self.path}", file=sys.stderr)
 
@@ -295,12 +299,6 @@ def _scratch() -> IO[bytes]:
 
 def _marker(state: dict[str, Any]) -> Marker:
     return Marker(state["path"], state["inside"])
-
-
-def _version() -> str:
-    import gpumon
-
-    return gpumon.__version__
 
 
 def _warn(message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpumon.recording import Recording
-from gpumon.style import clock
+from gpumon.units import clock
 
 MOST_GAPS = 3
 

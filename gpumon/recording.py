@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from gpumon import gaps
 from gpumon.files import read_marks, read_samples
 from gpumon.lines import number
 
-Floats = npt.NDArray[np.float64]
+NAN = float("nan")
 
 
 @dataclass
@@ -37,15 +38,16 @@ class Mark:
 class Recording:
     """What one sampler wrote.
 
-    times: seconds since the start, shape (n,). values: shape (n, series), each value holding
-    until the next sample, NaN where a series is not available; a gap (:mod:`gpumon.gaps`) is a row
-    of NaN and an event. damaged: lines that were left out because they could not be read.
+    times: n moments in seconds since the start. columns: for each series of the header its n
+    values, each holding until the next sample, NaN where the series is not available; a gap
+    (:mod:`gpumon.gaps`) is a NaN in every column and an event. damaged: lines that were left out
+    because they could not be read. NumPy takes the arrays as they are, but nothing here needs it.
     """
 
     prefix: Path
     header: dict[str, Any]
-    times: Floats
-    values: Floats
+    times: array[float]
+    columns: list[array[float]]
     events: list[dict[str, Any]]
     marks: list[Mark]
     end: float
@@ -56,26 +58,29 @@ class Recording:
         return [event for event in self.events if event["event"] == "gap"]
 
     @property
-    def sampled(self) -> Floats:
-        """The moments at which samples were taken; ``times`` without the rows of the gaps."""
-        return np.setdiff1d(self.times, [gap["t"] for gap in self.gaps])
+    def sampled(self) -> list[float]:
+        """The moments at which samples were taken; ``times`` without the gaps' own."""
+        return sorted(set(self.times) - {gap["t"] for gap in self.gaps})
 
     @property
     def keys(self) -> list[str]:
         return [series["key"] for series in self.header["series"]]
 
-    def series(self, key: str) -> Floats | None:
+    def series(self, key: str) -> array[float] | None:
         """The values of one key, or None where the trace has no such series or never a value."""
-        for index, series in enumerate(self.header["series"]):
-            if series["key"] == key:
-                column = self.values[:, index]
-                return None if np.isnan(column).all() else column
+        for name, column in zip(self.keys, self.columns, strict=True):
+            if name == key:
+                return None if all(map(math.isnan, column)) else column
         return None
 
-    def known(self, device: str) -> npt.NDArray[np.bool_]:
-        """At which of the times anything of a device is known; shape (n,)."""
-        own = [place for place, key in enumerate(self.keys) if key.startswith(f"{device}/")]
-        return np.asarray(~np.isnan(self.values[:, own]).all(axis=1))
+    def known(self, device: str) -> list[bool]:
+        """Whether anything of a device is known, for each of the times."""
+        own = [
+            c for k, c in zip(self.keys, self.columns, strict=True) if k.startswith(f"{device}/")
+        ]
+        if not own:
+            return [False] * len(self.times)
+        return [not all(map(math.isnan, row)) for row in zip(*own, strict=True)]
 
     @property
     def devices(self) -> list[dict[str, Any]]:
@@ -91,10 +96,10 @@ def load(prefix: Path) -> Recording:
     """Read a trace's files, whole or cut off; MonitorError if there is none."""
     header, samples, events, damaged = read_samples(prefix)
     lines, foreign = read_marks(prefix)
-    times, values = _table(samples, len(header["series"]))
+    times, columns = _table(samples, len(header["series"]))
     interval = header["interval (s)"]
     closing = [event["t"] for event in events if event["event"] == "end"]
-    last = float(times[-1]) if len(times) else 0.0
+    last = times[-1] if times else 0.0
     end = max(closing[-1] if closing else last + interval, last)
     marks = _marks(lines, header["start (monotonic s)"])
     # A program that outlives its sampler goes on without samples, which is a gap too.
@@ -102,15 +107,15 @@ def load(prefix: Path) -> Recording:
     for mark in marks:
         mark.end = end if mark.open else mark.end
     noted = [event for event in events if event["event"] == "gap"]
-    found = gaps.find(times.tolist(), end, interval, noted)
+    found = gaps.find(times, end, interval, noted)
     starts = [gap["t"] for gap in found]
-    places = np.searchsorted(times, starts, side="right")
+    places = [bisect_right(times, start) for start in starts]
     events = [event for event in events if event["event"] != "gap"] + found
     return Recording(
         prefix,
         header,
-        np.insert(times, places, starts),
-        np.insert(values, places, np.nan, axis=0),
+        _with(times, places, starts),
+        [_with(column, places, repeat(NAN)) for column in columns],
         sorted(events, key=lambda event: event["t"]),
         marks,
         end,
@@ -118,18 +123,32 @@ def load(prefix: Path) -> Recording:
     )
 
 
-def _table(samples: list[list[Any]], count: int) -> tuple[Floats, Floats]:
-    """Unfold the changes into a full table: a series not named has kept its value."""
-    times = np.empty(len(samples))
-    values = np.full((len(samples), count), np.nan)
-    row = np.full(count, np.nan)
+def _table(samples: list[list[Any]], count: int) -> tuple[array[float], list[array[float]]]:
+    """Unfold the changes into whole columns: a series that is not named has kept its value."""
+    columns = [array("d") for _ in range(count)]
+
+    def hold(column: array[float], moments: int) -> None:
+        column.extend(repeat(column[-1] if column else NAN, moments - len(column)))
+
     for moment, line in enumerate(samples):
-        times[moment] = line[0]
         for place in range(1, len(line), 2):
-            value = line[place + 1]
-            row[line[place]] = math.nan if value is None else value
-        values[moment] = row
-    return times, values
+            column, value = columns[line[place]], line[place + 1]
+            hold(column, moment)
+            del column[moment:]  # a line may name a series twice: the last one counts
+            column.append(NAN if value is None else value)
+    for column in columns:
+        hold(column, len(samples))
+    return array("d", [line[0] for line in samples]), columns
+
+
+def _with(column: array[float], places: Sequence[int], more: Iterable[float]) -> array[float]:
+    """The column with one more value before each of the places, which are in order."""
+    longer, done = array("d"), 0
+    for place, value in zip(places, more):  # noqa: B905 (`more` may be without end)
+        longer += column[done:place]
+        longer.append(value)
+        done = place
+    return longer + column[done:]
 
 
 def _marks(lines: list[list[Any]], origin: float) -> list[Mark]:

@@ -2,17 +2,20 @@
 
 A plain mean of samples is wrong when samples come late or a phase is shorter than the interval;
 a value's weight here is the time between its sample and the next that lies inside the phase.
+Without NumPy, which a recorder need not have; only what lies inside a phase is looked at.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-
-import numpy as np
-
-from gpumon.recording import Floats
+from math import isnan, nan
 
 Span = tuple[float, float]
+Weights = Sequence[tuple[int, float]]
+"""The samples that held inside a phase, in order: the place of each, and its seconds above 0."""
+Known = Sequence[tuple[float, float]]
+"""The known values that held inside a phase, each with its seconds above 0."""
 
 
 def union(spans: Sequence[Span]) -> list[Span]:
@@ -26,88 +29,91 @@ def union(spans: Sequence[Span]) -> list[Span]:
     return joined
 
 
-def weights(times: Floats, end: float, spans: Sequence[Span]) -> Floats:
-    """Seconds for which each sample held inside the spans (joined, in order); shape (n,).
+def weights(times: Sequence[float], end: float, spans: Sequence[Span]) -> Weights:
+    """The samples that held inside the spans (joined, in order), and for how long.
 
     The first sample also stands for the moment before it, since the start.
     """
-    if not len(times) or not spans:
-        return np.zeros(len(times))
-    held = np.append(times, max(end, times[-1]))
-    held[0] = min(held[0], 0.0)
-    return inside(held, spans)
+    if not len(times):
+        return []
+    edges = [*times, max(end, times[-1])]
+    edges[0] = min(edges[0], 0.0)
+    return inside(edges, spans)
 
 
-def inside(edges: Floats, spans: Sequence[Span]) -> Floats:
-    """Seconds of each stretch between two edges that lie inside the spans (joined, in order)."""
-    borders = np.array(spans, dtype=float).ravel()
-    lengths = np.diff(borders)
-    lengths[1::2] = 0.0
-    covered = np.concatenate([[0.0], np.cumsum(lengths)])
-    return np.diff(np.interp(edges, borders, covered))
+def inside(edges: Sequence[float], spans: Sequence[Span]) -> Weights:
+    """The stretches from one edge to the next that lie inside the spans (joined, in order)."""
+    found: dict[int, float] = {}
+    for start, end in spans:
+        place = max(0, bisect_right(edges, start) - 1)
+        while place < len(edges) - 1 and edges[place] < end:
+            seconds = min(edges[place + 1], end) - max(edges[place], start)
+            if seconds > 0:
+                found[place] = found.get(place, 0.0) + seconds
+            place += 1
+    return list(found.items())
 
 
-def mean(values: Floats, seconds: Floats) -> float:
-    """Mean over time; NaN where nothing is known. Time without a value does not count."""
-    known = ~np.isnan(values) & (seconds > 0)
-    total = seconds[known].sum()
-    return float((values[known] * seconds[known]).sum() / total) if total > 0 else float("nan")
+def known(values: Sequence[float], weights: Weights) -> Known:
+    """The values that held inside and are known. Time without a value does not count."""
+    return [(value, seconds) for place, seconds in weights if not isnan(value := values[place])]
 
 
-def quantile(values: Floats, seconds: Floats, share: float) -> float:
+def mean(known: Known) -> float:
+    """Mean over time; NaN where nothing is known."""
+    amount, seconds = integral(known)
+    return amount / seconds if seconds else nan
+
+
+def quantile(known: Known, share: float) -> float:
     """The value that was not exceeded for ``share`` of the time."""
-    known = ~np.isnan(values) & (seconds > 0)
-    if not known.any():
-        return float("nan")
-    order = np.argsort(values[known], kind="stable")
-    reached = np.cumsum(seconds[known][order])
-    place = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12)))
-    return float(values[known][order][min(place, len(order) - 1)])
+    known = sorted(known)
+    wanted = share * sum([seconds for _, seconds in known]) * (1 - 1e-12)
+    reached = 0.0
+    for value, seconds in known:
+        reached += seconds
+        if reached >= wanted:
+            return value
+    return known[-1][0] if known else nan
 
 
-def share_below(values: Floats, seconds: Floats, threshold: float) -> float:
-    """Percent of the known time in which the value was under the threshold."""
-    below = np.where(np.isnan(values), np.nan, (values < threshold).astype(float))
-    return 100 * mean(below, seconds)
+def share_below(known: Known, threshold: float) -> float:
+    """Percent of the time in which the value was under the threshold."""
+    below = sum([seconds for value, seconds in known if value < threshold])
+    return 100 * below / sum([seconds for _, seconds in known]) if known else nan
 
 
-def peak(values: Floats, seconds: Floats) -> float:
-    """The highest value that held at any time inside; NaN where nothing is known."""
-    known = values[~np.isnan(values) & (seconds > 0)]
-    return float(known.max()) if len(known) else float("nan")
+def peak(known: Known) -> float:
+    """The highest value that held at any time; NaN where nothing is known."""
+    return max(known)[0] if known else nan
+
+
+def integral(known: Known) -> tuple[float, float]:
+    """Value times time, such as joules from watts, and the seconds that it covers; NaN for none."""
+    amount = sum([value * seconds for value, seconds in known])
+    return (amount, sum([seconds for _, seconds in known])) if known else (nan, 0.0)
 
 
 def growth(
-    times: Floats, counter: Floats, spans: Sequence[Span], longest: float
+    times: Sequence[float], counter: Sequence[float], spans: Sequence[Span], longest: float
 ) -> tuple[float, float]:
     """How much a counter grew inside the spans, and the seconds of them that this covers.
 
-    Between two readings it grows evenly; where they are more than ``longest`` seconds apart, how it
-    grew is not known. NaN where nothing is.
+    times, counter: its readings, none of them NaN. Between two it grows evenly; where they are more
+    than ``longest`` seconds apart, how it grew is not known. NaN where nothing is.
     """
-    known = ~np.isnan(counter)
-    apart = np.diff(times[known])
-    seconds = np.where(apart <= longest, inside(times[known], spans), 0.0)
-    covered = float(seconds.sum())
-    if covered <= 0:
-        return float("nan"), 0.0
-    counted = seconds > 0
-    rates = np.diff(counter[known])[counted] / apart[counted]
-    return float((rates * seconds[counted]).sum()), covered
-
-
-def integral(values: Floats, seconds: Floats) -> tuple[float, float]:
-    """Value times time, such as joules from watts, and the seconds that it covers; NaN for none."""
-    known = ~np.isnan(values)
-    covered = float(seconds[known].sum())
-    if covered <= 0:
-        return float("nan"), 0.0
-    return float((values[known] * seconds[known]).sum()), covered
+    grown = covered = 0.0
+    for place, seconds in inside(times, spans):
+        apart = times[place + 1] - times[place]
+        if apart <= longest:
+            grown += (counter[place + 1] - counter[place]) / apart * seconds
+            covered += seconds
+    return (grown, covered) if covered else (nan, 0.0)
 
 
 def imbalance(figures: Sequence[float]) -> float:
     """Percent by which the lowest device stays under the highest; NaN for fewer than two."""
-    known = [figure for figure in figures if not np.isnan(figure)]
+    known = [figure for figure in figures if not isnan(figure)]
     if len(known) < 2 or max(known) <= 0:
-        return float("nan")
+        return nan
     return 100 * (max(known) - min(known)) / max(known)

@@ -1,21 +1,23 @@
-"""One row per phase and device: what it did, for how long it idled, what it cost."""
+"""One row per phase and device: what it did, for how long it idled, what it cost.
+
+Rows are plain dictionaries, so that the command needs no pandas; :meth:`gpumon.Trace.summary` makes
+a table of them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from gpumon import gaps, stats
 from gpumon.errors import MonitorError
-from gpumon.recording import Mark, Recording
+from gpumon.recording import NAN, Mark, Recording
+from gpumon.tables import Row
 from gpumon.throttle import SLOWING
 
 WHOLE = "(all)"
-NAN = float("nan")
 COLUMNS = [
     "phase",
     "device",
@@ -38,20 +40,65 @@ COLUMNS = [
     "utilisation imbalance (%)",
     "memory imbalance (%)",
 ]
+SERIES = {
+    "busy": "utilisation (%)",
+    "activity": "SM activity (%)",
+    "memory": "memory used (MiB)",
+    "power": "power (W)",
+    "slowed": "throttle reasons (bits)",
+    "energy": "energy (J)",
+}
 
 
-def summarize(recordings: Iterable[Recording], by: str, idle_below: float) -> pd.DataFrame:
-    """See :meth:`gpumon.Trace.summary`."""
+def summarize(recording: Recording, by: str, idle_below: float) -> tuple[list[str], list[Row]]:
+    """The names of all columns, and the rows; a row lacks what it has no figure for.
+
+    See :meth:`gpumon.Trace.summary`.
+    """
     if by not in ("phase", "mark"):
         raise MonitorError(f"summary(by={by!r}): choose 'phase' (repeats joined) or 'mark'")
-    rows: list[dict[str, Any]] = []
-    for recording in recordings:
-        for name, marks, whole in _groups(recording, by):
-            rows += _rows(recording, name, marks, whole, idle_below, by == "mark")
+    known = [_known(recording, device) for device in recording.devices]
+    rows: list[Row] = []
+    for name, marks, whole in _groups(recording, by):
+        rows += _rows(recording, known, name, marks, whole, idle_below, by == "mark")
     extra = [key for row in rows for key in row if key not in COLUMNS]
-    table = pd.DataFrame(rows, columns=[*COLUMNS, *dict.fromkeys(extra)])
-    table.attrs["idle below (%)"] = idle_below
-    return table
+    return [*COLUMNS, *dict.fromkeys(extra)], rows
+
+
+@dataclass
+class _Known:
+    """What is the same of a device in all phases, and is looked up once.
+
+    series: by the keys of ``SERIES``, those that have values. measured: whether anything of it is
+    known, for each of the times. counted, counter: moments and values of its joule counter.
+    """
+
+    device: dict[str, Any]
+    series: Mapping[str, Sequence[float]]
+    measured: list[bool]
+    counted: list[float]
+    counter: list[float]
+
+
+def _known(recording: Recording, device: dict[str, Any]) -> _Known:
+    name = device["name"]
+    wanted = {key: f"{name}/{of}" for key, of in SERIES.items()}
+    if device["kind"] == "host":
+        wanted["busy"] = f"{name}/cpu (%)"
+    series: dict[str, Sequence[float]] = {
+        key: found for key, of in wanted.items() if (found := recording.series(of))
+    }
+    if bits := series.get("slowed"):
+        series["slowed"] = [b if math.isnan(b) else float(int(b) & SLOWING > 0) for b in bits]
+    counter = series.pop("energy", ())
+    read = [place for place, value in enumerate(counter) if not math.isnan(value)]
+    return _Known(
+        device,
+        series,
+        recording.known(name),
+        [recording.times[place] for place in read],
+        [counter[place] for place in read],
+    )
 
 
 def _groups(recording: Recording, by: str) -> list[tuple[str, list[Mark], bool]]:
@@ -83,6 +130,7 @@ def _counted_once(marks: list[Mark]) -> float | None:
 
 def _rows(
     recording: Recording,
+    known: Sequence[_Known],
     name: str,
     marks: list[Mark],
     whole: bool,
@@ -105,11 +153,12 @@ def _rows(
         common["start (s)"] = marks[0].start
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
-    for device in recording.devices:
-        rows.append(common | _figures(recording, device, spans, weights, idle_below))
+    longest = gaps.longest(recording.header["interval (s)"])
+    for device in known:
+        rows.append(common | _figures(device, spans, weights, idle_below, longest))
     gpus = rows[: len(recording.gpus)]
     if gpus:
-        together = _together(gpus, gaps.longest(recording.header["interval (s)"]))
+        together = _together(gpus, longest)
         joules, covered = (together.get(key, NAN) for key in ("energy (J)", "energy covers (s)"))
         # What is not covered by the joules is left out of the images too.
         together["images/J"] = common["images/s"] * covered / joules if joules > 0 else NAN
@@ -118,39 +167,33 @@ def _rows(
 
 
 def _figures(
-    recording: Recording,
-    device: dict[str, Any],
-    spans: list[stats.Span],
-    weights: Any,
+    known: _Known,
+    spans: Sequence[stats.Span],
+    weights: stats.Weights,
     idle_below: float,
-) -> dict[str, Any]:
-    name = device["name"]
-    row: dict[str, Any] = {"device": name, "measured (s)": weights[recording.known(name)].sum()}
-    busy = recording.series(f"{name}/{'cpu' if device['kind'] == 'host' else 'utilisation'} (%)")
-    if busy is not None:
-        row["utilisation mean (%)"] = stats.mean(busy, weights)
-        row["utilisation p5 (%)"] = stats.quantile(busy, weights, 0.05)
-        row["utilisation p95 (%)"] = stats.quantile(busy, weights, 0.95)
-        row["idle share (%)"] = stats.share_below(busy, weights, idle_below)
-    activity = recording.series(f"{name}/SM activity (%)")
-    if activity is not None:
-        row["SM activity mean (%)"] = stats.mean(activity, weights)
-    memory = recording.series(f"{name}/memory used (MiB)")
-    if memory is not None:
-        row["memory peak (MiB)"] = stats.peak(memory, weights)
-    power = recording.series(f"{name}/power (W)")
-    if power is not None:
-        row["power mean (W)"] = stats.mean(power, weights)
-    bits = recording.series(f"{name}/throttle reasons (bits)")
-    if bits is not None:
-        slowed = np.where(np.isnan(bits), np.nan, (np.nan_to_num(bits).astype(int) & SLOWING) > 0)
-        row["slowed share (%)"] = 100 * stats.mean(slowed, weights)
-    counter = recording.series(f"{name}/energy (J)")
-    if counter is not None:
-        longest = gaps.longest(recording.header["interval (s)"])
-        joules = stats.growth(recording.times, counter, spans, longest)
-    elif power is not None:
-        joules = stats.integral(power, weights)
+    longest: float,
+) -> Row:
+    series = {key: stats.known(values, weights) for key, values in known.series.items()}
+    row: Row = {"device": known.device["name"]}
+    row["measured (s)"] = sum((s for place, s in weights if known.measured[place]), 0.0)
+    if "busy" in series:
+        busy = sorted(series["busy"])
+        row["utilisation mean (%)"] = stats.mean(busy)
+        row["utilisation p5 (%)"] = stats.quantile(busy, 0.05)
+        row["utilisation p95 (%)"] = stats.quantile(busy, 0.95)
+        row["idle share (%)"] = stats.share_below(busy, idle_below)
+    if "activity" in series:
+        row["SM activity mean (%)"] = stats.mean(series["activity"])
+    if "memory" in series:
+        row["memory peak (MiB)"] = stats.peak(series["memory"])
+    if "power" in series:
+        row["power mean (W)"] = stats.mean(series["power"])
+    if "slowed" in series:
+        row["slowed share (%)"] = 100 * stats.mean(series["slowed"])
+    if known.counter:
+        joules = stats.growth(known.counted, known.counter, spans, longest)
+    elif "power" in series:
+        joules = stats.integral(series["power"])
     else:
         return row
     row["energy (J)"], row["energy covers (s)"] = joules

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, needed_for
 from gpumon.files import expand
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 PathLike = str | os.PathLike[str]
@@ -63,14 +64,25 @@ class Trace:
         ``provenance()`` says why. Where samples are missing for more than three intervals, a row
         of NaN stands at the beginning of the gap.
         """
-        index = pd.Index(self.recording.times, name="time (s)")
-        return pd.DataFrame(self.recording.values, index=index, columns=self.recording.keys)
+        with needed_for("Trace.frame()"):
+            import numpy as np
+            import pandas as pd
+
+        recording = self.recording
+        index = pd.Index(np.asarray(recording.times), name="time (s)")
+        values = np.empty((len(index), len(recording.columns)))
+        for place, column in enumerate(recording.columns):
+            values[:, place] = column
+        return pd.DataFrame(values, index=index, columns=recording.keys)
 
     def phases(self) -> pd.DataFrame:
         """Every marked phase in order of its start, one column for each attribute.
 
         ``open`` is True for a phase that was never closed (its end is the trace's end).
         """
+        with needed_for("Trace.phases()"):
+            import pandas as pd
+
         columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
         rows = [
             {
@@ -105,7 +117,13 @@ class Trace:
         of them was measured for less time than another, because it was lost. ``images/J`` takes
         the images of the seconds that the energy covers.
         """
-        return summarize([self.recording], by, idle_below)
+        with needed_for("Trace.summary()"):
+            import pandas as pd
+
+        columns, rows = summarize(self.recording, by, idle_below)
+        table = pd.DataFrame(rows, columns=columns)
+        table.attrs["idle below (%)"] = idle_below
+        return table
 
     def provenance(self) -> dict[str, Any]:
         """What was read, how, how often, and at what cost; ready for JSON."""
@@ -140,15 +158,17 @@ class Trace:
         size: (width, height) in inches. devices: names of the lanes wanted. The figure shows
         itself as the value of a notebook cell; it does not touch pyplot.
         """
-        from gpumon.chart import draw
+        with needed_for("a chart"):
+            from gpumon.drawing.chart import draw
 
         if "theme" in options:
             options["theme_name"] = options.pop("theme")
         return draw(self, **options)
 
     def html(self, *, title: str | None = None, theme: str = "auto") -> str:
-        """The chart as a self-contained interactive HTML page; see :mod:`gpumon.interactive`."""
-        from gpumon.interactive import page
+        """The chart as one self-contained page; see :mod:`gpumon.drawing.interactive`."""
+        with needed_for("an interactive chart"):
+            from gpumon.drawing.interactive import page
 
         return page(self, title=title, theme=theme)
 
@@ -162,7 +182,7 @@ class Trace:
         """The header's series, with what the events say about those that failed later."""
         series = [dict(entry) for entry in self.recording.header["series"]]
         for number, entry in enumerate(series):
-            if entry.get("reason") and not np.isnan(self.recording.values[:, number]).all():
+            if entry.get("reason") and not all(map(math.isnan, self.recording.columns[number])):
                 entry["reason"] = None  # it failed when first asked and has worked since
         for event in self.recording.events:
             if event["event"] == "failed":
@@ -193,14 +213,16 @@ class Trace:
         grid = times[:-1] if closed else times
         if len(grid) < 2:
             return result
-        lateness = grid - np.floor(grid / interval + 1e-6) * interval
-        gaps = np.diff(grid)
+        late = [moment - math.floor(moment / interval + 1e-6) * interval for moment in grid]
+        gaps = [after - before for before, after in pairwise(grid)]
         result |= {
-            "reached, median (s)": round(float(np.median(gaps)), 5),
-            "reached, p99 (s)": round(float(np.quantile(gaps, 0.99)), 5),
-            "late, p99 (ms)": round(1000 * float(np.quantile(lateness, 0.99)), 2),
-            "within 10 ms (%)": round(100 * float((lateness < 0.010).mean()), 2),
-            "missed": round(float(grid[-1]) / interval) + 1 - len(grid),
+            "reached, median (s)": round(statistics.median(gaps), 5),
+            "reached, p99 (s)": round(_p99(gaps), 5),
+            "late, p99 (ms)": round(1000 * _p99(late), 2),
+            "within 10 ms (%)": round(
+                100 * sum(seconds < 0.010 for seconds in late) / len(late), 2
+            ),
+            "missed": round(grid[-1] / interval) + 1 - len(grid),
         }
         return result
 
@@ -222,4 +244,13 @@ class Trace:
 
     def _own_share(self) -> float | None:
         own = self.recording.series("sampler/cpu (%)")
-        return None if own is None else round(float(np.nanmean(own)), 3)
+        return (
+            None if own is None else round(statistics.fmean(v for v in own if not math.isnan(v)), 3)
+        )
+
+
+def _p99(values: Sequence[float]) -> float:
+    """The 99th percentile, between the two nearest values."""
+    if len(values) < 2:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[98]

@@ -8,20 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpumon.errors import MonitorError
+from gpumon.errors import needed_for
 from gpumon.follow import Follower
-from gpumon.style import mebibytes
 from gpumon.throttle import SLOWING, reasons
+from gpumon.units import mebibytes
 
-try:
+with needed_for("gpumon watch"):
     from rich.console import Console, Group, RenderableType
     from rich.live import Live
     from rich.table import Table
     from rich.text import Text
-except ImportError as error:
-    raise MonitorError(
-        "gpumon watch needs rich, which this environment does not have: pip install rich"
-    ) from error
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 # What the columns beside the last minute need.

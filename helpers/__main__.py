@@ -15,6 +15,7 @@ CHOICES = (
     "notebooks",
     "frameworks",
     "devices",
+    "gpus",
     "recipe",
     "data",
     "seeds",
@@ -30,6 +31,7 @@ examples:
   compare                                        every framework, on all GPUs (or two virtual
                                                  CPU devices where there is none)
   compare --frameworks pytorch,keras --devices 1,2
+  compare --devices 4 --gpus 1                   4 replicas on one GPU: is the parallel path right?
   compare --devices 1,2,4,8 --repeats 3 --dry-run
                                                  what an overnight sweep would run, and how long
   compare --sweep sweep.yaml                     the same choices, from a file (docs/sweeps.md)
@@ -132,6 +134,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_list,
         metavar="N,...",
         help="on how many devices, one run for each number (default: auto, all there are)",
+    )
+    parser.add_argument(
+        "--gpus",
+        metavar="N",
+        help="on how many GPUs the devices are: fewer than devices are shared, and rank nothing; "
+        "0 for virtual CPU devices (default: auto, as many as devices)",
     )
     parser.add_argument(
         "--recipe",

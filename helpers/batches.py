@@ -17,6 +17,7 @@ from data_prep.errors import printable
 from helpers import checkpoint, journal, kernels, paths, plans, record
 from helpers.errors import UserError, naming
 from helpers.plans import Plan, RunState
+from helpers.probe.outside import Outcome
 
 LATEST = "latest"
 RESERVE = ".reserve"
@@ -36,6 +37,8 @@ class Batch:
     resumed: bool = False
     adopted: list[RunState] = field(default_factory=list)
     """Runs that were whole when their runner was killed, before it could note it."""
+    probes: dict[str, Outcome] = field(default_factory=dict)
+    """What was found out before the first run, by kernel and number of GPUs (helpers.probe)."""
 
     @property
     def name(self) -> str:

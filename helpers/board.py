@@ -48,6 +48,10 @@ class Lines:
         """A run finished before."""
         say(f"{self._title(state)}: finished before, kept")
 
+    def note(self, text: str) -> None:
+        """What is done before the first run."""
+        say(text)
+
     def begin(self, state: RunState) -> None:
         """A run's turn has come."""
         say(self._title(state))
@@ -123,6 +127,10 @@ class Table(Lines):
     def keep(self, state: RunState) -> None:
         self._figures[state.folder] = overview.figures(self.batch, state)
 
+    def note(self, text: str) -> None:
+        self._at = text.strip()
+        self._refresh()
+
     def begin(self, state: RunState) -> None:
         self._now, self._at, self._began = state, "", time.monotonic()
         self._refresh()
@@ -189,7 +197,7 @@ class Table(Lines):
         variant = state.variant.replace("-", " ")
         said = "running" if state is self._now else state.state
         auc, speed = self._figures.get(state.folder, ("", ""))
-        cells = [name, str(state.devices), variant, said, self._time(state), auc, speed]
+        cells = [name, state.on, variant, said, self._time(state), auc, speed]
         return [printable(cell) for cell in cells]
 
     def _position(self) -> int:

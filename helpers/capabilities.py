@@ -17,6 +17,18 @@ from typing import Any, NamedTuple
 FILE = Path(__file__).resolve().parent.parent / "environments" / "capabilities.json"
 
 
+CANNOT_SHARE = {
+    "mxnet": (
+        "Gluon finds the copies of a parameter by the GPU's number, so that a GPU has one and no "
+        "second replica"
+    ),
+    "chainer": (
+        "MultiprocessParallelUpdater joins its processes by NCCL, which refuses two on one GPU"
+    ),
+}
+"""Kernels whose replicas need a GPU each, and why."""
+
+
 class Gpu(NamedTuple):
     """A GPU, or an instance of one in MIG mode."""
 
@@ -74,6 +86,16 @@ def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
     # No form can. The last is the one for the oldest GPUs and drivers: what it lacks is missing.
     reason = _first_obstacle(kernel, forms(kernel)[-1], gpus) or reason
     return f"{reason} (for virtual CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES=)"
+
+
+def why_not_shared(kernel: str, replicas: int, gpus: int) -> str | None:
+    """Why ``replicas`` of ``kernel`` cannot share ``gpus`` GPUs; None where they can, or need not.
+
+    Of virtual devices ``gpus`` is 0.
+    """
+    if kernel not in CANNOT_SHARE or not 0 < gpus < replicas:
+        return None
+    return f"{replicas} replicas on {gpus} GPU{'s' * (gpus > 1)}: {CANNOT_SHARE[kernel]}"
 
 
 def obstacle(name: str, gpu: Gpu) -> str | None:

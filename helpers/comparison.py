@@ -14,6 +14,7 @@ import pandas as pd
 
 from helpers import paths, record, standing
 from helpers.agreement import differences
+from helpers.devices import sharing
 from helpers.errors import UserError
 
 FRAMEWORKS = ("PyTorch", "Keras", "TensorFlow", "MXNet", "Chainer")
@@ -33,11 +34,15 @@ class Entry:
     def label(self) -> str:
         """The framework, which notebook where it has several, and its setting where these differ.
 
-        ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``.
+        ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``. That replicas share GPUs is always
+        said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
+        against others.
         """
         name = str(self.content["framework"]["name"])
         variant = self.content["run"]["notebook"].partition("_MultiGPU")[2].replace("_", " ")
-        return " ".join(part for part in (name, variant.strip(), self.setting) if part)
+        gpus = self.content.get("devices", {}).get("shared_gpus")
+        shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
+        return " ".join(part for part in (name, variant.strip(), self.setting, shared) if part)
 
     @property
     def devices(self) -> int | None:
@@ -122,8 +127,8 @@ def how_to_begin(compared: Comparison) -> str | None:
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
-    Columns: label, devices, kind (gpu or cpu), comparable (its certificate was passed), marks
-    (``standing.marks``: why its times may not stand beside others', if so), seconds
+    Columns: label, devices, kind (``standing.kind``), comparable (its certificate was passed),
+    marks (``standing.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
     measured images), synthetic_images_per_second, loader_images_per_second, mean_auc,
@@ -243,6 +248,9 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if gpus := content["devices"].get("shared_gpus"):
+        found = sharing(content["devices"]["count"], gpus)
+        texts.append(f"{found} take turns there: speed-up means nothing here")
     if epoch := standing.resumed_after(content):
         texts.append(
             f"resumed after epoch {epoch}: its times are of its last process, or of several added "
@@ -285,7 +293,7 @@ def _numbers(entry: Entry) -> dict[str, Any]:
     return {
         "label": entry.label,
         "devices": entry.devices,
-        "kind": content["devices"]["kind"],
+        "kind": standing.kind(content),
         "comparable": entry.comparable,
         "marks": standing.marks(content),
         "seconds": training["seconds"],

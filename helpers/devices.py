@@ -3,10 +3,12 @@
 A virtual device is a replica that computes on the CPU: it has its own share of the batch and its
 own BatchNorm statistics and takes part in the gradient average like a GPU. It shows that the
 data parallelism is right; it cannot show that it is fast, because all replicas share the cores.
+The same holds of replicas that share a GPU, which is how a single one shows that all of it works.
 """
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,28 +27,51 @@ HIDDEN = ("", "-1", "none", "void", "nodevfiles")
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of a run: ``kind`` is ``gpu`` or ``cpu``, ``names`` one entry a device."""
+    """The devices of a run, one a replica.
+
+    ``kind`` is ``gpu`` or ``cpu``, ``names`` has one entry a replica. ``shared_gpus`` says how
+    many GPUs they are where replicas share them: replica i is on GPU i % ``shared_gpus``. It is
+    None where each has a device of its own.
+    """
 
     kind: str
     names: tuple[str, ...]
+    shared_gpus: int | None = None
 
     @property
     def count(self) -> int:
         return len(self.names)
 
     @property
+    def gpus(self) -> int:
+        """On how many GPUs they are; 0 of virtual devices."""
+        return self.shared_gpus or (self.count if self.kind == "gpu" else 0)
+
+    @property
     def short(self) -> str:
-        """How a sentence names them: "4 GPUs"."""
+        """How a sentence names them: "4 GPUs", "4 replicas on 1 GPU"."""
+        if self.shared_gpus:
+            return sharing(self.count, self.shared_gpus)
         noun = "GPU" if self.kind == "gpu" else "virtual CPU device"
         return f"{self.count} {noun}{'' if self.count == 1 else 's'}"
 
     def __str__(self) -> str:
+        shows = "they show whether the data parallelism is right, not how fast it would be"
+        if self.shared_gpus:
+            return f"{self.short} ({', '.join(self.names[: self.gpus])}): {shows}"
         if self.kind == "gpu":
             return f"{self.short}: " + ", ".join(self.names)
-        return (
-            f"{self.short} on {psutil.cpu_count()} CPU cores: they show whether the data "
-            "parallelism is right, not how fast it would be"
-        )
+        return f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
+
+
+def sharing(replicas: int, gpus: int) -> str:
+    """``4 replicas on 1 GPU``."""
+    return f"{replicas} replicas on {gpus} GPU{'' if gpus == 1 else 's'}"
+
+
+def run_name(notebook: str, replicas: int, shared_gpus: int | None) -> str:
+    """The name of a run's folder: ``PyTorch_MultiGPU-4x``, or ``-4x-1gpu`` where they share one."""
+    return f"{notebook}-{replicas}x" + (f"-{shared_gpus}gpu" if shared_gpus else "")
 
 
 def visible() -> list[Gpu]:
@@ -69,6 +94,11 @@ def visible() -> list[Gpu]:
             chosen.append(match)
     instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
     return chosen if instance is None else [instance]
+
+
+def used(count: int, gpus: int | None = None) -> list[Gpu]:
+    """The GPUs of ``count`` replicas: ``gpus`` of those visible, by default one for each."""
+    return visible()[: count if gpus is None else gpus]
 
 
 def visible_gpus() -> list[str]:
@@ -153,44 +183,67 @@ def _mig_instances(handle: Any) -> list[Any] | None:
     return found
 
 
-def resolve(requested: int | str = "auto") -> Devices:
-    """The devices for a run: ``auto``, or how many.
+def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> Devices:
+    """The devices for a run: ``auto``, or how many, and on how many GPUs they are.
 
-    ``auto`` is every visible GPU, or two virtual CPU devices where there is none.
+    ``gpus``: by default (``auto``, None) each device is a GPU of its own. Of fewer GPUs each is
+    shared by as many replicas; with 0 the devices are virtual, whatever GPUs are there.
+    ``requested``: ``auto`` is every one of these GPUs, or two virtual CPU devices where there is
+    none.
 
     Raises:
         UserError: a wrong number, or GPUs that are there, not hidden, and cannot be given to CUDA.
         UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
-    gpus = visible()
-    if not gpus:
+    asked = None if gpus in ("auto", None) else _number("gpus", gpus)
+    if asked is not None and asked < 0:
+        raise UserError(f"gpus {asked}: give 0 or more")
+    found = [] if asked == 0 else visible()
+    if not found and asked != 0:
         _refuse_to_hide_gpus()
     if requested == "auto":
-        count = len(gpus) or VIRTUAL_DEVICES
+        count = asked or len(found) or VIRTUAL_DEVICES
     else:
-        try:
-            count = int(requested)
-        except ValueError:
-            raise UserError(f"devices '{requested}': give a number, or auto") from None
+        count = _number("devices", requested)
         if count < 1:
             raise UserError(f"devices {count}: a run needs at least one")
-    if not gpus and count > MOST_VIRTUAL:
-        raise UserError(
-            f"devices {count}: there is no GPU here, and {MOST_VIRTUAL} virtual ones do"
-        )
-    if not gpus:
+    if asked and asked > len(found):
+        what_else = f"give {len(found)}, or leave gpus out" if found else "leave gpus out"
+        raise UserError(f"gpus {asked}: {_sees(found)}; {what_else}")
+    if not found:
+        if count > MOST_VIRTUAL:
+            raise UserError(
+                f"devices {count}: on the CPU they are virtual, and {MOST_VIRTUAL} of those do"
+            )
         return Devices("cpu", tuple(f"virtual CPU device {i}" for i in range(count)))
-    if count > len(gpus):
-        sees = f"{len(gpus)} GPU(s)"
-        if gpus[0].uuid.startswith("MIG-"):
-            sees = "1 MIG instance, all that CUDA gives to one"
+    if asked is None and count > len(found):
         raise UserError(
-            f"devices {count}: this process sees {sees}; ask for fewer, "
-            "or hide them all (CUDA_VISIBLE_DEVICES=) for virtual CPU devices"
+            f"devices {count}: {_sees(found)}; ask for fewer, for gpus {len(found)} to let "
+            "replicas share what is there, or for gpus 0 to have virtual CPU devices"
         )
-    if why := kernels.why_not_here(gpus[:count]):
+    on = asked or count
+    if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
+        raise UserError(
+            f"devices {count}: cannot be spread evenly over gpus {on}; "
+            f"give a multiple of {on}, or other gpus"
+        )
+    if why := kernels.why_not_here(found[:on]):
         raise UnsupportedError(why)
-    return Devices("gpu", tuple(gpu.name for gpu in gpus[:count]))
+    names = tuple(found[i % on].name for i in range(count))
+    return Devices("gpu", names, on if on < count else None)
+
+
+def _number(what: str, value: object) -> int:
+    try:
+        return int(str(value))  # neither 0.5 nor True is one
+    except ValueError:
+        raise UserError(f"{what} '{value}': give a number, or auto") from None
+
+
+def _sees(found: Sequence[Gpu]) -> str:
+    if found and found[0].uuid.startswith("MIG-"):
+        return "this process sees 1 MIG instance, all that CUDA gives to one"
+    return f"this process sees {len(found)} GPU(s)" if found else "this process sees no GPU"
 
 
 def _refuse_to_hide_gpus() -> None:

@@ -1,7 +1,8 @@
 """How long planned runs will take, from earlier runs of the same thing on this machine.
 
-The same thing is: notebook, recipe, data folder and devices, on this host. Where there is no
-such run there is no estimate: times of other data or other devices say little.
+The same thing is: notebook, recipe, data folder, devices and the GPUs that they share, on this
+host. Where there is no such run there is no estimate: times of other data or other devices say
+little.
 """
 
 import json
@@ -40,7 +41,7 @@ class History:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._keys: dict[tuple[str, int], Key] = {}
+        self._keys: dict[tuple[str, int, int | None], Key] = {}
         found = sorted(_earlier(), key=lambda row: row[0])
         self._seconds: dict[Key, list[float]] = {}
         for _, key, seconds in found:
@@ -59,15 +60,21 @@ class History:
             self._seconds.setdefault(self._key(state), []).append(state.seconds)
 
     def _key(self, state: RunState) -> Key:
-        where = (state.notebook, state.devices)
+        where = (state.notebook, state.devices, state.gpus)
         if where not in self._keys:
-            found = device_helpers.resolve(state.devices)
+            found = device_helpers.resolve(state.devices, state.gpus)
             name = self._plan.recipe
             if name == "auto":
                 name = "chexnet" if found.kind == "gpu" else "demo"
             folder = parameters.data_folder(lookup(name), self._plan.data)
             self._keys[where] = _key(
-                state.notebook, name, str(folder), found.kind, found.names, socket.gethostname()
+                state.notebook,
+                name,
+                str(folder),
+                found.kind,
+                found.names,
+                found.shared_gpus,
+                socket.gethostname(),
             )
         return self._keys[where]
 
@@ -118,12 +125,19 @@ def _of_record(path: Path) -> tuple[str, Key]:
         content["data"]["folder"],
         devices["kind"],
         devices["names"],
+        devices.get("shared_gpus"),
         run["host"],
     )
     return str(run["started"]), key
 
 
 def _key(
-    notebook: str, recipe: str, folder: str, kind: str, names: Iterable[str], host: str
+    notebook: str,
+    recipe: str,
+    folder: str,
+    kind: str,
+    names: Iterable[str],
+    shared_gpus: int | None,
+    host: str,
 ) -> Key:
-    return notebook, recipe, folder, kind, tuple(names), host
+    return notebook, recipe, folder, kind, tuple(names), shared_gpus, host

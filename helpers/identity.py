@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import subprocess
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -50,3 +51,18 @@ def of(content: Mapping[str, Any]) -> dict[str, str]:
         "code": content["run"].get("code"),
     }
     return {what: digest for what, digest in found.items() if digest is not None}
+
+
+def commit() -> str | None:
+    """The checkout's commit, with ``+`` where files were changed; None outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+            cwd=paths.ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip() or None

@@ -28,8 +28,11 @@ class KernelError(Exception):
     """A kernel could not be started."""
 
 
-def problem(kernel: str, gpus: Sequence[Gpu] = ()) -> str | None:
-    """Why ``kernel`` cannot be used, for a run on ``gpus`` if any, in one line; None if it can."""
+def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | None:
+    """Why ``kernel`` cannot be used, for a run of ``replicas`` on ``gpus`` if any; None if it can.
+
+    In one line.
+    """
     content = _status(kernel)
     if content.get("ok") is False:
         reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
@@ -42,7 +45,8 @@ def problem(kernel: str, gpus: Sequence[Gpu] = ()) -> str | None:
     command = spec.argv[0] if spec.argv else ""
     if Path(command).is_absolute() and not Path(command).exists():
         return f"kernel '{kernel}' points at {command}, which is gone: run 'make envs'"
-    return _why_not(kernel, gpus)
+    alone = capabilities.why_not_shared(kernel, replicas, len(gpus))
+    return f"kernel '{kernel}': {alone}" if alone else _why_not(kernel, gpus)
 
 
 def why_not_here(gpus: Sequence[Gpu]) -> str | None:

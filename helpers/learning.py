@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.comparison import Comparison, Entry, latest_of_each
-from helpers.standing import unranked
+from helpers.standing import ranks
 
 
 def history(entry: Entry) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def target(compared: Comparison) -> float | None:
 def time_to_auc(compared: Comparison, wanted: float | None = None) -> list[dict[str, Any]]:
     """For each run: the end of the first epoch whose mean validation AUC was at least ``wanted``.
 
-    Keys: run (with its marks), best, epoch and seconds (None where it was not reached).
+    Keys: run (with its marks), ranks, best, epoch and seconds (None where it was not reached).
     ``wanted`` is :func:`target` by default. Nothing is interpolated between epochs.
     """
     wanted = target(compared) if wanted is None else wanted
@@ -50,6 +50,7 @@ def time_to_auc(compared: Comparison, wanted: float | None = None) -> list[dict[
         rows.append(
             {
                 "run": entry.timed,
+                "ranks": ranks(entry.content),
                 "best": best_auc(entry),
                 "epoch": None if first is None else int(first["epoch"]),
                 "seconds": None if first is None else float(first["clock"]),
@@ -59,10 +60,9 @@ def time_to_auc(compared: Comparison, wanted: float | None = None) -> list[dict[
 
 
 def table(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
-    """:func:`time_to_auc` as text for a reader, the quickest first where devices rank anything."""
+    """:func:`time_to_auc` as text for a reader, the quickest first of those that rank."""
     rows = time_to_auc(compared, wanted)
-    if unranked(compared) is None:
-        rows.sort(key=lambda row: row["seconds"] or math.inf)
+    rows.sort(key=lambda row: (row["ranks"] and row["seconds"]) or math.inf)
     texts = [
         {
             "run": row["run"],

@@ -59,7 +59,8 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
     """
     given = {name: names[name] for name in PARAMETERS}
     setup = parameters.resolve(notebook, **given)
-    devices = tuple(framework.list_devices(setup.devices.kind, setup.devices.count))
+    kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
+    devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices)
     return Run(notebook, framework, setup, devices, names["resume"])
@@ -104,6 +105,11 @@ class Run:
             recipe=setup.recipe,
             skipped=framework.SKIPPED,
         )
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether replicas are on one GPU together, which NCCL refuses."""
+        return self.setup.devices.shared_gpus is not None
 
     @property
     def on_gpu(self) -> bool:
@@ -284,10 +290,10 @@ class Run:
 
     def worlds(self) -> list[World]:
         """The run's world as each of its processes sees it."""
-        count, kind = len(self.devices), self.setup.devices.kind
+        count, kind, gpus = len(self.devices), self.setup.devices.kind, self.setup.devices.gpus
         if self.lesson.processes == PER_DEVICE:
-            return [World(n, count, (device,), kind) for n, device in enumerate(self.devices)]
-        return [World(0, count, self.devices, kind)]
+            return [World(n, count, (device,), kind, gpus) for n, device in enumerate(self.devices)]
+        return [World(0, count, self.devices, kind, gpus)]
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """What ``function(world, work, *args)`` gives in each of the run's processes."""

@@ -2,12 +2,30 @@
 a GPU's has run out."""
 
 import ctypes
+from collections.abc import Sequence
+
+import pynvml
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's malloc.h
 
 RAN_OUT = ("out of memory", "OUT_OF_MEMORY", "STATUS_ALLOC_FAILED")
 """How CUDA, cuBLAS, cuDNN and NCCL say that memory ran out, in whichever framework: the runtime's
 text, the driver's name of the error, and the libraries'."""
+
+
+def free_on_gpus(uuids: Sequence[str]) -> int:
+    """MiB that are free on the fullest of these GPUs, or MIG instances.
+
+    Raises:
+        pynvml.NVMLError: the driver cannot tell.
+    """
+    pynvml.nvmlInit()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
+        free = min(int(pynvml.nvmlDeviceGetMemoryInfo(handle).free) for handle in handles)
+        return free >> 20
+    finally:
+        pynvml.nvmlShutdown()
 
 
 def keep_freed() -> None:

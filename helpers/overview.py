@@ -18,11 +18,13 @@ def announce(batch: Batch, history: History) -> None:
     verb = "Resuming batch" if batch.resumed else "Batch"
     say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
     to_run = []
-    gpus = devices.visible()
-    wanted = {(state.kernel, state.devices) for state in batch.runs}
-    problems = {(kernel, n): kernels.problem(kernel, gpus[:n]) for kernel, n in wanted}
+    wanted = {(state.kernel, state.devices, state.gpus) for state in batch.runs}
+    problems = {
+        (kernel, n, gpus): kernels.problem(kernel, devices.used(n, gpus), n)
+        for kernel, n, gpus in wanted
+    }
     for state in batch.runs:
-        problem = problems[state.kernel, state.devices]
+        problem = problems[state.kernel, state.devices, state.gpus]
         if batch.is_finished(state):
             note = "finished before, kept"
         elif problem:
@@ -73,7 +75,7 @@ def final_table(batch: Batch) -> str:
     for state in batch.runs:
         seconds = "-" if state.seconds is None else progress.clock(state.seconds)
         apart = [state.variant.replace("-", " ") or "-"] * varied
-        name = [state.notebook, str(state.devices), *apart]
+        name = [state.notebook, state.on, *apart]
         rows.append([*name, state.state, seconds, *figures(batch, state)])
     header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", "Test AUC", "Images/s"]
     lines = [progress.table(header, rows)]

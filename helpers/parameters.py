@@ -1,6 +1,7 @@
 """From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
 
 import math
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -111,6 +112,7 @@ def resolve(
     recipe: str = "auto",
     data: str | Path = "auto",
     devices: int | str = "auto",
+    gpus: int | str | None = "auto",
     run: str | Path = "auto",
     seed: int = 0,
     precision: str = "fp32",
@@ -124,7 +126,9 @@ def resolve(
     ``data``: the NIH's images under ``data/nih-264`` where they are there and the recipe is
     ``chexnet``; else the generated set, made on first use.
     ``devices``: all GPUs, or two virtual CPU devices.
-    ``run``: ``runs/interactive/<notebook>-<n>x``.
+    ``gpus``: as many as devices; fewer are shared. With 0, which makes the devices virtual, this
+    process and all it starts see no GPU any more.
+    ``run``: ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu`` where they share ``g``.
     ``workers``: of the loader, for all devices together. ``default`` is up to 8 a device and no
     more than there are CPU cores to use; ``auto`` has the notebook measure.
     ``batch``: images per device, with the learning rate in proportion. ``default`` is the
@@ -132,7 +136,9 @@ def resolve(
     ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
     device's to that of all.
     """
-    found = device_helpers.resolve(devices)
+    found = device_helpers.resolve(devices, gpus)
+    if found.kind == "cpu" and device_helpers.visible():
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
@@ -142,7 +148,8 @@ def resolve(
     folder = prepare_data(chosen, data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
-        run = paths.RUNS / "interactive" / f"{notebook}-{found.count}x"
+        name = device_helpers.run_name(notebook, found.count, found.shared_gpus)
+        run = paths.RUNS / "interactive" / name
     measured = workers in ("auto", "default")
     return Setup(
         found,

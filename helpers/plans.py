@@ -34,18 +34,36 @@ class RunState:
     precision: str = PRECISIONS[0]
     variant: str = ""
     """What sets it apart from the plan's other runs of its notebook on as many devices."""
+    gpus: int | None = None
+    """On how many GPUs the devices are to be; None where each is to be one, if there are any."""
     earlier: list[str] = field(default_factory=list)
     """What earlier attempts at it came to, so that nothing is tried again silently."""
 
     @property
     def folder(self) -> str:
         """The run's folder in the batch."""
-        return f"{self.notebook}-{self.devices}x" + (f"-{self.variant}" if self.variant else "")
+        name = device_helpers.run_name(self.notebook, self.devices, self.shared_gpus)
+        return name + (f"-{self.variant}" if self.variant else "")
 
     @property
     def title(self) -> str:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
-        return f"{self.notebook} on {self.devices} device{'s' if self.devices != 1 else ''}{apart}"
+        if self.shared_gpus:
+            found = device_helpers.sharing(self.devices, self.shared_gpus)
+            return f"{self.notebook}, {found}{apart}"
+        kind = "virtual CPU device" if self.gpus == 0 else "device"
+        return f"{self.notebook} on {self.devices} {kind}{'s' if self.devices != 1 else ''}{apart}"
+
+    @property
+    def shared_gpus(self) -> int | None:
+        """As ``devices.Devices`` has it."""
+        return self.gpus if self.gpus and self.gpus < self.devices else None
+
+    @property
+    def on(self) -> str:
+        """Its devices in a table's cell: ``4``, or ``4 on 1 GPU``."""
+        gpus = self.shared_gpus
+        return f"{self.devices} on {gpus} GPU{'s' * (gpus > 1)}" if gpus else str(self.devices)
 
     def about(self) -> dict[str, Any]:
         """What the notebook cannot know of its own run, for the record's section ``run``."""
@@ -73,8 +91,8 @@ class Plan:
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
         return self.parameters() == other.parameters() and [
-            (run.folder, run.seed, run.precision) for run in self.runs
-        ] == [(run.folder, run.seed, run.precision) for run in other.runs]
+            (run.folder, run.gpus, run.seed, run.precision) for run in self.runs
+        ] == [(run.folder, run.gpus, run.seed, run.precision) for run in other.runs]
 
 
 def make_plan(
@@ -82,6 +100,7 @@ def make_plan(
     notebooks: Sequence[str] = (),
     frameworks: Sequence[str] = (),
     devices: Sequence[int | str] = ("auto",),
+    gpus: int | str = "auto",
     recipe: str = "auto",
     data: str = "auto",
     seeds: Sequence[int | str] = (0,),
@@ -99,6 +118,7 @@ def make_plan(
         notebooks: names without ``.ipynb``; none means every framework notebook, in order.
         frameworks: all notebooks of these frameworks, instead of ``notebooks``.
         devices: how many, several in turn, or ``auto``.
+        gpus: on how many GPUs each of these numbers is; ``auto``: on as many.
         recipe: a recipe's name, or ``auto``.
         data: a data folder, or ``auto``.
         seeds: one run for each; it sets the split by patient, the weights and the augmentation.
@@ -117,7 +137,8 @@ def make_plan(
         data = str(parameters.prepare_data(chosen, data))
     known = framework_notebooks()
     wanted = _chosen_notebooks(known, notebooks, frameworks)
-    counts = dict.fromkeys(device_helpers.resolve(number).count for number in devices)
+    found = [device_helpers.resolve(number, gpus) for number in devices]
+    counts = dict.fromkeys(each.count for each in found)
     each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
     each_precision = dict.fromkeys(precision)
     rounds = _whole("repeats", repeats, least=1)
@@ -137,6 +158,7 @@ def make_plan(
                 + [f"seed{seed}"] * (len(each_seed) > 1)
                 + [f"repeat{number}"] * (rounds > 1)
             ),
+            gpus=None if gpus == "auto" else found[0].gpus,
         )
         for number in range(1, rounds + 1)
         for seed in each_seed

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -123,7 +122,7 @@ def start(
             "process": os.getpid(),
             "process_ticks": _ticks(os.getpid()),
             "host": socket.gethostname(),
-            "commit": _commit(),
+            "commit": identity.commit(),
             "code": identity.code(notebook),
             "environment": surroundings.told(os.environ),
         },
@@ -138,6 +137,7 @@ def start(
             "kind": devices.kind,
             "count": devices.count,
             "names": list(devices.names),
+            **({"shared_gpus": devices.shared_gpus} if devices.shared_gpus else {}),
         },
         "recipe": recipe.as_record(),
         "skipped": [
@@ -286,21 +286,6 @@ def _ticks(process: int) -> int | None:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _commit() -> str | None:
-    """The checkout's commit, with ``+`` where files were changed; None outside a checkout."""
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
-            cwd=paths.ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return described.stdout.strip() or None
 
 
 def _watch_notebook_cells(run: Run) -> None:

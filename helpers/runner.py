@@ -3,7 +3,8 @@
 A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a journal
 ``batch.json`` that says at every moment which run is in which state, and at the end
 ``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
-whether a run is finished is its own record, not the journal.
+whether a run is finished is its own record, not the journal. On GPUs each kernel is probed before
+the first run (``helpers.probe``); the runs of one that fails are skipped with the reason.
 
 Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
 cut short goes on from its last checkpoint. The last
@@ -40,6 +41,7 @@ from helpers.board import Lines
 from helpers.errors import UnsupportedError, UserError, refusal
 from helpers.estimate import History
 from helpers.plans import Plan, RunState
+from helpers.probe import batch as probes
 from helpers.progress import say
 
 COMPARE = "Compare"
@@ -94,6 +96,7 @@ def run(
 def _work(batch: Batch, history: History, stall_minutes: float) -> int:
     """The runs, then what compares them; returns the exit code."""
     with board.watching(batch, history) as shown:
+        probes.probe(batch, shown)
         for state in batch.runs:
             if batch.is_finished(state):
                 shown.keep(state)
@@ -127,7 +130,8 @@ def _break_off(batch: Batch, state: RunState, reason: str) -> None:
     if state.state in board.SETTLED:  # noted, but not written
         batch.note(state, state.state, state.reason)
     elif batch.is_whole(state):
-        batches.complete(batch.folder / state.folder, run=state.about())
+        folder = batch.folder / state.folder
+        batches.complete(folder, run=state.about(), **probes.as_record(batch, state))
         batch.note(state, "finished")
     else:
         _settle(batch, state, "interrupted", reason)
@@ -139,17 +143,19 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     resumes = _clear(folder)
     state.seconds = None
     source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
-    gpus = device_helpers.visible()[: state.devices]
-    problem = kernels.problem(state.kernel, gpus)
+    gpus = device_helpers.used(state.devices, state.gpus)
+    probed = probes.as_record(batch, state)
+    problem = kernels.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
-        _settle(batch, state, "skipped", problem)
+        _settle(batch, state, "skipped", problem, probed)
         return
     batch.note(state, "running")
     started = time.monotonic()
     given = batch.plan.parameters() | {
         "devices": state.devices,
+        "gpus": "auto" if state.gpus is None else state.gpus,
         "run": str(folder),
         "seed": state.seed,
         "precision": state.precision,
@@ -180,7 +186,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         finally:
             state.seconds = time.monotonic() - started
     with stopping.held():  # else a signal could come between the record and the journal
-        said = {"run": state.about(), **watch.as_record()}
+        said = {"run": state.about(), **watch.as_record(), **probed}
         if failure is not None:
             cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
             outcome = "skipped" if cannot else "failed"
@@ -213,7 +219,8 @@ def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, st
     """
     steps = batch.folder / state.folder / stalls.FILE
     marked = {kernels.MARK: str(batch.folder), stalls.VARIABLE: str(steps)}
-    return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {})
+    known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
+    return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
 
 
 def _settle(
@@ -257,12 +264,13 @@ def _check(batch: Batch) -> None:
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
-    most = max(state.devices for state in batch.runs)  # the largest global batch to be filled
+    most = max(batch.runs, key=lambda state: state.devices)  # the largest global batch to fill
     for seed in dict.fromkeys(state.seed for state in batch.runs):
         setup = parameters.resolve(
             "check",
             **batch.plan.parameters(),
-            devices=most,
+            devices=most.devices,
+            gpus=most.gpus,
             run=batch.folder / "check",
             seed=seed,
         )

@@ -16,7 +16,8 @@ def scaling(compared: Comparison) -> pd.DataFrame:
     the article counts) and efficiency (images/s over the ideal, 1 is perfect), synthetic_speed_up,
     synthetic_efficiency, comparable, marks (its own and the base's), kind. The base's own row is
     there, with 1 in each. Resumed runs are left out: their times are of their last process; and
-    so are those on CPUs, whose devices share the same cores, however many they are.
+    so are those on CPUs, whose devices share the same cores, however many they are, and those of
+    replicas that share a GPU.
     """
     rows = []
     numbers = summarise(compared)

@@ -45,16 +45,32 @@ def marked(label: str, of: Iterable[str]) -> str:
     return f"{label} ({said})" if said else label
 
 
-def unranked(compared: Comparison) -> str | None:
-    """Why the times of these runs rank no framework, in a sentence; None where they do.
+def kind(content: dict[str, Any]) -> str:
+    """What its times are of: ``gpu``, ``cpu``, or ``shared``, of replicas that share a GPU."""
+    devices = content["devices"]
+    return "shared" if devices.get("shared_gpus") else str(devices["kind"])
 
-    Only GPUs rank. A CPU's times say nothing about GPUs, and devices that are only virtual share
-    its cores: what they take says more about threads than about frameworks.
+
+def ranks(content: dict[str, Any]) -> bool:
+    """Whether its times may rank frameworks: those of GPUs, one a replica.
+
+    A CPU's times say nothing about GPUs. Devices that are only virtual share its cores: what they
+    take says more about threads than about frameworks. Replicas on one GPU wait for each other.
     """
-    found = [entry.content["devices"] for entry in compared.finished]
-    if not found or any(devices["kind"] == "gpu" for devices in found):
+    return kind(content) == "gpu"
+
+
+def unranked(compared: Comparison) -> str | None:
+    """Why the times of these runs rank no framework, in a sentence; None where they do."""
+    runs = compared.finished
+    if not runs or any(ranks(entry.content) for entry in runs):
         return None
-    if any(devices["count"] > 1 for devices in found):
+    if any(kind(entry.content) == "shared" for entry in runs):
+        return (
+            "Replicas that share a GPU take turns on it, "
+            "so these times rank no framework and tell nothing of scaling."
+        )
+    if any(entry.content["devices"]["count"] > 1 for entry in runs):
         return (
             "Virtual devices share the cores of one CPU, "
             "so these times rank no framework and tell nothing of scaling."

@@ -10,7 +10,7 @@ from helpers import paired, waits
 from helpers.agreement import differences
 from helpers.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.repeats import ONE_RUN, summarise
-from helpers.standing import marked, unranked
+from helpers.standing import marked, ranks, unranked
 from helpers.tables import short_number
 
 UNRANKED = "not ranked here"
@@ -234,11 +234,18 @@ def _aucs(compared: Comparison) -> str:
 
 
 def _machine(compared: Comparison) -> str:
-    """``4 NVIDIA H100``: the most that were used; ``1 and 2 virtual CPU devices``: all numbers."""
+    """``4 NVIDIA H100``: the most that were used; ``1 and 2 virtual CPU devices``: all numbers.
+
+    Where some runs rank, of those.
+    """
     entries = [entry for entry in latest_of_each(compared.finished) if entry.devices]
+    entries = [entry for entry in entries if ranks(entry.content)] or entries
     last = max(entries, key=lambda entry: entry.devices or 0)
     found = last.content["devices"]
     if found["kind"] == "cpu":
         counts = sorted({entry.devices or 0 for entry in entries})
         return f"{_listed(map(str, counts))} virtual CPU device{'s' if counts[-1] > 1 else ''}"
-    return f"{found['count']} {', '.join(dict.fromkeys(found['names']))}"
+    names = ", ".join(dict.fromkeys(found["names"]))
+    if gpus := found.get("shared_gpus"):
+        return f"{gpus} {names} shared by {found['count']} replicas"
+    return f"{found['count']} {names}"

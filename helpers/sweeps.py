@@ -11,7 +11,7 @@ from typing import Any
 from helpers.errors import UserError
 
 LISTS = ("frameworks", "notebooks", "devices", "precision", "inputs", "seeds")
-SINGLE = ("repeats", "recipe", "data", "warmup_epochs", "batch")
+SINGLE = ("gpus", "repeats", "recipe", "data", "warmup_epochs", "batch")
 KEYS = (*LISTS, *SINGLE)
 LARGEST = 2**20
 """Characters; a file that is no sweep is not read to its end."""
@@ -115,6 +115,7 @@ _EXAMPLE = {
     "frameworks": "[pytorch, keras]",
     "notebooks": "[PyTorch_MultiGPU]",
     "devices": "[1, 2, 4, 8]",
+    "gpus": "1",
     "precision": "[fp32]",
     "inputs": "[real, synthetic]",
     "seeds": "[0, 1, 2]",

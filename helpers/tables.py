@@ -146,10 +146,10 @@ def hardware(compared: Comparison) -> pd.DataFrame:
     that differ, as those of several seeds do, have all their values in one.
     """
     found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
-    for entry in compared.entries:
+    entries = [entry for entry in compared.entries if "hardware" in entry.content]
+    probed = any("probe" in entry.content for entry in entries)
+    for entry in entries:
         content = entry.content
-        if "hardware" not in content:
-            continue
         hardware, recipe, data = content["hardware"], content["recipe"], content.get("data")
         values = {
             "machine": content["run"]["host"],
@@ -169,6 +169,8 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "environment": _environment_cell(content["run"].get("environment")),
             "commit": content["run"].get("commit") or "unknown",
         }
+        if probed:
+            values["probe"] = _probe_cell(content.get("probe"))
         for what, value in values.items():
             found.setdefault(what, {}).setdefault(entry.run, []).append(value)
     rows = []
@@ -249,7 +251,17 @@ def _size(value: float, digits: int) -> str:
 def _devices_cell(found: dict[str, Any]) -> str:
     if found["kind"] == "cpu":
         return f"{found['count']} virtual on the CPU"
-    return f"{found['count']} x {', '.join(dict.fromkeys(found['names']))}"
+    names = ", ".join(dict.fromkeys(found["names"]))
+    if gpus := found.get("shared_gpus"):
+        return f"{found['count']} replicas on {gpus} x {names}"
+    return f"{found['count']} x {names}"
+
+
+def _probe_cell(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "none"
+    right = f"layers and all-reduce were right before the batch ({found['seconds']:.0f} s)"
+    return right if found["reason"] is None else str(found["reason"])
 
 
 def _data_cell(data: dict[str, Any] | None) -> str:

@@ -29,6 +29,8 @@ class World:
     size: int
     devices: tuple[Any, ...]
     kind: str  # of the devices: "gpu" or "cpu"
+    gpus: int = 0
+    """How many GPUs all these devices are; fewer than ``size`` where replicas share them."""
 
     @property
     def processes(self) -> int:
@@ -39,6 +41,11 @@ class World:
     def device(self) -> Any:
         """The device of a process that drives one, else the first."""
         return self.devices[0]
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether replicas are on one GPU together, which NCCL refuses."""
+        return 0 < self.gpus < self.size
 
     @property
     def on_gpu(self) -> bool:
@@ -68,8 +75,9 @@ class Lesson:
     """``(replica, loader, steps, clock)``: that many steps; the mean loss over all devices."""
     predict: Callable[..., tuple[np.ndarray, float]]
     """``(replica, loader, total)``: logits (total, 14) of all images in order, the mean loss."""
-    load_alone: Callable[..., Iterator[Any]]
-    """``(replica, loader)``: the training batches, on the devices, with nothing computed."""
+    load_alone: Callable[..., Iterator[Any]] = lambda replica, loader: loader
+    """``(replica, loader)``: the training batches, on the devices, with nothing computed; needed
+    where it is the step that sends them there."""
     without_all_reduce: Callable[..., None] | None = None
     """``(replica, loader, steps, clock)``: trains, but every device for itself."""
     all_reduce_alone: Callable[..., None] | None = None

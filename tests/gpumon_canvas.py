@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpumon import interactive
+from gpumon.drawing import interactive
 
 WIDTH, LEFT, RIGHT = 900, 96, 104
 

@@ -10,6 +10,7 @@ import pytest
 
 from data_prep import FINDINGS
 from helpers import record
+from helpers.devices import run_name
 from helpers.recipe import lookup
 
 
@@ -21,9 +22,14 @@ def make(
     speed: float = 100.0,
     auc: float = 0.75,
     gpu: bool = False,
+    shared_gpus: int | None = None,
     **sections: Any,
 ) -> dict[str, Any]:
-    """A finished run's record that fits the schema; ``sections`` replace whole sections."""
+    """A finished run's record that fits the schema; ``sections`` replace whole sections.
+
+    ``shared_gpus``: it is of replicas that share as many GPUs.
+    """
+    gpu = gpu or bool(shared_gpus)
     recipe = lookup("demo").on(devices)
     steps = recipe.steps(1120)
     images = steps * recipe.global_batch
@@ -66,13 +72,14 @@ def make(
             "cores": 2,
             "memory_bytes": 8 * 2**30,
             "platform": "Linux",
-            "gpus": ["NVIDIA H100"] * devices if gpu else [],
+            "gpus": ["NVIDIA H100"] * (shared_gpus or devices) if gpu else [],
             "driver": "570.1" if gpu else None,
         },
         "devices": {
             "kind": "gpu" if gpu else "cpu",
             "count": devices,
             "names": ["NVIDIA H100" if gpu else f"virtual CPU device {i}" for i in range(devices)],
+            **({"shared_gpus": shared_gpus} if shared_gpus else {}),
         },
         "recipe": recipe.as_record(),
         "data": {
@@ -183,11 +190,28 @@ def short(framework: str, state: str, reason: str) -> dict[str, Any]:
 def save(batch: Path, content: dict[str, Any]) -> Path:
     """Write ``content``, which must fit the schema, as a run of ``batch``; returns its folder."""
     record.check(content)
-    count = content.get("devices", {}).get("count", 2)
-    folder = batch / f"{content['run']['notebook']}-{count}x"
+    found = content.get("devices", {})
+    notebook = content["run"]["notebook"]
+    folder = batch / run_name(notebook, found.get("count", 2), found.get("shared_gpus"))
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
+    """The section ``probe`` of a run on GPUs; with a reason, of one that was skipped for it."""
+    layers = [("convolution", 0), ("BatchNorm", 0), ("pooling", 0)]
+    steps = [("start", None), *layers, ("all-reduce", None)]
+    return {
+        "devices": ["NVIDIA H100"] * devices,
+        "seconds": 9.4,
+        "reason": reason,
+        "versions": {"python": "3.11.9", "cuda": "13.2"},
+        "steps": [
+            {"what": what, "device": device, "seconds": 0.5, "reason": None}
+            for what, device in steps
+        ],
+    }
 
 
 SIX = (

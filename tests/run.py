@@ -94,6 +94,7 @@ def long_parts() -> dict[str, Part]:
     return {
         "mutants": partial(command, "lab", "python", "tests/mutants.py", "--all"),
         "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
+        "gpu": partial(command, "lab", "pytest", "tests/test_gpu_run.py", "-m", "slow"),
     }
 
 

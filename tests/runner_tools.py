@@ -22,7 +22,7 @@ from helpers.__main__ import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "run"))
+PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
 PARAMETERS += '\nseed = 0\nprecision = "fp32"\nwarmup_epochs = 0\nresume = False'
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""
@@ -141,13 +141,17 @@ class Suite:
 @pytest.fixture(name="images", scope="session")
 def images_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with 120 small images of 40 patients."""
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "images").mkdir()
+    return write_images(tmp_path_factory.mktemp("data"))
+
+
+def write_images(folder: Path, patients: int = 40) -> Path:
+    """A data folder with three small images of each patient."""
+    (folder / "images").mkdir(parents=True)
     lines = [
         "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,"
         "View Position,OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
     ]
-    for patient in range(1, 41):
+    for patient in range(1, patients + 1):
         for followup in range(3):
             name = f"{patient:08}_{followup:03}.png"
             finding = "Mass" if patient % 3 else "No Finding"

@@ -44,6 +44,12 @@ def asked(file: str) -> Iterator[str]:
             yield line
 
 
+def dependencies() -> list[str]:
+    """What the project depends on, as setup.py lists it, without the folder that gpumon is in."""
+    listed = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("],\n")[0]
+    return re.findall(r'^ *f?"(.+)",$', listed, re.M)
+
+
 def locked(file: str) -> dict[str, str]:
     """Versions by name in a lock."""
     lines = (ENVIRONMENTS / file).read_text().splitlines()
@@ -118,9 +124,10 @@ def test_every_in_file_has_a_lock_and_every_kernel_has_one() -> None:
 def test_every_kernel_has_what_the_project_needs(lock: str) -> None:
     import tomllib
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    missing = {name_of(d) for d in project["dependencies"]} - set(locked(lock))
-    assert not missing
+    gpumon = tomllib.loads((ROOT / "gpumon" / "pyproject.toml").read_text())["project"]
+    extras = gpumon["optional-dependencies"]
+    asked_for = [*gpumon["dependencies"], *extras["plot"], *extras["tables"], *dependencies()]
+    assert {name_of(d) for d in asked_for} - set(locked(lock)) == {name_of(gpumon["name"])}
     assert {"ipykernel", "pytest"} <= set(locked(lock))
 
 
@@ -275,7 +282,7 @@ def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
 def packages(built: Path) -> Path:
     """The site-packages of the built mxnet: every package of its lock, of one file each."""
     site = built / "mxnet" / "lib" / "python3.11" / "site-packages"
-    for name in (*locked("mxnet.txt"), "chexnet_compare"):
+    for name in (*locked("mxnet.txt"), "chexnet_compare", "gpumon_phases"):
         name = name.replace("-", "_")
         put(site / name / "__init__.py", "VERSION = 1")
         lines = [f"{name}/__init__.py,sha256=x,11", f"{name}-1.dist-info/RECORD,,"]
@@ -411,8 +418,11 @@ def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
     stamps.append(build.stamp("mxnet", CPU))
     (tmp_path / "helpers" / "fast.c").write_text("int x;\n")
     stamps.append(build.stamp("mxnet", CPU))
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon" / "pyproject.toml").write_text("[project]\n")
+    stamps.append(build.stamp("mxnet", CPU))
     assert len({s["recipe"] for s in stamps}) == 1
-    assert len({s["project"] for s in stamps}) == 3
+    assert len({s["project"] for s in stamps}) == 4
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,16 @@ FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODEL = "pytorch"
 
 # What every notebook defines, beside the functions that it brings to the measured run (`Lesson`).
-SHARED = ("images", "crop", "scaled", "initial", "model", "criterion", "this_run", "to_network")
+SHARED: tuple[str, ...] = (
+    "images",
+    "crop",
+    "scaled",
+    "initial",
+    "model",
+    "criterion",
+    "this_run",
+    "to_network",
+)
 SHARED += ("train_transform", "evaluation_transform", "evaluate_pixels", "make_optimizer")
 SHARED += ("Replica",)
 

@@ -13,8 +13,8 @@ import pytest
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import sidebyside
-from gpumon.style import clock
+from gpumon.drawing import sidebyside
+from gpumon.units import clock
 
 MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}

@@ -22,12 +22,12 @@ from PIL import Image
 from runner_tools import wait_for
 
 import gpumon
-from gpumon import sidebyside
+from gpumon.drawing import sidebyside
+from gpumon.drawing.lanes import condense
+from gpumon.drawing.style import THEMES
 from gpumon.follow import Follower
-from gpumon.lanes import condense
 from gpumon.sampler import Sampler
 from gpumon.series import Series, Source
-from gpumon.style import THEMES
 from gpumon.writer import Writer
 
 # Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from gpumon.style import THEMES, Theme, phase_colours
+from gpumon.drawing.style import THEMES, Theme, phase_colours
 from helpers import paths
 
 LEAST = 10.0

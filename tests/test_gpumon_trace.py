@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import gpumon
 from gpumon import stats
-from gpumon.lanes import condense
+from gpumon.drawing import interactive
+from gpumon.drawing.lanes import condense
 
 
 def figures(trace: gpumon.Trace, phase: str, device: str) -> pd.Series:
@@ -76,18 +77,20 @@ spans = st.lists(
 def test_weights_share_out_exactly_the_spans(
     spans: list[tuple[float, float]], values: list[float]
 ) -> None:
-    times = np.arange(len(values), dtype=float)
+    times = [float(moment) for moment in range(len(values))]
     joined = stats.union(spans)
     weights = stats.weights(times, 50.0, joined)
-    assert (weights >= 0).all()
-    assert weights.sum() == pytest.approx(sum(end - start for start, end in joined), abs=1e-6)
-    if weights.max() > 1e-6:
-        mean = stats.mean(np.array(values), weights)
-        held = np.array(values)[weights > 0]
-        assert held.min() - 1e-6 <= mean <= held.max() + 1e-6
+    assert all(seconds > 0 for _, seconds in weights)
+    assert [place for place, _ in weights] == sorted({place for place, _ in weights})
+    total = sum(seconds for _, seconds in weights)
+    assert total == pytest.approx(sum(end - start for start, end in joined), abs=1e-6)
+    if total > 1e-6:
+        known = stats.known(values, weights)
+        held = [value for value, _ in known]
+        assert min(held) - 1e-6 <= stats.mean(known) <= max(held) + 1e-6
         # What held for less than a rounding error may be left out, nothing else.
-        lasting = np.array(values)[weights > 1e-6]
-        assert lasting.max() <= stats.quantile(np.array(values), weights, 1.0) <= held.max()
+        lasting = max(value for value, seconds in known if seconds > 1e-6)
+        assert lasting <= stats.quantile(known, 1.0) <= max(held)
 
 
 @given(values=st.lists(st.floats(0, 100), min_size=30, max_size=200), most=st.integers(3, 20))
@@ -142,6 +145,17 @@ def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
     trace.plot()
 
 
+def test_of_a_series_that_a_line_names_twice_the_last_value_counts(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "t", {"gpu0": [1, 2, 3]})
+    file = prefix.with_name("t.jsonl")
+    lines = file.read_text().splitlines()
+    lines[2] = "[1, 0, 5, 0, 7, 0, null, 0, 9]"
+    file.write_text("\n".join(lines) + "\n")
+    frame = gpumon.read(prefix).frame()
+    assert list(frame["gpu0/utilisation (%)"]) == [1, 9, 3]
+    assert list(frame["host/cpu (%)"]) == [50, 50, 50]
+
+
 def test_csv_round_trip(tmp_path: Path) -> None:
     marks: Marks = (("train", 1.0, 2.0, {}),)
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks))
@@ -189,6 +203,9 @@ def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
         trace.export(tmp_path / "t.xlsx")
     with pytest.raises(gpumon.MonitorError, match="cannot write"):
         trace.export(tmp_path / "nowhere" / "t.csv")
+    never = gpumon.read(write(tmp_path / "never", {}, unix=1e15))
+    with pytest.raises(gpumon.MonitorError, match="which is no date"):
+        never.export(tmp_path / "t.csv")
     try:
         import pyarrow  # noqa: F401
     except ImportError:
@@ -244,7 +261,7 @@ def test_web_page_is_self_contained_and_its_script_parses(tmp_path: Path) -> Non
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node here, so the script is not parsed")
-    script = Path(gpumon.__file__).with_name("interactive.js")
+    script = Path(interactive.__file__).with_name("interactive.js")
     subprocess.run([node, "--check", str(script)], check=True)
 
 

@@ -178,11 +178,13 @@ def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "chart.png", interrupted)
     assert not list(tmp_path.iterdir())
-    (tmp_path / "pandas.py").write_text(f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n")
+    (tmp_path / "matplotlib.py").write_text(
+        f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n"
+    )
     with gpumon.Monitor(tmp_path / "t"):
         pass
     done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "summary", tmp_path / "t"],
+        [sys.executable, "-m", "gpumon", "plot", tmp_path / "t"],
         capture_output=True,
         text=True,
         env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},

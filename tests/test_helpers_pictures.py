@@ -35,7 +35,7 @@ def test_the_images_shown_are_training_images_with_their_findings(data: Data) ->
             ", ".join(names) if len(names) < 3 else f"{names[0]}, and {len(names) - 1} more"
         )
     first = data_prep.read_grey(ill["path"].iloc[0])
-    pixels = figure.axes[0].images[0].get_array()
+    pixels = np.asarray(figure.axes[0].images[0].get_array())
     assert np.array_equal(pixels, crop(first)[0])
 
 
@@ -44,7 +44,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
         {"epoch": e, "train_loss": 1 / e, "valid_loss": 2 / e, "valid_auc": None} for e in (1, 2)
     ]
     left, right = pictures.learning(history).axes
-    assert [list(line.get_ydata()) for line in left.lines] == [[1, 0.5], [2, 1]]
+    assert [np.asarray(line.get_ydata()).tolist() for line in left.lines] == [[1, 0.5], [2, 1]]
     assert np.isnan(np.asarray(right.lines[0].get_ydata(), float)).all()
 
     labels = np.zeros((60, 14), np.float32)

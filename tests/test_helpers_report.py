@@ -151,7 +151,7 @@ def test_a_cpu_ranks_nobody(tmp_path: Path, devices: int, why: str) -> None:
     assert page.count(why) >= 2  # in the answer, and where the times stand
     # Neither is the time to an AUC in the order of time: Keras stands second wherever it is.
     assert list(learning.table(compared).index) == [e.run for e in compared.entries]
-    assert '"ranked": false' in page
+    assert '"ranks": false' in page and '"ranks": true' not in page
 
 
 def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
     assert "(one run)" in first.text and "times as fast as Keras, one run each" in first.text
     assert summary.headline(compared).startswith("PyTorch trained fastest on 4 NVIDIA H100")
     assert next(iter(learning.table(compared).index)).startswith("PyTorch")
-    assert '"ranked": true' in report.write(tmp_path).read_text()
+    assert '"ranks": true' in report.write(tmp_path).read_text()
 
 
 def test_single_runs_that_are_close_are_not_told_apart(tmp_path: Path) -> None:
@@ -282,6 +282,23 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     assert "a seed also decides the split" in words.uncertainty(compared)
     once = comparison.load(tmp_path / "seed0")
     assert not any("repeated runs the last" in s.lead for s in contents.sections(once))
+
+
+def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", gpu=True, probe=records.probe()))
+    records.save(tmp_path, records.make("Keras", gpu=True))
+    reason = "kernel 'mxnet' failed its probe: pooling on device 0 (NVIDIA H100): hung"
+    skipped = records.short("MXNet Gluon", "skipped", reason) | {"probe": records.probe(2, reason)}
+    records.save(tmp_path, skipped)
+    compared = comparison.load(tmp_path)
+    probes = tables.hardware(compared).loc[["probe"]]
+    right = "layers and all-reduce were right before the batch (9 s)"
+    assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
+        right: "PyTorch, 2 devices",
+        "none": "Keras, 2 devices",
+    }
+    report.write(tmp_path)
+    assert reason in (tmp_path / report.MARKDOWN).read_text(encoding="utf-8")
 
 
 def test_a_lane_of_an_earlier_repeat_says_so(tmp_path: Path) -> None:

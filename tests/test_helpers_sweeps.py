@@ -242,7 +242,7 @@ def test_a_warmup_reaches_the_notebooks(suite: Suite, tmp_path: Path) -> None:
         ("repeats: 99999", "runs; plan 10000 or fewer"),
         ("devices: [0]", "at least one"),
         ("devices: {a: 1}", "'devices' takes a list"),
-        ("devices: [2000000000]", "there is no GPU here"),
+        ("devices: [2000000000]", "on the CPU they are virtual"),
         ("frameworks: [jax]", "unknown framework 'jax': the frameworks are PyTorch, Keras"),
         ("frameworks: [keras]\nnotebooks: [x]", "give one of them"),
         (
@@ -329,6 +329,8 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     history.add(batch.runs[15])
     with board.Table(batch, history, console) as shown:
         assert isinstance(shown, board.Table)
+        shown.note("Probing kernel tiny on 2 GPUs")
+        console.print(shown._draw())
         shown.begin(batch.runs[15])
         shown.show("9. Train", "cell 3 of 9")
         console.print(shown._draw())
@@ -340,6 +342,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     drawn = text.getvalue()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
     assert "N15 " in plain and "9. Train (cell 3 of 9)" in plain
+    assert plain.index("Probing kernel tiny on 2 GPUs") < plain.index("9. Train")
     assert "above" in plain and "below" in plain and "N29" not in plain
     assert "30 runs: 15 finished" in plain and "about 15 runs without estimate" not in plain
     assert "1 failed" in plain and "1:05" in plain

@@ -91,7 +91,7 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         mocked = cell["metadata"].get("nbmake", {}).get("mock", {})
         assert set(mocked) <= {target.id for target in assigned}
         return
-    names = ["batch"] if name == "Compare" else ["recipe", "data", "devices", "run", "seed"]
+    names = ["batch"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
     names += [] if name == "Compare" else ["precision", "workers", "batch"]
     names += [] if name == "Compare" else ["warmup_epochs", "resume"]
     assert [target.id for target in assigned] == names

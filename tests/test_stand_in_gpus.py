@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import fake_nvml
 import pytest
+from data_prep_tools import make_folder
 from fake_nvml import A100, H100, V100, mig_uuid, uuid
+from probe_tools import plant
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
 from helpers import capabilities, paths, record
@@ -178,6 +182,7 @@ def test_stand_in_mxnet_on_hopper_is_skipped_and_the_rest_goes_on(suite: Suite) 
     """It is not trained on the CPU, silently, among runs on GPUs."""
     lay_kernels(suite.folder / "jupyter")
     (suite.folder / "venvs").mkdir()
+    plant(suite.folder, "pytorch")  # in the place of PyTorch, which the lab does not have
     for kernel, form in (("pytorch", "gpu"), ("mxnet", "cpu")):
         suite.notebook(f"{kernel}_MultiGPU", BEGIN, FINISH, kernel=kernel)
         status = json.dumps({"ok": True, "form": form})
@@ -201,6 +206,124 @@ def test_stand_in_a_notebook_run_by_hand_says_why_it_cannot(tmp_path: Path) -> N
     done = run("H100", *command)
     assert "UnsupportedError: kernel 'mxnet': libmxnet of" in done.stderr.splitlines()[-1]
     assert run("H100", *command, CUDA_VISIBLE_DEVICES="").stdout.startswith("2 virtual CPU devices")
+
+
+# --- Replicas that share GPUs -----------------------------------------------------------------
+
+
+def lay_suite(suite: Suite, *cells: str, **forms: str) -> None:
+    """A notebook for each kernel, which `make envs` has installed in that form."""
+    lay_kernels(suite.folder / "jupyter")
+    (suite.folder / "venvs").mkdir()
+    for kernel, form in forms.items():
+        suite.notebook(f"{kernel}_MultiGPU", *cells, kernel=kernel)
+        status = json.dumps({"ok": True, "form": form})
+        (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
+
+
+FORMS = {"pytorch": "gpu", "tensorflow": "gpu", "mxnet": "gpu", "chainer": "gpu"}
+
+
+def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> None:
+    lay_suite(suite, **FORMS)
+    done = run("A100", *suite.command("--dry-run", "--devices", "4", "--gpus", "1"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kernel in ("pytorch", "tensorflow"):
+        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, kernel {kernel}\n" in done.stdout
+    for kernel, why in capabilities.CANNOT_SHARE.items():
+        said = f"will be skipped: kernel '{kernel}': 4 replicas on 1 GPU: {why}"
+        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, {said}\n" in done.stdout
+
+
+def test_stand_in_devices_of_their_own_beside_shared_ones(suite: Suite) -> None:
+    lay_suite(suite, **FORMS)
+    done = run("H100", *suite.command("--dry-run", "--devices", "2,4", "--gpus", "2"))
+    assert "  pytorch_MultiGPU on 2 devices, kernel pytorch\n" in done.stdout
+    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, kernel pytorch\n" in done.stdout
+    assert "  chainer_MultiGPU on 2 devices, kernel chainer\n" in done.stdout
+
+
+GIVEN = """
+import json, os, sys
+from pathlib import Path
+sys.path[:0] = [{root!r}]
+from helpers import devices, parameters
+setup = parameters.resolve("N", recipe="demo", data=data, devices=devices_asked, gpus=gpus, run=run)
+import gpumon
+monitor = gpumon.Monitor(Path(run) / "trace", interval=0.05)
+monitor.start()
+monitor.stop()
+lanes = [one["name"] for one in gpumon.read(Path(run) / "trace").devices if one["kind"] != "host"]
+seen = dict(visible=os.environ.get("CUDA_VISIBLE_DEVICES"), lanes=lanes, short=setup.devices.short)
+seen["hardware"] = devices.hardware()["gpus"]
+(Path(run) / "seen.json").write_text(json.dumps(seen))
+""".replace("{root!r}", repr(str(paths.ROOT)))
+
+
+def seen_by_a_run(suite: Suite, machine: str, *asked: str) -> dict[str, Any]:
+    keep = "devices_asked = devices"  # before the module of that name is imported
+    suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
+    lay_suite(suite, BEGIN, keep, GIVEN, FINISH, pytorch="gpu")
+    done = run(machine, *suite.command("--batch", "shared", *asked))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (suite.folder / "runs" / "shared").glob("*/seen.json")
+    content: dict[str, Any] = json.loads(found.read_text("utf-8"))
+    return content | {"folder": found.parent.name, "said": done.stdout}
+
+
+def test_stand_in_a_run_sees_the_gpu_that_its_replicas_share_and_no_other(suite: Suite) -> None:
+    """And the monitor has one lane for it, not one for each replica."""
+    seen = seen_by_a_run(suite, "H100", "--devices", "4", "--gpus", "1")
+    assert (seen["visible"], seen["short"]) == (uuid(0), "4 replicas on 1 GPU")
+    assert seen["hardware"] == ["NVIDIA H100"] and seen["lanes"] == ["gpu0"]
+    assert seen["folder"] == "pytorch_MultiGPU-4x-1gpu"
+    assert "pytorch_MultiGPU, 4 replicas on 1 GPU" in seen["said"]
+    assert re.search(r"^pytorch_MultiGPU +4 on 1 GPU +finished", seen["said"], re.MULTILINE)
+
+
+def test_stand_in_gpus_0_leaves_the_gpus_alone(suite: Suite) -> None:
+    seen = seen_by_a_run(suite, "H100", "--devices", "3", "--gpus", "0")
+    assert (seen["visible"], seen["short"]) == ("", "3 virtual CPU devices")
+    assert seen["hardware"] == [] == seen["lanes"]
+    assert "pytorch_MultiGPU on 3 virtual CPU devices" in seen["said"]
+
+
+def test_stand_in_a_notebook_run_by_hand_hides_what_it_does_not_want(images: Path) -> None:
+    ask = (
+        "import os; from helpers import parameters, devices\n"
+        "found = parameters.resolve('N', devices=2, gpus=0, run='run', data=os.environ['DATA'])\n"
+        "print(found.devices.short, devices.visible(), repr(os.environ['CUDA_VISIBLE_DEVICES']))"
+    )
+    done = run("H100", sys.executable, "-c", ask, DATA=str(images))
+    assert done.stdout == "2 virtual CPU devices [] ''\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "said"),
+    [
+        ("none", ("4", "1"), "gpus 1: this process sees no GPU; leave gpus out"),
+        ("A100", ("4", "2"), "gpus 2: this process sees 1 GPU(s); give 1, or leave gpus out"),
+        ("V100", ("4", "3"), "devices 4: cannot be spread evenly over gpus 3; give a multiple"),
+        ("MIG", ("4", "2"), "gpus 2: this process sees 1 MIG instance, all that CUDA gives to one"),
+        ("A100", ("4", "all"), "gpus 'all': give a number, or auto"),
+    ],
+)
+def test_stand_in_gpus_that_cannot_be_had_are_one_line(
+    machine: str, asked: tuple[str, str], said: str, suite: Suite
+) -> None:
+    lay_suite(suite, pytorch="gpu")
+    devices, gpus = asked
+    done = run(machine, *suite.command("--devices", devices, "--gpus", gpus))
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}")
+    assert done.stderr.count("\n") == 1 and not (suite.folder / "runs" / "latest").exists()
+
+
+def test_stand_in_what_is_free_on_the_fullest_gpu() -> None:
+    machine = MACHINES["H100"] + "".join(
+        f"{gpu} memory_total 81559\n{gpu} memory {used}\n" for gpu, used in enumerate([500, 1559])
+    )
+    ask = f"from helpers import memory; print(memory.free_on_gpus({[uuid(0), uuid(1)]}))"
+    assert run(machine, sys.executable, "-c", ask).stdout == "80000\n"
 
 
 # --- MIG, and GPUs that nobody hid ------------------------------------------------------------

@@ -56,6 +56,12 @@ def named(text: str) -> dict[str, Any]:
     content["attribution"]["shares"][text] = 0.1
     content["test"]["findings"] = [row | {"finding": text} for row in content["test"]["findings"]]
     content["skipped"] = [{"what": text, "reason": text}]
+    reason = text or None  # the schema wants some
+    content["probe"] = records.probe(reason=reason) | {
+        "devices": [text, text],
+        "versions": {text: text},
+        "steps": [{"what": "start", "device": None, "seconds": None, "reason": reason}],
+    }
     content["checkpoint"] = {"resumed_after": 0, "seconds": 0.0, "damaged": text}
     return content
 

@@ -9,6 +9,7 @@ unbiased variance, as PyTorch's is. On CPUs the same seed gives the same bits, m
 and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
+import multiprocessing
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -20,7 +21,8 @@ import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 
-from helpers import memory, precisions
+from helpers import capabilities, memory, precisions, replicas
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -55,6 +57,7 @@ than this would be missing for the batch on a GPU of 16 GB (one block of it stay
 # What Chainer cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
+    "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["chainer"],
     "bf16": "Chainer has no bfloat16",
     "fp16": (
         "Chainer's mixed16 stores the weights in float16, where the others round only products"
@@ -86,11 +89,16 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
     """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
 
     Naming a GPU does not start CUDA in this process, so that processes can still be forked.
+
+    Raises:
+        UnsupportedError: they are to be on fewer ``gpus``, which Chainer cannot do.
     """
+    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
+        raise UnsupportedError(why)
     if kind == "gpu":
         return [chainer.get_device(f"@cupy:{index}") for index in range(count)]
     return [chainer.get_device("@numpy")] * count
@@ -271,6 +279,42 @@ def gradients(
     }
 
 
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+
+    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
+    its name the gradient of each array but ``gradient``, which flows back from the output.
+    """
+    with chainer.using_device(device):
+        given = {name: chainer.Variable(device.send(array)) for name, array in arrays.items()}
+        images = given["images"]
+        if layer == "convolution":
+            output = F.convolution_2d(images, given["weight"], pad=1)
+        elif layer == "BatchNorm":
+            epsilon = RECIPES["chexnet"].bn_epsilon
+            output = F.batch_normalization(images, given["scale"], given["offset"], eps=epsilon)
+        else:
+            output = F.average_pooling_2d(F.max_pooling_2d(images, 3, 2, cover_all=False), 2)
+        output.grad = given.pop("gradient").array
+        output.backward()
+        found = {"output": output.array, **{name: each.grad for name, each in given.items()}}
+        return {name: cuda.to_cpu(array) for name, array in found.items()}
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+
+    The way the notebook goes: ParallelUpdater between CPUs, between GPUs the updater that forks a
+    process for each and takes NCCL, in a process where CUDA has not been started.
+    """
+    if devices[0].name == "@numpy":
+        return _reduced(0, shares, devices)
+    found: list[np.ndarray] = replicas.run(_reduced, 1, shares, devices)[0]
+    return found
+
+
 class DeviceLosses:
     """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
 
@@ -313,6 +357,68 @@ def out_of_memory(error: BaseException) -> bool:
 def skip(capability: str) -> str | None:
     """Why Chainer cannot do ``capability``; None where it can."""
     return SKIPPED.get(capability)
+
+
+class _Sum(chainer.Chain):
+    """A weight for each number of a share, whose gradient is that share.
+
+    Before each step it notes in ``seen``, a row a device, what the weights are on its device.
+    """
+
+    def __init__(self, seen: np.ndarray) -> None:
+        super().__init__()
+        self.seen = seen
+        with self.init_scope():
+            self.weight = chainer.Parameter(np.zeros_like(seen[0]))
+
+    def forward(self, number: int, share: Any) -> chainer.Variable:
+        self.seen[number] = cuda.to_cpu(self.weight.array)
+        return F.sum(self.weight * share)
+
+
+def _reduced(
+    rank: int, shares: Sequence[np.ndarray], devices: Sequence[Device]
+) -> list[np.ndarray]:
+    """What each device has after a step of SGD down the sum of ``shares``, with its sign turned.
+
+    Seen when the next step begins, in whichever process, through memory that all of them share.
+    """
+    numbers = range(len(devices))
+    memory = multiprocessing.RawArray("f", sum(map(len, shares)))
+    seen = np.frombuffer(memory, np.float32).reshape(len(shares), -1)
+    models = [_Sum(seen) for _ in devices]
+    optimizer = chainer.optimizers.SGD().setup(models[0])
+
+    def whole_rate(rule: Any) -> None:  # the updater for GPUs divides it by their number
+        rule.lr = 1.0
+
+    def sent(batch: Sequence[int], device: Device) -> tuple[int, Any]:
+        (number,) = batch
+        return number, device.send(shares[number])
+
+    optimizer.add_hook(whole_rate)
+    if devices[0].name == "@numpy":
+        names = ["main", *(f"device {number}" for number in numbers[1:])]
+        updater = chainer.training.ParallelUpdater(
+            chainer.iterators.SerialIterator(numbers, len(numbers), shuffle=False),
+            optimizer,
+            converter=sent,
+            models=dict(zip(names, models, strict=True)),
+            devices=dict(zip(names, devices, strict=True)),
+        )
+    else:
+        updater = chainer.training.updaters.MultiprocessParallelUpdater(
+            [chainer.iterators.SerialIterator([number], 1, shuffle=False) for number in numbers],
+            optimizer,
+            converter=sent,
+            devices=devices,
+        )
+        updater.setup_workers()  # forks, which must come before CUDA starts in this process
+        replicas.end_with(updater._workers)  # NCCL would wait for a dead one for ever
+    for _ in range(2):
+        updater.update()
+    updater.finalize()
+    return [-row for row in seen]
 
 
 class _Shallow(chainer.Chain):

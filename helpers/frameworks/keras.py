@@ -37,9 +37,12 @@ def versions() -> dict[str, str]:
     return {"keras": keras.__version__, **backend.versions()}
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
-    return backend.list_devices(kind, count)
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    ``gpus``: on how many they are, where they share them.
+    """
+    return backend.list_devices(kind, count, gpus)
 
 
 def configure(precision: str, kind: str) -> None:
@@ -191,6 +194,25 @@ def gradients(
     return backend._gradients(
         lambda x: model(x, training=False), variables, images, targets, devices, equal_shares=True
     )
+
+
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+
+    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
+    its name the gradient of each array but ``gradient``, which flows back from the output.
+    """
+    return backend.through_layer(layer, arrays, device)
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+
+    Keras has none of its own: it is that of ``tf.distribute``.
+    """
+    return backend.all_reduced(shares, devices)
 
 
 class DeviceLosses:

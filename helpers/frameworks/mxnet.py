@@ -18,7 +18,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from helpers import memory, precisions
+from helpers import capabilities, memory, precisions
+from helpers.errors import UnsupportedError
 from helpers.recipe import RECIPES
 from helpers.reference import SHALLOW
 from helpers.weights import shapes
@@ -32,6 +33,7 @@ Model: TypeAlias = gluon.HybridBlock
 # What Gluon cannot do, or does otherwise than the others, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
+    "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["mxnet"],
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
         "for good: the certificate's network in float64 then fails"
@@ -70,8 +72,14 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    Raises:
+        UnsupportedError: they are to be on fewer ``gpus``, which MXNet cannot do.
+    """
+    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
+        raise UnsupportedError(why)
     make = mx.gpu if kind == "gpu" else mx.cpu
     return [make(index) for index in range(count)]
 
@@ -261,6 +269,54 @@ def gradients(
             for name, parameter in _named(model).items()
             if parameter.grad_req != "null"
         }
+
+
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+
+    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
+    its name the gradient of each array but ``gradient``, which flows back from the output.
+    """
+    given = {name: mx.nd.array(array, device) for name, array in arrays.items()}
+    gradient, images = given.pop("gradient"), given["images"]
+    for array in given.values():
+        array.attach_grad()
+    with autograd.record():
+        if layer == "convolution":
+            filters = given["weight"].shape[0]
+            output = mx.nd.Convolution(
+                images,
+                given["weight"],
+                no_bias=True,
+                kernel=(3, 3),
+                pad=(1, 1),
+                num_filter=filters,
+            )
+        elif layer == "BatchNorm":
+            scale, offset = given["scale"], given["offset"]
+            running = [mx.nd.zeros(scale.shape, device) for _ in ("mean", "variance")]
+            epsilon = RECIPES["chexnet"].bn_epsilon
+            output = mx.nd.BatchNorm(images, scale, offset, *running, eps=epsilon, fix_gamma=False)
+        else:
+            largest = mx.nd.Pooling(images, kernel=(3, 3), stride=(2, 2), pool_type="max")
+            output = mx.nd.Pooling(largest, kernel=(2, 2), stride=(2, 2), pool_type="avg")
+    output.backward(gradient)
+    found = {"output": output, **{name: array.grad for name, array in given.items()}}
+    return {name: array.asnumpy() for name, array in found.items()}
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+
+    The way the notebook's ``Trainer`` goes: a key-value store on the devices.
+    """
+    held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]
+    store = mx.kv.create("device")
+    store.init(0, mx.nd.zeros_like(held[0]))
+    store.pushpull(0, held)
+    return [array.asnumpy() for array in held]
 
 
 class DeviceLosses:

@@ -48,10 +48,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``)."""
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+
+    ``gpus``: on how many they are, where they share them.
+    """
     if kind == "gpu":
-        return [torch.device("cuda", index) for index in range(count)]
+        return [torch.device("cuda", index % (gpus or count)) for index in range(count)]
     return [torch.device("cpu")] * count
 
 
@@ -222,7 +225,7 @@ def gradients(
             np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
         )
     )
-    backend = "nccl" if devices[0].type == "cuda" else "gloo"
+    backend = _backend(devices)
 
     def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
         dist.init_process_group(
@@ -238,6 +241,61 @@ def gradients(
 
     results = replicas.run(replica, len(devices))
     return float(np.mean([loss for loss, _ in results])), results[0][1]
+
+
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+
+    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
+    its name the gradient of each array but ``gradient``, which flows back from the output.
+    """
+    given = {}
+    for name, array in arrays.items():
+        tensor = torch.tensor(array, device=device)
+        if tensor.dim() == 4:  # as the notebook lays out its network
+            tensor = tensor.to(memory_format=torch.channels_last)
+        given[name] = tensor.requires_grad_(name != "gradient")
+    images = given["images"]
+    if layer == "convolution":
+        output = F.conv2d(images, given["weight"], padding=1)
+    elif layer == "BatchNorm":
+        epsilon = RECIPES["chexnet"].bn_epsilon
+        output = F.batch_norm(
+            images, None, None, given["scale"], given["offset"], training=True, eps=epsilon
+        )
+    else:
+        output = F.avg_pool2d(F.max_pool2d(images, 3, stride=2), 2)
+    output.backward(given.pop("gradient"))
+    found = {"output": output.detach()}
+    found |= {name: tensor.grad for name, tensor in given.items() if tensor.grad is not None}
+    return {name: tensor.cpu().numpy() for name, tensor in found.items()}
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+
+    The way the notebook goes: a process for each device, NCCL between GPUs and Gloo between CPUs.
+    """
+    backend = _backend(devices)
+
+    def replica(rank: int) -> np.ndarray:
+        if devices[rank].type == "cuda":
+            torch.cuda.set_device(devices[rank])
+        dist.init_process_group(
+            backend,
+            init_method=os.environ[replicas.RENDEZVOUS],
+            rank=rank,
+            world_size=len(devices),
+        )
+        total = torch.tensor(shares[rank]).to(devices[rank])
+        dist.all_reduce(total)
+        found = total.cpu().numpy()
+        dist.destroy_process_group()
+        return found
+
+    return replicas.run(replica, len(devices))
 
 
 class DeviceLosses:
@@ -282,6 +340,12 @@ def out_of_memory(error: BaseException) -> bool:
 def skip(capability: str) -> str | None:
     """Why PyTorch cannot do ``capability``; None where it can."""
     return SKIPPED.get(capability)
+
+
+def _backend(devices: Sequence[Device]) -> str:
+    """NCCL refuses two ranks on one GPU; Gloo sums on the host what is on GPUs."""
+    apart = devices[0].type == "cuda" and len(set(devices)) == len(devices)
+    return "nccl" if apart else "gloo"
 
 
 def _local_gradients(

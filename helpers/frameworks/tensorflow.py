@@ -20,7 +20,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from helpers import devices as device_helpers
 from helpers import memory, precisions
+from helpers.errors import UserError
 from helpers.recipe import RECIPES
 from helpers.weights import under
 
@@ -50,6 +52,11 @@ _RAN_OUT = (
     "Failed to allocate",
 )
 
+_LEFT_TO_CUDA = 2048
+"""MiB of a GPU that is shared: CUDA, cuDNN and cuBLAS take theirs beside TensorFlow's."""
+_LEAST_PART = 512
+"""MiB, without which a replica has no room for its weights and their gradients and moments."""
+
 _STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices
 _apply_debug_options = tf.data.Dataset._apply_debug_options  # TensorFlow's own
 # More than steps are ever queued, so that each has a thread to wait for it at once.
@@ -64,16 +71,22 @@ def versions() -> dict[str, str]:
     return found | {name: str(build[key]) for name, key in names.items() if build.get(key)}
 
 
-def list_devices(kind: str, count: int) -> list[Device]:
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
     """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
 
     Both have to be said before TensorFlow computes anything and cannot become other ones
     afterwards (RuntimeError). Of the GPUs TensorFlow then sees ``count`` and takes their memory as
-    it is needed, not all at once; it refuses to do so on some of those it sees.
+    it is needed, not all at once; it refuses to do so on some of those it sees. ``gpus``: on how
+    many they are, where they share them.
+
+    Raises:
+        UserError: a GPU has too little memory free for those that are to share it.
     """
     physical = tf.config.list_physical_devices(kind.upper())
     if kind == "gpu":
-        tf.config.set_visible_devices(physical[:count], "GPU")
+        tf.config.set_visible_devices(physical[: gpus or count], "GPU")
+        if gpus and gpus < count:
+            return _logical_gpus(physical[:gpus], count)
         for device in physical[:count]:
             tf.config.experimental.set_memory_growth(device, True)
         return [f"GPU:{index}" for index in range(count)]
@@ -84,6 +97,28 @@ def list_devices(kind: str, count: int) -> list[Device]:
         if len(tf.config.list_logical_devices("CPU")) < count:
             raise
     return [f"CPU:{index}" for index in range(count)]
+
+
+def _logical_gpus(physical: Sequence[Any], count: int) -> list[Device]:
+    """``count`` logical devices, as many on each GPU, with equal parts of its memory.
+
+    Memory that grows as it is needed is not to be had with them.
+    """
+    gpus, each = len(physical), count // len(physical)
+    known = tf.config.get_logical_device_configuration(physical[0])
+    if len(known or []) != each:  # else the cell is run again, and less of the memory is free
+        free = memory.free_on_gpus([gpu.uuid for gpu in device_helpers.used(gpus)])
+        part = (free - _LEFT_TO_CUDA) // each
+        if part < _LEAST_PART:
+            raise UserError(
+                f"devices {count}: {free} MiB of GPU memory are free, too little for {each} "
+                "replicas that share them; ask for fewer"
+            )
+        for gpu in physical:
+            parts = [tf.config.LogicalDeviceConfiguration(memory_limit=part)] * each
+            tf.config.set_logical_device_configuration(gpu, parts)
+    # TensorFlow numbers all on the first GPU before those on the second.
+    return [f"GPU:{i % gpus * each + i // gpus}" for i in range(count)]
 
 
 def configure(precision: str, kind: str) -> None:
@@ -243,6 +278,63 @@ def gradients(
     """
     variables = {_name(variable): variable for variable in model.trainable_variables}
     return _gradients(lambda x: model(x, training=False), variables, images, targets, devices)
+
+
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+
+    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
+    its name the gradient of each array but ``gradient``, which flows back from the output.
+    """
+    weights = arrays.keys() - {"images", "gradient"}
+    with tf.device(device), tf.GradientTape() as tape:
+        given = {name: tf.constant(_channels_last(arrays[name])) for name in sorted(weights)}
+        given["images"] = _batch(arrays["images"], tf.float32)
+        tape.watch(given)
+        if layer == "convolution":
+            output = tf.nn.conv2d(given["images"], given["weight"], 1, "SAME")
+        elif layer == "BatchNorm":
+            output, _, _ = tf.compat.v1.nn.fused_batch_norm(
+                given["images"],
+                given["scale"],
+                given["offset"],
+                epsilon=RECIPES["chexnet"].bn_epsilon,
+            )
+        else:
+            output = tf.nn.avg_pool2d(
+                tf.nn.max_pool2d(given["images"], 3, 2, "VALID"), 2, 2, "VALID"
+            )
+        found = tape.gradient(output, given, _batch(arrays["gradient"], tf.float32))
+    pictures = {"output": output, "images": found.pop("images")}
+    return {
+        **{name: tensor.numpy().transpose((0, 3, 1, 2)) for name, tensor in pictures.items()},
+        **{name: _channels_first(tensor.numpy()) for name, tensor in found.items()},
+    }
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+
+    The way the notebook goes: ``tf.distribute``, which takes NCCL between GPUs.
+    """
+    strategy = _strategy(None, devices)
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(shares[context.replica_id_in_sync_group])
+    )
+
+    def replica(share: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        here = tf.identity(share)  # a single device is given its share without a place
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, here)
+
+    @tf.function
+    def reduce(values: Any) -> Any:
+        return strategy.run(replica, (values,))
+
+    found = strategy.experimental_local_results(reduce(values))
+    return [tensor.numpy() for tensor in found]
 
 
 class DeviceLosses:
@@ -445,5 +537,9 @@ def _strategy(variable: Any, devices: Sequence[Device]) -> tf.distribute.Strateg
     if held is not None and held.num_replicas_in_sync == len(devices):
         _STRATEGIES[len(devices)] = held
     elif len(devices) not in _STRATEGIES:
-        _STRATEGIES[len(devices)] = tf.distribute.MirroredStrategy(list(devices))
+        # NCCL refuses two replicas on one GPU, which a notebook's strategy knows too.
+        seen = tf.config.get_visible_devices("GPU")
+        shared = devices[0].startswith("GPU") and len(seen) < len(devices)
+        reduction = tf.distribute.ReductionToOneDevice() if shared else None
+        _STRATEGIES[len(devices)] = tf.distribute.MirroredStrategy(list(devices), reduction)
     return _STRATEGIES[len(devices)]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from helpers import charts, comparison, learning, paired, published, scaling, tables, waits
 from helpers.comparison import Comparison, Entry, latest_of_each
 from helpers.report import words
-from helpers.standing import unranked
+from helpers.standing import ranks, unranked
 
 Draw = Callable[..., Figure | None]
 
@@ -314,5 +314,5 @@ def targets(compared: Comparison) -> list[dict[str, Any]]:
             [int(epoch), round(float(clock), 3), round(float(auc), 4)]
             for epoch, clock, auc in known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
         ]
-        rows.append({"run": entry.timed, "epochs": steps})
+        rows.append({"run": entry.timed, "ranks": ranks(entry.content), "epochs": steps})
     return rows

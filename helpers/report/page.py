@@ -18,13 +18,13 @@ import pandas as pd
 from markupsafe import Markup
 
 import gpumon
-from gpumon import interactive, sidebyside
+from gpumon.drawing import interactive, sidebyside
 from gpumon.errors import MonitorError
 from helpers import learning, published, summary
 from helpers.comparison import Comparison, widest
 from helpers.report import svg
 from helpers.report.contents import Chart, Live, Section, Table, Texts, targets
-from helpers.standing import NOT_COMPARABLE, RESUMED, SHARED, unranked
+from helpers.standing import NOT_COMPARABLE, RESUMED, SHARED
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
@@ -155,7 +155,7 @@ def _target(compared: Comparison) -> dict[str, Any]:
         "wanted": f"{wanted:.2f}",
         "most": f"{max([value for value in best if value == value], default=1.0):.2f}",
         "grid": _grid(learning.table(compared, wanted)),
-        "data": {"runs": targets(compared), "ranked": unranked(compared) is None},
+        "data": {"runs": targets(compared)},
     }
 
 

@@ -10,7 +10,7 @@
   "use strict";
   const slider = document.getElementById("target");
   if (!slider) return;
-  const { runs, ranked } = JSON.parse(document.getElementById("target-data").textContent);
+  const { runs } = JSON.parse(document.getElementById("target-data").textContent);
   const shown = document.getElementById("target-value");
   const body = document.querySelector("#target-table tbody");
   function show() {
@@ -19,9 +19,9 @@
     const rows = runs.map(run => {
       const first = run.epochs.find(epoch => epoch[2] >= wanted);
       const best = Math.max(...run.epochs.map(epoch => epoch[2]));
-      return { run: run.run, first, best };
+      return { run: run.run, first, best, place: run.ranks && first ? first[1] : Infinity };
     });
-    if (ranked) rows.sort((a, b) => (a.first ? a.first[1] : Infinity) - (b.first ? b.first[1] : Infinity) || 0);
+    rows.sort((a, b) => a.place - b.place || 0);
     body.replaceChildren(...rows.map(row => {
       const line = document.createElement("tr");
       const head = document.createElement("th");

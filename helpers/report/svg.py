@@ -13,7 +13,7 @@ from markupsafe import Markup
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from gpumon.style import THEMES
+from gpumon.drawing.style import THEMES
 from helpers.charts.style import COLOURS, OTHERS
 
 DARK = {

@@ -132,6 +132,28 @@ int nvmlDeviceGetCudaComputeCapability(device_t *d, int *major, int *minor) {
     if (!code) *major = v / 10, *minor = v % 10;
     return code;
 }
+/* Between two GPUs: "0 topology2 40" is the level of GPUs 0 and 2, "0 p2p2.1 0" the status of kind 2
+   (NVLink) between 0 and 1; "0 nvlink 18" that so many of its links are up. */
+static int between(device_t *one, device_t *other, const char *name, unsigned *out) {
+    char key[24];
+    snprintf(key, sizeof key, "%s%d", name, (int)(other - devices) / 16);
+    return whole(one, key, out);
+}
+int nvmlDeviceGetTopologyCommonAncestor(device_t *one, device_t *other, unsigned *out) {
+    return between(one, other, "topology", out);
+}
+int nvmlDeviceGetP2PStatus(device_t *one, device_t *other, unsigned kind, unsigned *out) {
+    char name[24];
+    snprintf(name, sizeof name, "p2p%u.", kind);
+    return between(one, other, name, out);
+}
+int nvmlDeviceGetNvLinkState(device_t *d, unsigned link, unsigned *out) {
+    unsigned links;
+    int code = whole(d, "nvlink", &links);
+    if (!code) *out = link < links;
+    return code;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int *out) { *out = 13000; return OK; }
 int nvmlDeviceGetEnforcedPowerLimit(device_t *d, unsigned *out) { return whole(d, "limit", out); }
 
 typedef struct { unsigned long long total, free, used; } memory_t;

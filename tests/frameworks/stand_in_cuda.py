@@ -4,9 +4,11 @@
 here. Broadcast, tensors travel as one long row, which is what loses their strides.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,11 +22,18 @@ from helpers import replicas
 Tensors = Sequence[torch.Tensor]
 
 
-def broadcast(tensors: Tensors, devices: Sequence[Any], *rest: Any) -> list[list[torch.Tensor]]:
-    """``torch._C._broadcast_coalesced``: for the first device the tensors themselves."""
+def broadcast(
+    tensors: Tensors, devices: Sequence[Any], *rest: Any, shared: bool = False
+) -> list[list[torch.Tensor]]:
+    """``torch._C._broadcast_coalesced``: for the first device the tensors themselves.
+
+    ``shared``: all devices are one GPU; then all but the first are given the same row.
+    """
     row = _flatten_dense_tensors(list(tensors))
-    copies = [list(_unflatten_dense_tensors(row.clone(), tensors)) for _ in devices[1:]]
-    return [list(tensors), *copies]
+    rows = [row if shared else row.clone() for _ in devices[1:]]
+    pieces = [_unflatten_dense_tensors(own, tensors) for own in rows]
+    # Each with a version counter of its own, as it has it in C++.
+    return [list(tensors), *([piece.data for piece in each] for each in pieces)]
 
 
 class Broadcast(torch.autograd.Function):
@@ -33,7 +42,8 @@ class Broadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, devices: Sequence[Any], *tensors: torch.Tensor) -> Any:
         ctx.devices = len(devices)
-        return tuple(copy for copies in broadcast(tensors, devices) for copy in copies)
+        found = _functions.comm.broadcast_coalesced(tensors, devices)
+        return tuple(copy for copies in found for copy in copies)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -62,15 +72,15 @@ class Stream:
         pass
 
 
-def install(patch: pytest.MonkeyPatch) -> None:
-    """For one process that drives all devices."""
+def install(patch: pytest.MonkeyPatch, shared: bool) -> None:
+    """For one process that drives all devices, or all replicas on the GPU that they share."""
     modules = [sys.modules[f"torch.nn.parallel.{name}"] for name in ("replicate", "parallel_apply")]
     for module in (*modules, _functions):
         patch.setattr(module, "_get_device_index", lambda *given: 0)
     patch.setattr(_functions, "_get_stream", Stream)
     patch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
     patch.setattr(_functions, "Broadcast", Broadcast)
-    patch.setattr(_functions.comm, "broadcast_coalesced", broadcast)
+    patch.setattr(_functions.comm, "broadcast_coalesced", partial(broadcast, shared=shared))
     patch.setattr(_functions.comm, "scatter", scatter)
     accelerator = {
         "is_available": lambda: True,
@@ -86,22 +96,38 @@ def install(patch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def one_process_a_gpu() -> Iterator[None]:
-    """For the process of one of them: CUDA's streams, NCCL, and DDP's own device."""
+def one_replica(shared: bool) -> Iterator[None]:
+    """For the process of one of them: CUDA's streams, NCCL, and DDP's own device.
+
+    ``shared``: several such processes are on one GPU, which NCCL refuses.
+    """
     begin, wrapped = dist.init_process_group, DistributedDataParallel.__init__
+    rank = 0 if shared else int(os.environ["LOCAL_RANK"])
+    to, own = torch.Tensor.to, torch.device("cuda", rank)
+    chosen: list[torch.device] = []
 
     def init_process_group(backend: str, **how: Any) -> None:
-        assert backend == "nccl"
+        if shared and backend == "nccl":
+            raise dist.DistBackendError("Duplicate GPU detected : rank 1 and rank 0")
+        assert backend == ("gloo" if shared else "nccl")
         begin("gloo", **how)
 
     def init(self: Any, module: Any, device_ids: Any) -> None:
         assert len(device_ids) == 1
         wrapped(self, module)
 
+    def sent(tensor: torch.Tensor, *given: Any, **how: Any) -> torch.Tensor:
+        """Copied to the replica's own GPU, which it has chosen, or to the host."""
+        if given and isinstance(given[0], torch.device) and given[0].type == "cuda":
+            assert chosen == [given[0]] == [own]
+            return tensor.clone()
+        return to(tensor, *given, **how)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dist, "init_process_group", init_process_group)
         patch.setattr(DistributedDataParallel, "__init__", init)
-        patch.setattr(torch.cuda, "set_device", lambda device: None)
+        patch.setattr(torch.cuda, "set_device", chosen.append)
+        patch.setattr(torch.Tensor, "to", sent)
         patch.setattr(torch.cuda, "Stream", Stream)
         patch.setattr(torch.cuda, "current_stream", Stream)
         patch.setattr(torch.cuda, "stream", lambda stream: stream)
@@ -110,25 +136,27 @@ def one_process_a_gpu() -> Iterator[None]:
 
 
 class OnGpus:
-    """A replica's function in a process that has a GPU."""
+    """A replica's function in a process that has a GPU, of its own or with others."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], shared: bool) -> None:
+        self.function, self.shared = function, shared
 
     @property
     def __globals__(self) -> dict[str, Any]:  # what it imports is to be imported once
         return self.function.__globals__
 
     def __call__(self, *given: Any) -> Any:
-        with one_process_a_gpu():
+        with one_replica(self.shared):
             return self.function(*given)
 
 
 _run = replicas.run
 
 
-def run_on_gpus(
-    function: Callable[..., Any], count: int, *given: Any, heard: Callable[[Any], None]
-) -> list[Any]:
-    """``replicas.run`` on a machine with so many GPUs."""
-    return _run(OnGpus(function), count, *given, heard=heard)
+def runs_on_gpus(shared: bool) -> Callable[..., list[Any]]:
+    """``replicas.run`` on a machine with a GPU for each replica, or one that they share."""
+
+    def run(function: Callable[..., Any], count: int, *given: Any, **how: Any) -> list[Any]:
+        return _run(OnGpus(function, shared), count, *given, **how)
+
+    return run

@@ -15,6 +15,7 @@ import chainer
 import chainer.functions as F
 import chainer.links as L
 import numpy as np
+import probed
 import pytest
 from agreed import (
     assert_float32_is_float32,
@@ -544,3 +545,11 @@ def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
     loader = cells["make_evaluation_loader"](WORLD, part, 2)
     batches = [parallel.join(parts) for parts in loader]
     return [np.concatenate(each) for each in zip(*batches, strict=True)]
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

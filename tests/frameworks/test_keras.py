@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import probed
 import pytest
 import tensorflow as tf
 from agreed import (
@@ -429,3 +430,11 @@ def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarr
     found = list(notebook["make_evaluation_loader"](world(notebook), part, 2))
     grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
     return grey[..., 0], targets
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

@@ -10,6 +10,7 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
+import probed
 import pytest
 from agreed import (
     assert_float32_is_float32,
@@ -501,3 +502,11 @@ def test_devices_share_their_statistics(notebook: dict[str, Any]) -> None:
 def nothing_left_in_the_queue() -> Iterator[None]:
     yield
     mx.nd.waitall()
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

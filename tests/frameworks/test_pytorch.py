@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import probed
 import psutil
 import pytest
 import torch
@@ -397,3 +398,11 @@ def test_the_pixels_of_the_reference_are_torchvisions() -> None:
     rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
     seen = transforms.normalize(rgb, list(recipe.mean), list(recipe.std)).numpy()
     assert np.abs(seen - fairness.expected_pixels(image, recipe)).max() < 1e-6
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

@@ -19,7 +19,9 @@ from resuming import write_small_images
 from helpers import devices, fairness, in_world, reference, replicas, rounds, weights
 from helpers.certificate import Certificate, Check
 from helpers.devices import Devices
+from helpers.errors import UnsupportedError
 from helpers.frameworks import chainer as framework
+from helpers.probe import known
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -31,11 +33,11 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dic
 
     def on(count: int) -> dict[str, Any]:
         names = tuple(f"GPU {number}" for number in range(count))
-        monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", names))
+        monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", names))
         monkeypatch.setattr(
             framework,
             "list_devices",
-            lambda kind, number: [stand_in_nccl.Gpu(place) for place in range(number)],
+            lambda kind, number, gpus: [stand_in_nccl.Gpu(place) for place in range(number)],
         )
         floats = sum(array.size for array in reference.shallow_arrays().values())
         monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, floats))
@@ -108,6 +110,12 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
 
 
+def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:
+    with pytest.raises(UnsupportedError, match=r"^4 replicas on 2 GPUs: .* NCCL, which refuses"):
+        framework.list_devices("gpu", 4, 2)
+    assert len(framework.list_devices("cpu", 4, 0)) == 4
+
+
 def test_cudnn_has_room_for_quick_algorithms_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     monkeypatch.setattr(framework.cuda, "cudnn_enabled", True)
@@ -143,3 +151,14 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "0"), ("tf32", "")])
 def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
     assert at_import(NOTEBOOK, "chainer", precision) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_probes_all_reduce_forks_and_takes_nccl_stand_in(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, known.SHARE))
+    shares = known.shares(count)
+    found = framework.all_reduced(shares, [stand_in_nccl.Gpu(place) for place in range(count)])
+    assert known.wrong_sum(found, shares) is None
+    assert not stand_in_nccl.started, "CUDA starts in the process that forks, after it has forked"

@@ -7,16 +7,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import stand_in_cuda
 import torch
 from cells import CERTIFIED, assert_passed, failed_in_rehearsal, namespace_of
 from resuming import write_small_images
 
-from helpers import devices, reference, replicas
+from helpers import devices, kernels, reference, replicas
 from helpers.all_reduce import AllReduceClock
-from helpers.devices import Devices
+from helpers.capabilities import Gpu
 from helpers.frameworks import pytorch as framework
+from helpers.probe import known
+from helpers.world import World
 
 ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 
@@ -25,40 +28,46 @@ ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names on so many GPUs, up to its rehearsal."""
-    notebook, count = request.param
-    names = tuple(f"GPU {number}" for number in range(count))
-    monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", names))
+    """A notebook's names for so many replicas on so many GPUs, up to its rehearsal."""
+    notebook, count, gpus = request.param
+    there = [Gpu(f"GPU {number}") for number in range(gpus)]
+    monkeypatch.setattr(devices, "visible", lambda: there)
+    monkeypatch.setattr(kernels, "why_not_here", lambda gpus: None)
     cpus = [torch.device("cpu")] * count
-    monkeypatch.setattr(framework, "list_devices", lambda kind, number: cpus[:number])
+    monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
     if notebook == ONE_FOR_ALL:
-        stand_in_cuda.install(monkeypatch)
+        stand_in_cuda.install(monkeypatch, shared=gpus < count)
     else:
-        monkeypatch.setattr(replicas, "run", stand_in_cuda.run_on_gpus)
+        monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus < count))
     return namespace_of(
         notebook,
         tmp_path,
         until=CERTIFIED,
         checked=False,
         devices=count,
+        gpus=gpus,
+        recipe="demo",
         data=str(write_small_images(tmp_path / "data")),
         batch=4,
     )
 
 
-@pytest.mark.parametrize("loop", [(ONE_A_GPU, 2), (ONE_FOR_ALL, 3)], indirect=True)
+LOOPS = [(ONE_A_GPU, 2, 2), (ONE_FOR_ALL, 3, 3), (ONE_A_GPU, 2, 1), (ONE_FOR_ALL, 4, 1)]
+
+
+@pytest.mark.parametrize("loop", LOOPS, indirect=True)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
     loop["this_run"].rehearse(loop["this_run"].lesson)
     assert_passed(loop["this_run"])
 
 
-@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2)], indirect=True)
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2, 2)], indirect=True)
 def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
     divided, summed = "scaler.scale(loss) / len(each)", "scaler.scale(loss)"
     assert "way of 5 SGD steps" in failed_in_rehearsal(loop, ONE_FOR_ALL, divided, summed)
 
 
-@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3)], indirect=True)
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3, 3)], indirect=True)
 def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -> None:
     """Weights that are broadcast come without their strides: those devices would do other work."""
     run = loop["this_run"]
@@ -151,6 +160,49 @@ def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpus", "places"), [(1, [0, 0, 0, 0]), (2, [0, 1, 0, 1]), (4, [0, 1, 2, 3])]
+)
+def test_replicas_are_dealt_out_to_the_gpus_stand_in(gpus: int, places: list[int]) -> None:
+    assert [gpu.index for gpu in framework.list_devices("gpu", 4, gpus)] == places
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "backend"), [(2, 2, "nccl"), (2, 1, "gloo"), (4, 2, "gloo")]
+)
+def test_the_certificate_too_joins_what_shares_a_gpu_by_gloo_stand_in(
+    monkeypatch: pytest.MonkeyPatch, count: int, gpus: int, backend: str
+) -> None:
+    asked = []
+
+    def begin(backend: str, **how: Any) -> None:
+        asked.append(backend)
+        raise ConnectionAbortedError  # here CUDA would be needed
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", begin)
+    monkeypatch.setattr(replicas, "run", lambda replica, count: [replica(0)])
+    monkeypatch.setenv(replicas.RENDEZVOUS, "file:///nowhere")
+    model = framework.shallow(reference.shallow_arrays(), [torch.device("cpu")])
+    images, targets = np.zeros((4, 3, 32, 32), np.float32), np.zeros((4, 14), np.float32)
+    with pytest.raises(ConnectionAbortedError):
+        framework.gradients(model, images, targets, framework.list_devices("gpu", count, gpus))
+    assert asked == [backend]
+
+
+@pytest.mark.parametrize(("count", "gpus", "turns"), [(2, 2, 1), (4, 2, 2), (3, 1, 3), (2, 0, 2)])
+def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
+    count: int, gpus: int, turns: int, tmp_path: Path
+) -> None:
+    names = namespace_of(ONE_FOR_ALL, tmp_path, until="this_run.rehearse(", checked=False)
+    world = World(0, count, (torch.device("cpu"),) * count, "gpu" if gpus else "cpu", gpus)
+    replica = SimpleNamespace(world=world, parallel=torch.nn.Identity())
+    trained: list[Any] = []
+    names["train_step"] = lambda replica, shares: trained.append(shares) or [None]
+    clock = SimpleNamespace(batches=iter, queued=lambda loss: None)
+    names["without_all_reduce"](replica, iter([list(range(count))] * 2), 2, clock)
+    assert trained == [[0]] * turns * 2
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
@@ -161,3 +213,14 @@ def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
 )
 def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
     assert framework.out_of_memory(RuntimeError(said))
+
+
+@pytest.mark.parametrize(("count", "gpus"), [(1, None), (2, None), (2, 1)])
+def test_the_probes_all_reduce_goes_the_notebooks_way_stand_in(
+    count: int, gpus: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NCCL and a process for each GPU; Gloo where they share one."""
+    monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus is not None))
+    shares = known.shares(count)
+    found = framework.all_reduced(shares, framework.list_devices("gpu", count, gpus))
+    assert known.wrong_sum(found, shares) is None

@@ -6,18 +6,21 @@ where the GPUs have to compute, CPU devices do. Runs in the tensorflow environme
 
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import probed
 import pytest
 import tensorflow as tf
 from cells import CERTIFIED, assert_passed, failed, namespace_of, planted
 from resuming import write_small_images
 from tensorflow.python.eager import context
 
-from helpers import devices, fairness
-from helpers.devices import Devices
+from helpers import devices, fairness, kernels, memory
+from helpers.capabilities import Gpu
+from helpers.errors import UserError
 from helpers.frameworks import keras, tensorflow
 
 MODULES = {"tensorflow": tensorflow, "keras": keras}
@@ -52,26 +55,93 @@ def test_a_run_may_leave_gpus_unused_stand_in(
 
 
 @pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The MiB that are free on a GPU, to be changed."""
+    found = [14_048]
+    monkeypatch.setattr(
+        devices, "visible", lambda: [Gpu("A", uuid="GPU-a"), Gpu("B", uuid="GPU-b")]
+    )
+    monkeypatch.setattr(memory, "free_on_gpus", lambda uuids: found[0] if uuids else None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("gpus", "part", "expected"),
+    [
+        (1, 3000, ["GPU:0", "GPU:1", "GPU:2", "GPU:3"]),
+        (2, 6000, ["GPU:0", "GPU:2", "GPU:1", "GPU:3"]),
+    ],
+)
+@pytest.mark.parametrize("module", MODULES)
+def test_replicas_that_share_a_gpu_have_equal_parts_of_its_memory_stand_in(
+    module: str, gpus: int, part: int, expected: list[str], four_gpus: Any, free: list[int]
+) -> None:
+    """TensorFlow's own options: logical GPUs, numbered GPU by GPU, and no memory that grows."""
+    assert MODULES[module].list_devices("gpu", 4, gpus) == expected
+    options = four_gpus.config.gpu_options
+    assert options.visible_device_list == ",".join(map(str, range(gpus)))
+    parts = [list(each.memory_limit_mb) for each in options.experimental.virtual_devices]
+    assert parts == [[part] * (4 // gpus)] * gpus
+    assert not options.allow_growth
+    free[0] = 100  # what TensorFlow has taken by then
+    assert MODULES[module].list_devices("gpu", 4, gpus) == expected, "the cell may be run again"
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_a_gpu_that_is_too_full_to_be_shared_is_one_line_stand_in(free: list[int]) -> None:
+    free[0] = 4000
+    with pytest.raises(UserError, match=r"^devices 4: 4000 MiB of GPU memory are free, too little"):
+        tensorflow.list_devices("gpu", 4, 1)
+
+
+@pytest.mark.usefixtures("four_gpus", "free")
+@pytest.mark.parametrize(("gpus", "shared"), [(2, False), (1, True)])
+def test_the_certificate_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
+    gpus: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorflow, "_STRATEGIES", {})
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda *given: given)
+    found = tensorflow.list_devices("gpu", 2, gpus)
+    places, reduction = tensorflow._strategy(None, found)
+    assert places == ["GPU:0", "GPU:1"]
+    assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
+
+
+@pytest.fixture
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names on two "GPUs", with its rehearsal; CPU devices compute for them."""
-    monkeypatch.setattr(devices, "resolve", lambda requested: Devices("gpu", ("A", "B")))
-    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count: TWO[:count])
+    """A notebook's names for two replicas on one or two "GPUs", up to its rehearsal.
+
+    CPU devices compute for them.
+    """
+    module, gpus = request.param
+    there = [Gpu("A"), Gpu("B")]
+    monkeypatch.setattr(devices, "visible", lambda: there)
+    monkeypatch.setattr(kernels, "why_not_here", lambda gpus: None)
+    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: TWO[:count])
     return namespace_of(
-        NOTEBOOKS[request.param],
+        NOTEBOOKS[module],
         tmp_path,
         until=CERTIFIED,
         wanted=lambda text: "certify(" not in text,
         devices=2,
+        gpus=gpus,
+        recipe="demo",
         data=str(write_small_images(tmp_path / "data")),
         batch=4,
     )
 
 
-@pytest.mark.parametrize("loop", NOTEBOOKS, indirect=True)
+@pytest.mark.parametrize("loop", [*product(NOTEBOOKS, [2, 1])], indirect=True, ids=str)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    """With the switches for GPUs: the graph optimiser among them, which is off on CPUs."""
+    """With the switches for GPUs: the graph optimiser among them, which is off on CPUs.
+
+    Of replicas that share a GPU the first adds the gradients up.
+    """
+    shared = loop["this_run"].setup.devices.shared_gpus == 1
+    reduction = loop["strategy"].extended._cross_device_ops
+    assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
     biased = {"running variance after 5 SGD steps"} if "keras" in loop else set()
     assert_passed(loop["this_run"], known=biased)
 
@@ -157,3 +227,11 @@ def test_a_full_gpu_is_known_by_all_it_says_stand_in(module: str, error: Excepti
     assert MODULES[module].out_of_memory(error)
     assert not MODULES[module].out_of_memory(tf.errors.InternalError(None, None, "no algorithm"))
     assert not MODULES[module].out_of_memory(RuntimeError("OOM when allocating a name"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_probe_works_with_the_switches_for_gpus_stand_in(
+    module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count: TWO[:count])
+    probed.assert_works(MODULES[module], tmp_path, "gpu", 2, 1)

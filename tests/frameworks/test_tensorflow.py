@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import probed
 import pytest
 import tensorflow as tf
 from agreed import (
@@ -385,3 +386,11 @@ def joined(notebook: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
 def threads() -> int:
     """Threads of this process, TensorFlow's among them."""
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

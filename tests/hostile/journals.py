@@ -122,6 +122,10 @@ def strange_name(folder: Path) -> list[str]:
     return ["compare", "--resume", "\x1b[2J\x07../\udce9"]
 
 
+def gpus(value: str) -> Callable[[Path], list[str]]:
+    return lambda folder: ["compare", "--dry-run", "--devices", "4", "--gpus", value]
+
+
 def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         path = folder / "sweep.yaml"
@@ -189,6 +193,9 @@ CASES = [
     Case("run: -1 devices", a_run(devices=-1), "field runs/0/devices does not fit"),
     Case("run: half a device", a_run(devices=0.5), "field runs/0/devices does not fit"),
     Case("run: 1e300 devices", a_run(devices=1e300), "no number that was measured"),
+    Case("run: on -1 GPUs", a_run(gpus=-1), "field runs/0/gpus does not fit"),
+    Case("run: on half a GPU", a_run(gpus=0.5), "field runs/0/gpus does not fit"),
+    Case("run: on GPU text", a_run(gpus="GPU-0"), "field runs/0/gpus does not fit"),
     Case("run: true devices", a_run(devices=True), "field runs/0/devices does not fit"),
     Case("run: an unknown state", a_run(state="won"), "field runs/0/state does not fit"),
     Case("run: 1e308 seconds", a_run(seconds=1e308), "no number that was measured"),
@@ -213,6 +220,12 @@ CASES = [
     Case("sweep: runs a command", sweep("seeds: !!python/object/apply:os.abort []"), "not YAML"),
     Case("sweep: a key with escapes", sweep('"\\e[2Jx": 1'), "line 1: unknown key"),
     Case("sweep: a key that is a list", sweep("? [1, 2]\n: 3"), "unknown key"),
+    Case("sweep: -1 GPUs", sweep("gpus: -1"), "gpus -1: give 0 or more"),
+    Case("sweep: which GPUs", sweep("gpus: [0, 2]"), "line 1: 'gpus' takes one value"),
+    Case("sweep: half a GPU", sweep("gpus: 0.5"), "line 1: 'gpus' takes one value"),
+    Case("command: escapes for GPUs", gpus("1\x1b[2J"), "gpus '.*': give a number, or auto"),
+    Case("command: GPUs that are listed", gpus("0,2"), "gpus '0,2': give a number, or auto"),
+    Case("command: more GPUs than there are", gpus("99999"), "gpus 99999: this process sees"),
     Case("sweep: 10^400 devices", sweep(f"devices: [1{'0' * 400}]"), "devices"),
     Case("sweep: a number of 5,000 digits", sweep(f"seeds: [{'9' * 5000}]"), r"sweep\.yaml"),
     Case("sweep: binary data", sweep("data: !!binary aGFsbG8="), "'data' takes one value"),

@@ -108,6 +108,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "no framework": (changed("framework", to=None), "field framework"),
     "a name that is a number": (changed("framework", "name", to=3), "field framework/name"),
     "no device": (changed("devices", "count", to=0), "field devices/count"),
+    "no GPU that is shared": (changed("devices", "shared_gpus", to=0), "field devices/shared_gpus"),
     "devices that are true": (changed("devices", "count", to=True), "field devices/count"),
     "finished without a test": (without("test"), "'test' is a required property"),
     "finished without an epoch": (changed("epochs", to=[]), "field epochs"),
@@ -128,6 +129,21 @@ STRANGE: dict[str, tuple[Put, str]] = {
         lambda path: path.write_text(json.dumps(records.short("Keras", "skipped", ""))),
         "field reason",
     ),
+    "a probe that is text": (changed("probe", to="all well"), "field probe"),
+    "a probe of no device": (changed("probe", to=records.probe(0)), "field probe/devices"),
+    "a probe with no reason at all": (
+        changed("probe", to=records.probe(reason="")),
+        "field probe/reason",
+    ),
+    "a probe that took less than no time": (
+        changed("probe", to=records.probe() | {"seconds": -1}),
+        "field probe/seconds",
+    ),
+    "a probe of something else": (
+        changed("probe", to=records.probe() | {"steps": [{"what": "mining"}]}),
+        "field probe/steps/0",
+    ),
+    "a probe with more": (changed("probe", to=records.probe() | {"more": 1}), "field probe"),
     "a section nobody knows": (changed("__class__", to={"x": 1}), "Additional properties"),
 }
 

@@ -1,6 +1,6 @@
 """Several runs in one interactive chart: a lane a run, its own phases, the same axes.
 
-The page must hold ``gpumon.interactive.script()`` once before it.
+The page must hold ``gpumon.drawing.interactive.script()`` once before it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gpumon.bands import shown
+from gpumon.drawing.bands import shown
+from gpumon.drawing.interactive import markup, phase_of, plain_values, themed
+from gpumon.drawing.lanes import Floats, condense, devices_in_words
 from gpumon.errors import MonitorError
-from gpumon.interactive import markup, phase_of, plain_values, themed
-from gpumon.lanes import condense, devices_in_words
-from gpumon.recording import Floats, Recording
+from gpumon.recording import Recording
 from gpumon.trace import Trace, read
 
 MOST_STEPS = 1200
@@ -108,7 +108,7 @@ def _line(
         values = run.series(f"{device}/{quantity}")
         if values is None:
             continue
-        times, mean, _, _ = condense(run.times, values, run.end, MOST_STEPS)
+        times, mean, _, _ = condense(run.times, np.asarray(values), run.end, MOST_STEPS)
         name = device.rpartition(":")[2].replace("gpu", "GPU ", 1) if kind != "host" else "CPU"
         members.append({"name": name, "v": plain_values(mean)})
     if times is None:

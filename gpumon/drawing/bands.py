@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from gpumon import stats
+from gpumon.drawing.style import Theme, phase_colours
 from gpumon.recording import Mark
-from gpumon.style import Theme, phase_colours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_LEVELS = 3
 LETTER = 0.078  # inches, a mean letter at the ribbon's size

@@ -9,13 +9,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from gpumon import legend, stats
-from gpumon.bands import Bands
-from gpumon.chart import BOTTOM, CONTEXT, LEFT, RIBBON, Chart, frame_axes, steps
+from gpumon import stats
+from gpumon.drawing import legend
+from gpumon.drawing.bands import Bands
+from gpumon.drawing.chart import BOTTOM, CONTEXT, LEFT, RIBBON, Chart, frame_axes, steps
+from gpumon.drawing.lanes import Floats, condense, devices_in_words, in_words, outline
+from gpumon.drawing.style import Theme, phase_colours, theme
 from gpumon.errors import MonitorError
-from gpumon.lanes import condense, devices_in_words, in_words, outline
-from gpumon.recording import Floats, Recording
-from gpumon.style import Theme, phase_colours, theme
+from gpumon.recording import Recording
 from gpumon.trace import Trace, read
 
 LABELS = {
@@ -114,7 +115,7 @@ def _origin(name: str, run: Recording, align: str | None) -> float:
 
 def _over_gpus(run: Recording, quantity: str) -> list[Floats]:
     found = [run.series(f"{gpu['name']}/{quantity}") for gpu in run.gpus]
-    return [series for series in found if series is not None]
+    return [np.asarray(series) for series in found if series is not None]
 
 
 def _lane(
@@ -130,7 +131,7 @@ def _lane(
     gpus = _over_gpus(run, "utilisation (%)")
     kind, word = ("busy", "busy") if gpus else ("host", "CPU")
     values = gpus or [
-        v for d in run.devices if (v := run.series(f"{d['name']}/cpu (%)")) is not None
+        np.asarray(v) for d in run.devices if (v := run.series(f"{d['name']}/cpu (%)")) is not None
     ]
     notes: list[tuple[str, str]] = []
     kinds: set[str] = set()
@@ -159,7 +160,9 @@ def _lane(
                 least, most = (outline(times, each, run.end)[1] for each in (lows, highs))
                 axes.fill_between(corners, least, most, color=colour, alpha=0.22, linewidth=0)
         axes.plot(corners, heights, color=colour, linewidth=0.9)
-        notes.append((colour, in_words(stats.mean(middle, weights), f"% {text}")))
+        notes.append(
+            (colour, in_words(stats.mean(stats.known(middle.tolist(), weights)), f"% {text}"))
+        )
     subtitle = devices_in_words(run)
     notes.append((colours.faint, f"{run.end:.0f} s" if run.end >= 10 else f"{run.end:.1f} s"))
     _texts(axes, name, subtitle, notes, colours)

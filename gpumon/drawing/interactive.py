@@ -15,12 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpumon.bands import MOST_LEVELS, labels, shown
+from gpumon.drawing.bands import MOST_LEVELS, labels, shown
+from gpumon.drawing.lanes import Floats, Lane, condense, lanes_of
+from gpumon.drawing.style import THEMES, phase_colours
 from gpumon.errors import MonitorError
-from gpumon.lanes import Lane, condense, lanes_of
 from gpumon.notes import notes
-from gpumon.recording import Floats, Mark, Recording
-from gpumon.style import THEMES, phase_colours
+from gpumon.recording import Mark, Recording
 from gpumon.trace import Trace
 
 STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}

@@ -6,15 +6,19 @@ Both charts (matplotlib's and the interactive one) draw these, so that they say 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpumon import stats
 from gpumon.notes import at
-from gpumon.recording import Floats, Recording
-from gpumon.style import mebibytes
+from gpumon.recording import Recording
+from gpumon.units import mebibytes
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass
@@ -61,29 +65,36 @@ def lanes_of(recording: Recording, window: tuple[float, float]) -> list[Lane]:
     ]
 
 
-def _gpu(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
+def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     name = device["name"]
     title = name.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
     lane = Lane(name, title, device.get("machine") or device["product"].removeprefix("NVIDIA "))
     busy = recording.series(f"{name}/utilisation (%)")
     if busy is not None:
-        note = in_words(stats.mean(busy, weights), "% busy")
-        lane.lines.append(Line("busy", "GPU utilisation", busy, note))
+        note = in_words(stats.mean(stats.known(busy, weights)), "% busy")
+        lane.lines.append(Line("busy", "GPU utilisation", np.asarray(busy), note))
     activity = recording.series(f"{name}/SM activity (%)")
     if activity is not None:
-        note = in_words(stats.mean(activity, weights), "% SM active")
-        lane.lines.append(Line("activity", "SM activity", activity, note))
+        note = in_words(stats.mean(stats.known(activity, weights)), "% SM active")
+        lane.lines.append(Line("activity", "SM activity", np.asarray(activity), note))
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
-        peak = stats.peak(memory, weights)
+        peak = stats.peak(stats.known(memory, weights))
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
         lane.lines.append(_memory_line(memory, total, peak))
     power = recording.series(f"{name}/power (W)")
     if power is not None:
         limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
-        note = in_words(stats.mean(power, weights), "W")
+        note = in_words(stats.mean(stats.known(power, weights)), "W")
         lane.lines.append(
-            Line("power", "power, % of the limit", 100 * power / limit, note, limit / 100, "W")
+            Line(
+                "power",
+                "power, % of the limit",
+                100 * np.asarray(power) / limit,
+                note,
+                limit / 100,
+                "W",
+            )
         )
     for event in recording.events:
         if event["event"] == "device lost" and event["device"] == name:
@@ -109,34 +120,35 @@ def devices_in_words(recording: Recording) -> str:
     return f"{count} GPU{'s' * (count > 1)}" + (f", {lost} lost" if lost else "")
 
 
-def _memory_line(memory: Floats, total: float, peak: float) -> Line:
+def _memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
     label = "memory, % of the device's"
     note = f"{mebibytes(peak)} peak" if not math.isnan(peak) else "no figure, memory"
-    return Line("memory", label, 100 * memory / total, note, total / 100 / 1024, "GiB")
+    return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
 
 
-def _host(recording: Recording, device: dict[str, Any], weights: Floats) -> Lane:
+def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     name = device["name"]
     lane = Lane(name, "Host", device.get("machine") or f"{device['cores']} cores", host=True)
     busy = recording.series(f"{name}/cpu (%)")
     if busy is not None:
-        note = in_words(stats.mean(busy, weights), "% CPU")
-        lane.lines.append(Line("host", "CPU, all cores", busy, note))
+        note = in_words(stats.mean(stats.known(busy, weights)), "% CPU")
+        lane.lines.append(Line("host", "CPU, all cores", np.asarray(busy), note))
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        lane.lines.append(_memory_line(memory, total, stats.peak(memory, weights)))
+        lane.lines.append(_memory_line(memory, total, stats.peak(stats.known(memory, weights))))
     return lane
 
 
 def condense(
-    times: Floats, values: Floats, end: float, most: int
+    times: npt.ArrayLike, values: Floats, end: float, most: int
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
 
     What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
     drawn into it.
     """
+    times = np.asarray(times, dtype=float)
     if len(times) <= most:
         return times, values, values, values
     edges, width = np.linspace(times[0], end, most + 1, retstep=True)

@@ -14,12 +14,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon import legend
-from gpumon.bands import Bands
+from gpumon.drawing import legend
+from gpumon.drawing.bands import Bands
+from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
+from gpumon.drawing.style import Theme, theme
 from gpumon.errors import MonitorError
-from gpumon.lanes import Lane, condense, lanes_of, outline
 from gpumon.notes import notes
-from gpumon.style import Theme, clock, theme
+from gpumon.units import clock
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from gpumon.style import Theme
+from gpumon.drawing.style import Theme
 
 ROW = 0.2  # inches
 LETTER = 0.066

@@ -1,0 +1,45 @@
+"""Rows of figures as CSV, or as text for a terminal; what is not known is left empty."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from typing import IO, Any
+
+from gpumon.errors import printable
+
+Row = dict[str, Any]
+"""Values by the name of their column; what is not known is NaN, None or not there."""
+
+
+def write_csv(out: IO[str], columns: Sequence[str], rows: Sequence[Row]) -> None:
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(columns)
+    for row in rows:
+        table.writerow("" if _unknown(row.get(key)) else row[key] for key in columns)
+
+
+def text(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """The rows for a terminal, without the columns in which nothing is known."""
+    told = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
+    lines = [told, *([_figure(row.get(key)) for key in told] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(word.rjust(width) for word, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+
+
+def _unknown(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _figure(value: object) -> str:
+    if _unknown(value):
+        return ""
+    if not isinstance(value, float):
+        return printable(value)
+    return (
+        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3g}"
+    )

@@ -1,0 +1,36 @@
+"""What pyproject.toml cannot say: the folder that gpumon is in, and who gets which command."""
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+GPUMON = Path(__file__).resolve().parent / "gpumon"
+
+# `compare` runs the notebooks and environments of its checkout, which no wheel holds. So only an
+# editable install (`make envs`, `pip install -e .`) has the command.
+COMMANDS = ["data-prep = data_prep.__main__:main"]
+if "editable_wheel" in sys.argv:
+    COMMANDS.append("compare = helpers.__main__:main")
+
+setup(
+    # Lower bounds only: MXNet and Chainer need NumPy before 1.24, the others want NumPy 2.
+    # What is installed where is pinned, with hashes, in environments/.
+    install_requires=[
+        "cloudpickle",
+        f"gpumon-phases[plot,tables] @ {GPUMON.as_uri()}",
+        "joblib",
+        "jsonschema",
+        "matplotlib",
+        "numpy>=1.23",
+        "nvidia-ml-py",
+        "pandas>=2.0",
+        "pillow",
+        "psutil",
+        "safetensors",
+        "scikit-learn",
+        "scipy",
+        "tqdm",
+    ],
+    entry_points={"console_scripts": COMMANDS},
+)

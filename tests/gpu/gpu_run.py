@@ -1,0 +1,248 @@
+"""Tries everything that this machine's Python and GPUs allow, in ten minutes, without a network.
+
+    tests/gpu/run.sh OUT [--small] [--minutes 10] [--only STEP,...] [--wheels FOLDER]
+    tests/gpu/run.sh --have           what of our locks is installed here (for pack.py)
+
+Every step has its own limit of time, a log in OUT/logs and a line in OUT/summary.md and
+OUT/summary.json; none stops another. Nothing is installed into this machine's Python. Without a
+GPU all of it runs on the CPU, at a small size.
+Exit code: 0 nothing failed, 1 a step failed or it was stopped, 2 it could not begin.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 (the machine's Python may be any)
+    print(f"run.sh: needs Python 3.11 or newer, this is {sys.version.split()[0]}: "
+          "PYTHON=... names another", file=sys.stderr)  # fmt: skip
+    sys.exit(2)
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gpu_place
+import gpu_steps
+import gpus
+from gpu_place import KERNELS, ROOT, WHEELS, Parser, PlaceError
+from gpu_steps import Here, Step
+from gpu_summary import write
+
+from helpers import stopping
+
+MARK = "GPU_CHECK"
+"""Environment variable that all we start inherit: our process id, to find them again by."""
+IN_STEPS = 0.95
+"""The share of the minutes that steps may have; the rest is for tidying up."""
+GRACE_SECONDS = 15
+"""What a step that ran out of time gets to write down what it has."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser(prog="run.sh", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="a folder, new or empty")
+    parser.add_argument("--small", action="store_true", help="the small size, also on GPUs")
+    parser.add_argument("--minutes", type=float, default=10, help="for all of it (default: 10)")
+    parser.add_argument("--only", metavar="STEP,...", help="some steps, by the summary's names")
+    parser.add_argument("--wheels", type=Path, default=WHEELS, metavar="FOLDER")
+    parser.add_argument("--have", action="store_true", help="what is installed here, for pack.py")
+    given = parser.parse_args(arguments)
+    if given.have:
+        print(",".join(name for name in gpu_place.pins() if gpu_place.is_installed(name)))
+        return 0
+    if given.out is None:
+        parser.error("name a folder for the results")
+    if not given.minutes > 0:
+        parser.error(f"--minutes {given.minutes:g}: give more than 0")
+    if given.out.exists() and (not given.out.is_dir() or any(given.out.iterdir())):
+        parser.error(f"{given.out}: exists and is not an empty folder; name another")
+    kernels = [kernel for kernel in KERNELS if kernel != "lab"]
+    if all(gpu_place.lacks(kernel) for kernel in kernels):
+        why = gpu_place.lacks("pytorch")
+        parser.error(f"{why} ({sys.executable}), nor another framework: PYTHON=... names a Python")
+    try:
+        return check(given, parser)
+    except (PlaceError, OSError) as error:
+        print(f"run.sh: {error}", file=sys.stderr)
+        return 2
+
+
+def check(given: Any, parser: Parser) -> int:
+    """Make the place, run the steps, write the summary; returns the exit code."""
+    began = time.monotonic()
+    found = gpus.found()
+    out = given.out.resolve()
+    here = Here(out, out / "work", out / "work/python/bin/python", len(found),
+                given.small or not found)  # fmt: skip
+    chosen = list(gpu_steps.steps(here))
+    if given.only:
+        names = given.only.split(",")
+        known = [step.name for step in chosen]
+        if unknown := [name for name in names if name not in known]:
+            parser.error(f"no step named {unknown[0]}: the steps are {', '.join(known)}")
+        chosen = [step for step in chosen if step.name in names]
+    summary: dict[str, Any] = {
+        "state": "running",
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "minutes": given.minutes,
+        "small": here.small,
+        "gpus": [str(gpu) for gpu in found],
+        "driver": found[0].driver if found else None,
+        "folders": [str(out), str(ROOT)],
+        "machine": {},
+        "steps": [],
+    }
+    (out / "logs").mkdir(parents=True)
+    said = ", ".join(summary["gpus"]) or "no GPU: on the CPU, at a small size"
+    print(f"{said}; {given.minutes:g} minutes at most; all in {out}", flush=True)
+    os.environ[MARK] = str(os.getpid())
+    if here.small:  # threads that wait by spinning bring a CPU that is shared to a stop
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        with stopping.in_order():
+            gpu_place.make(out / "work" / "python", given.wheels)
+            longer = max(1, given.minutes / 10)  # who has more time gives each step more
+            for step in (each._replace(seconds=each.seconds * longer) for each in chosen):
+                left = began + IN_STEPS * 60 * given.minutes - time.monotonic()
+                _turn(step, left, summary, out)
+        summary["state"] = "finished"
+    except KeyboardInterrupt as asked:
+        summary["state"] = str(asked)
+        done = {line["step"] for line in summary["steps"]}
+        for step in chosen:
+            if step.name not in done:
+                _note(summary, step, "skipped", summary["state"])
+    except PlaceError:
+        shutil.rmtree(out)
+        raise
+    finally:
+        end_all()
+        shutil.rmtree(here.work, ignore_errors=True)
+        for weights in out.glob("runs/*/*/*.safetensors"):  # 28 MiB each, and good for nothing
+            weights.unlink()
+    summary["seconds"] = round(time.monotonic() - began, 1)
+    write(summary, out)
+    outcomes = [line["outcome"] for line in summary["steps"]]
+    counted = ", ".join(f"{outcomes.count(each)} {each}" for each in ("ok", "failed", "skipped"))
+    print(f"{counted}; {summary['seconds']:.0f} s: {out / 'summary.md'}", flush=True)
+    return int("failed" in outcomes or summary["state"] != "finished")
+
+
+def _turn(step: Step, left: float, summary: dict[str, Any], out: Path) -> None:
+    """One step, if it can be run and there is time; its line is written before the next begins."""
+    log = out / "logs" / f"{step.name.replace(' ', '-')}.log"
+    began, figures = time.monotonic(), []
+    if step.skipped:
+        outcome, said = "skipped", step.skipped
+    elif left < step.seconds / 2:
+        outcome, said = "skipped", f"{max(left, 0):.0f} s are left, it may take {step.seconds:.0f}"
+    else:
+        try:
+            outcome, said = run(step, min(step.seconds, left), log)
+        except KeyboardInterrupt as asked:
+            _note(summary, step, "failed", str(asked), time.monotonic() - began, log)
+            raise
+        figures = list(_told(log, summary["machine"]))
+    _note(summary, step, outcome, said, time.monotonic() - began, log, figures)
+    write(summary, out)
+
+
+def _note(
+    summary: dict[str, Any],
+    step: Step,
+    outcome: str,
+    said: str,
+    seconds: float = 0.0,
+    log: Path | None = None,
+    figures: list[dict[str, Any]] | None = None,
+) -> None:
+    line: dict[str, Any] = {"step": step.name, "outcome": outcome, "said": said}
+    line |= {"seconds": round(seconds, 1), "log": None, "figures": figures or []}
+    if log is not None and log.exists():
+        line["log"] = f"logs/{log.name}"
+    summary["steps"].append(line)
+    print(f"  {step.name:24} {outcome:8} {seconds:4.0f} s  {said}".rstrip(), flush=True)
+
+
+def run(step: Step, seconds: float, log: Path) -> gpu_steps.Outcome:
+    """Run a step's commands, and end all that they started."""
+    end, code = time.monotonic() + seconds, 0
+    with log.open("wb") as file:
+        for command in step.commands:
+            file.write(f"$ {' '.join(command)}\n".encode())
+            file.flush()
+            try:
+                code = _call(command, end - time.monotonic(), file)
+            except subprocess.TimeoutExpired:
+                return "failed", f"ran past its {seconds:.0f} s"
+            except OSError as error:
+                return "failed", str(error)
+            if code:
+                break
+    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = said[-1][:300]
+    if step.read:
+        return step.read(code, last)
+    return ("failed", last) if code else ("ok", "")
+
+
+def _call(command: list[str], seconds: float, log: Any) -> int:
+    """A command's exit code. Raises subprocess.TimeoutExpired once it is ended."""
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=gpu_place.environment(),
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    try:
+        return child.wait(max(seconds, 0))
+    finally:
+        if child.poll() is None:
+            child.terminate()  # compare stops its kernels and writes its records
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(GRACE_SECONDS)
+        end_all()
+        child.wait()
+
+
+def end_all() -> None:
+    """End whatever we have started, in whatever session it is: it has our mark."""
+    for process in _started():
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def _started() -> Iterator[int]:
+    mark = f"{MARK}={os.getpid()}".encode()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        process = int(environ.parent.name)
+        with suppress(OSError):  # gone, or somebody else's
+            if process != os.getpid() and mark in environ.read_bytes().split(b"\0"):
+                yield process
+
+
+def _told(log: Path, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The figures a step has printed as JSON; what it says of the machine goes into ``machine``."""
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.startswith("{"):
+            continue
+        with suppress(ValueError):
+            found = json.loads(line)
+            if "figure" in found:
+                yield found | {"goal": gpu_steps.goal(found)}
+            machine |= found.get("machine", {})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,13 @@
+"""This machine and its frameworks, as JSON: versions.py pytorch ..."""
+
+import importlib
+import json
+import platform
+import sys
+
+from helpers import devices
+
+found = {"python": platform.python_version(), "hardware": devices.hardware()}
+for name in sys.argv[1:]:
+    found |= importlib.import_module(f"helpers.frameworks.{name}").versions()
+print(json.dumps({"machine": found}))

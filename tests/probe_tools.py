@@ -1,0 +1,81 @@
+"""Kernels whose framework is NumPy: small enough to probe in a second, and to break on purpose.
+
+A kernel's Python is a script that starts the tests' own one; asked for a probe, it puts the folder
+of such frameworks before ``helpers.frameworks``' own modules.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+SMALL = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+import numpy as np
+from helpers.errors import UnsupportedError
+from helpers.probe import known
+
+HERE = Path(__file__).parent
+with (HERE / "probed").open("a") as file:
+    file.write(f"{Path(__file__).stem} {os.environ.get('CUDA_VISIBLE_DEVICES')}\\n")
+
+
+def versions():
+    return {"small": np.__version__}
+
+
+def list_devices(kind, count):
+    return list(range(count))
+
+
+def configure(precision, kind):
+    pass
+
+
+def through_layer(layer, arrays, device):
+    return known.expected(layer, arrays)
+
+
+def all_reduced(shares, devices):
+    return [sum(shares)] * len(devices)
+"""
+PYTHON = """#!{python}
+import os, runpy, sys
+if "helpers.probe.inside" not in sys.argv:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+import helpers.frameworks
+helpers.frameworks.__path__.insert(0, {planted!r})
+sys.argv = sys.argv[2:]
+runpy.run_module("helpers.probe.inside", run_name="__main__", alter_sys=True)
+"""
+HANGS = """
+def all_reduced(shares, devices):
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    child = subprocess.Popen(sleep)
+    own = subprocess.Popen(sleep, start_new_session=True)
+    (HERE / "pids").write_text(f"{os.getpid()} {child.pid} {own.pid}")
+    time.sleep(600)
+"""
+
+
+def plant(folder: Path, kernel: str, fault: str = "") -> Path:
+    """A kernel that Jupyter finds below ``folder / "jupyter"``; returns its Python."""
+    planted, python = folder / "planted", folder / "python"
+    planted.mkdir(exist_ok=True)
+    (planted / f"{kernel}.py").write_text(SMALL + fault, encoding="utf-8")
+    python.write_text(PYTHON.format(python=sys.executable, planted=str(planted)), encoding="utf-8")
+    python.chmod(0o755)
+    lay = folder / "jupyter" / "kernels" / kernel
+    lay.mkdir(parents=True, exist_ok=True)
+    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    content = {"argv": argv, "display_name": kernel, "language": "python"}
+    (lay / "kernel.json").write_text(json.dumps(content), encoding="utf-8")
+    return python
+
+
+def probed(folder: Path) -> list[str]:
+    """Each probe that was begun: the framework, and the GPUs that it was given."""
+    told = folder / "planted" / "probed"
+    return told.read_text(encoding="utf-8").splitlines() if told.exists() else []
