@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gpumon.style import THEMES
+from gpumon.drawing.style import THEMES
 
 INK, FAINT, GRID = THEMES["light"].text, THEMES["light"].faint, THEMES["light"].grid
 PAGE = THEMES["light"].background

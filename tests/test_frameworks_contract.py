@@ -18,18 +18,9 @@ FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODEL = "pytorch"
 
 # What every notebook defines, beside the functions that it brings to the measured run (`Lesson`).
-SHARED: tuple[str, ...] = (
-    "images",
-    "crop",
-    "scaled",
-    "initial",
-    "model",
-    "criterion",
-    "this_run",
-    "to_network",
-)
-SHARED += ("train_transform", "evaluation_transform", "evaluate_pixels", "make_optimizer")
-SHARED += ("Replica",)
+SHARED: tuple[str, ...] = ("images", "crop", "scaled", "initial", "model", "criterion")
+SHARED += ("this_run", "to_network", "train_transform", "evaluation_transform")
+SHARED += ("evaluate_pixels", "make_optimizer", "Replica")
 
 LONGEST_CELL, HELPER_NAMES = 50, 12
 LINES = {"tensorflow": 300, "keras": 300, "chainer": 300}

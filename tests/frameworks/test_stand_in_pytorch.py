@@ -196,7 +196,12 @@ def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
     world = World(0, count, (torch.device("cpu"),) * count, "gpu" if gpus else "cpu", gpus)
     replica = SimpleNamespace(world=world, parallel=torch.nn.Identity())
     trained: list[Any] = []
-    names["train_step"] = lambda replica, shares: trained.append(shares) or [None]
+
+    def train_step(replica: Any, shares: list[Any]) -> list[None]:
+        trained.append(shares)
+        return [None]
+
+    names["train_step"] = train_step
     clock = SimpleNamespace(batches=iter, queued=lambda loss: None)
     names["without_all_reduce"](replica, iter([list(range(count))] * 2), 2, clock)
     assert trained == [[0]] * turns * 2
