@@ -79,7 +79,8 @@ def plain(text: str) -> str:
     """``text`` without the names of folders that say whose they are."""
     text = text.replace(f"{paths.ROOT}/", "").replace(str(paths.ROOT), ".")
     with suppress(RuntimeError):  # somebody without a home
-        text = text.replace(str(Path.home()), "~")
+        if Path.home() != Path("/"):  # as of nobody in particular in a container
+            text = re.sub(rf"(?<![\w.-]){re.escape(str(Path.home()))}(?![\w.-])", "~", text)
     return re.sub(r"/(home|Users)/[^/\s:'\"]+", "~", text)
 
 
