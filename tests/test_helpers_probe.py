@@ -1,5 +1,6 @@
 """The probe from outside: what it makes of faults, of hangs and of a machine; its command."""
 
+import json
 import os
 import platform
 import re
@@ -20,7 +21,7 @@ from fake_nvml import A100, H100
 from probe_tools import HANGS, plant, probed
 from runner_tools import wait_for
 
-from helpers import paths
+from helpers import kernels, paths
 from helpers.probe import inside, known, machine, outside
 from helpers.probe.__main__ import main
 from helpers.probe.outside import Outcome
@@ -119,6 +120,10 @@ FAULTS: dict[str, tuple[str, str]] = {
         SECOND_LAYER.replace("FAULT", "os.kill(os.getpid(), signal.SIGSEGV)"),
         "BatchNorm on virtual CPU device 1: the process died of SIGSEGV",
     ),
+    "dies of no name": (
+        SECOND_LAYER.replace("FAULT", "os.kill(os.getpid(), signal.SIGRTMIN + 3)"),
+        r"BatchNorm on virtual CPU device 1: the process died of signal \d+",
+    ),
     "no library": (
         "raise OSError('libcuda.so.1: cannot open shared object file')",
         "start: OSError: libcuda.so.1: cannot open shared object file",
@@ -178,6 +183,25 @@ def test_one_that_never_came_so_far_says_so(small: Path) -> None:
     python.write_text("#!/bin/sh\nexit 7\n")
     found = outside.run("pytorch", "cpu", TWO, log=small / "l", **run)
     assert found.reason == "the process died with exit code 7"
+
+
+def test_a_python_that_cannot_be_started_is_the_kernels_fault(small: Path) -> None:
+    python = plant(small, "pytorch")
+    run: dict[str, Any] = {"python": str(python), "environment": dict(os.environ)}
+    python.write_bytes(b"\x7fELF of another machine")
+    found = outside.run("pytorch", "cpu", TWO, log=small / "l", **run)
+    assert found.reason == f"it cannot be started: {python}: Exec format error"
+    python.chmod(0o644)
+    found = outside.run("pytorch", "cpu", TWO, log=small / "l", **run)
+    assert found.reason == f"it cannot be started: {python}: Permission denied"
+
+
+def test_a_kernel_whose_python_has_no_folder_is_started_as_jupyter_does(small: Path) -> None:
+    plant(small, "pytorch")
+    spec = small / "jupyter" / "kernels" / "pytorch" / "kernel.json"
+    content = json.loads(spec.read_text())
+    spec.write_text(json.dumps(content | {"argv": ["python3", *content["argv"][1:]]}))
+    assert outside.start_of("pytorch")[0] == sys.executable
 
 
 REPLICA = """replica 1 failed:
@@ -333,6 +357,17 @@ def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
     assert not any(psutil.pid_exists(int(pid)) for pid in pids.read_text().split())
 
 
+def test_it_ends_no_process_of_a_batch_below_its_logs(small: Path) -> None:
+    plant(small, "pytorch")
+    batch = os.environ | {kernels.MARK: str(small / "other" / "runs" / "b")}
+    with subprocess.Popen(["sleep", "600"], env=batch) as other:
+        try:
+            said = start(small, "--kernels", "pytorch", "--logs", str(small)).communicate(timeout=60)
+            assert other.poll() is None, said
+        finally:
+            other.kill()
+
+
 # --- The machine ------------------------------------------------------------------------------
 
 SERVER = fake_nvml.machine(H100, H100, A100, mig=0) + "\n".join(
@@ -380,3 +415,10 @@ def test_nobodys_folders_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
         f"OSError: {paths.ROOT}/.venvs/x.so, /data/people/anna/y, '/home/eve/z': {paths.ROOT}"
     )
     assert said == "OSError: .venvs/x.so, ~/y, '~/z': ."
+
+
+@pytest.mark.parametrize("home", ["/", "", "/data/an"])
+def test_what_is_no_home_stays(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", home)  # in a container it is often /
+    said = "Debian GNU/Linux 12, /data/anna/x"
+    assert machine.plain(said) == said
