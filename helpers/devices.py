@@ -222,6 +222,8 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
             "replicas share what is there, or for gpus 0 to have virtual CPU devices"
         )
     on = asked or count
+    if count > MOST_VIRTUAL * on:
+        raise UserError(f"devices {count}: at most {MOST_VIRTUAL} replicas may share a GPU")
     if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
         raise UserError(
             f"devices {count}: cannot be spread evenly over gpus {on}; "
