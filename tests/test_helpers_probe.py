@@ -308,11 +308,11 @@ def test_a_framework_in_this_very_python(small: Path, capsys: pytest.CaptureFixt
     assert last.startswith("mxnet, 1 device: start: ModuleNotFoundError: No module named 'mxnet' (")
 
 
-def start(folder: Path, *words: str, **env: str) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str, first: str = "", **env: str) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     code = (
         "import sys; from pathlib import Path; from helpers import paths\n"
-        f"paths.RUNS = Path({str(folder / 'runs')!r})\n"
+        f"paths.RUNS = Path({str(folder / 'runs')!r})\n{first}"
         "from helpers.probe.__main__ import main; sys.exit(main())"
     )
     whole = {**os.environ, "PYTHONPATH": str(paths.ROOT), **env}
@@ -362,7 +362,9 @@ def test_it_ends_no_process_of_a_batch_below_its_logs(small: Path) -> None:
     batch = os.environ | {kernels.MARK: str(small / "other" / "runs" / "b")}
     with subprocess.Popen(["sleep", "600"], env=batch) as other:
         try:
-            said = start(small, "--kernels", "pytorch", "--logs", str(small)).communicate(timeout=60)
+            said = start(small, "--kernels", "pytorch", "--logs", str(small)).communicate(
+                timeout=60
+            )
             assert other.poll() is None, said
         finally:
             other.kill()
@@ -407,6 +409,31 @@ def test_the_machine_as_the_driver_tells_it_stand_in(tmp_path: Path) -> None:
     unknown = table_of(fake_nvml.machine(H100, H100), tmp_path)
     assert "GPUs 0-1: unknown\n" in unknown
     assert "driver: none (Driver Not Loaded)\n" in table_of("init 9\n", tmp_path)
+
+
+def test_a_gpu_that_is_lost_is_in_the_table_or_in_one_line_stand_in(small: Path) -> None:
+    (small / "script").write_text(fake_nvml.machine(H100, H100, H100))
+    lose = (
+        "import pynvml; found = pynvml.nvmlDeviceGetHandleByIndex\n"
+        "def lost(index):\n"
+        "    if index == 1: raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)\n"
+        "    return found(index)\n"
+        "pynvml.nvmlDeviceGetHandleByIndex = lost\n"
+    )
+    plant(small, "pytorch")
+    fake = fake_nvml.environment(small / "script")
+    running = start(small, "--kernels", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="0")
+    assert running.communicate(timeout=60) == (
+        "",
+        "error: GPU 1: the driver says 'GPU is lost'; see 'nvidia-smi' "
+        "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)\n",
+    )
+    assert running.returncode == 2
+    running = start(small, "--kernels", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="")
+    out, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, out + errors
+    assert re.search("^GPU 1 +the driver cannot reach it\nGPU 2 +NVIDIA H100, ", out, re.M)
+    assert re.search("^GPUs 0-2 ", out, re.M) and "GPUs 0-1" not in out
 
 
 def test_nobodys_folders_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
