@@ -19,6 +19,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 (the machine's Python may be any)
     sys.exit(2)
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -60,7 +61,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if given.out is None:
         parser.error("name a folder for the results")
-    if not given.minutes > 0:
+    if not 0 < given.minutes < math.inf:
         parser.error(f"--minutes {given.minutes:g}: give more than 0")
     if given.out.exists() and (not given.out.is_dir() or any(given.out.iterdir())):
         parser.error(f"{given.out}: exists and is not an empty folder; name another")
@@ -83,11 +84,11 @@ def check(given: Any, parser: Parser) -> int:
     here = Here(out, out / "work", out / "work/python/bin/python", len(found),
                 given.small or not found)  # fmt: skip
     chosen = list(gpu_steps.steps(here))
-    if given.only:
+    if given.only is not None:
         names = given.only.split(",")
         known = [step.name for step in chosen]
         if unknown := [name for name in names if name not in known]:
-            parser.error(f"no step named {unknown[0]}: the steps are {', '.join(known)}")
+            parser.error(f"no step named '{unknown[0]}': the steps are {', '.join(known)}")
         chosen = [step for step in chosen if step.name in names]
     summary: dict[str, Any] = {
         "state": "running",
