@@ -70,10 +70,14 @@ def main(arguments: list[str]) -> int:
         why = gpu_place.lacks("pytorch")
         parser.error(f"{why} ({sys.executable}), nor another framework: PYTHON=... names a Python")
     try:
-        return check(given, parser)
+        with stopping.in_order():  # whoever asks twice gets a summary too
+            return check(given, parser)
     except (PlaceError, OSError) as error:
         print(f"run.sh: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt as asked:
+        print(f"run.sh: {asked}", file=sys.stderr)
+        return 1
 
 
 def check(given: Any, parser: Parser) -> int:
@@ -108,12 +112,11 @@ def check(given: Any, parser: Parser) -> int:
     if here.small:  # threads that wait by spinning bring a CPU that is shared to a stop
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        with stopping.in_order():
-            gpu_place.make(out / "work" / "python", given.wheels)
-            longer = max(1, given.minutes / 10)  # who has more time gives each step more
-            for step in (each._replace(seconds=each.seconds * longer) for each in chosen):
-                left = began + IN_STEPS * 60 * given.minutes - time.monotonic()
-                _turn(step, left, summary, out)
+        gpu_place.make(out / "work" / "python", given.wheels)
+        longer = max(1, given.minutes / 10)  # who has more time gives each step more
+        for step in (each._replace(seconds=each.seconds * longer) for each in chosen):
+            left = began + IN_STEPS * 60 * given.minutes - time.monotonic()
+            _turn(step, left, summary, out)
         summary["state"] = "finished"
     except KeyboardInterrupt as asked:
         summary["state"] = str(asked)
@@ -125,12 +128,14 @@ def check(given: Any, parser: Parser) -> int:
         shutil.rmtree(out)
         raise
     finally:
-        end_all()
-        shutil.rmtree(here.work, ignore_errors=True)
-        for weights in out.glob("runs/*/*/*.safetensors"):  # 28 MiB each, and good for nothing
-            weights.unlink()
+        with stopping.held():
+            end_all()
+            shutil.rmtree(here.work, ignore_errors=True)
+            for weights in out.glob("runs/*/*/*.safetensors"):  # 28 MiB each, good for nothing
+                weights.unlink()
     summary["seconds"] = round(time.monotonic() - began, 1)
-    write(summary, out)
+    with stopping.held():
+        write(summary, out)
     outcomes = [line["outcome"] for line in summary["steps"]]
     counted = ", ".join(f"{outcomes.count(each)} {each}" for each in ("ok", "failed", "skipped"))
     print(f"{counted}; {summary['seconds']:.0f} s: {out / 'summary.md'}", flush=True)
