@@ -82,7 +82,7 @@ def visible() -> list[Gpu]:
     enumeration).
 
     Raises:
-        UserError: the driver cannot reach a GPU.
+        UserError: the driver cannot reach a GPU, or the variable names one twice.
     """
     names = _named_visible()
     if _are_hidden(names):
@@ -96,6 +96,11 @@ def visible() -> list[Gpu]:
             match = next((one.named(name) for one in found if one.named(name)), None)
             if match is None:  # CUDA too stops at the first that it does not know
                 break
+            if match in chosen:
+                raise UserError(
+                    f"CUDA_VISIBLE_DEVICES={','.join(names)} names a GPU twice, and then CUDA "
+                    "sees none: name each once"
+                )
             chosen.append(match)
     instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
     return chosen if instance is None else [instance]
