@@ -45,6 +45,8 @@ IN_STEPS = 0.95
 """The share of the minutes that steps may have; the rest is for tidying up."""
 GRACE_SECONDS = 15
 """What a step that ran out of time gets to write down what it has."""
+GONE_SECONDS = 5
+"""What a killed process gets to let go of its memory."""
 
 
 def main(arguments: list[str]) -> int:
@@ -223,10 +225,16 @@ def _call(command: list[str], seconds: float, log: Any) -> int:
 
 
 def end_all() -> None:
-    """End whatever we have started, in whatever session it is: it has our mark."""
-    for process in _started():
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+    """End whatever we have started, in whatever session it is: it has our mark.
+
+    It is gone afterwards, and what it held is free for the next step.
+    """
+    end = time.monotonic() + GONE_SECONDS
+    while (found := list(_started())) and time.monotonic() < end:
+        for process in found:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def _started() -> Iterator[int]:
