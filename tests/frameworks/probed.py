@@ -94,7 +94,13 @@ def in_own_process(module: str, folder: Path, check: str) -> None:
 if __name__ == "__main__":
     framework = importlib.import_module(f"helpers.frameworks.{sys.argv[1]}")
     with pytest.MonkeyPatch.context() as patch:
-        if sys.argv[3] == "works":
-            assert_works(framework, Path(sys.argv[2]), "cpu", 2, 1)
+        folder, check = Path(sys.argv[2]), sys.argv[3]
+        if check == "works":
+            assert_works(framework, folder, "cpu", 2, 1)
+        elif check == "works, CPU devices in place of GPUs":
+            tensorflow = importlib.import_module("helpers.frameworks.tensorflow")
+            two = tensorflow.list_devices("cpu", 2)
+            patch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: two[:count])
+            assert_works(framework, folder, "gpu", 2, 1)
         else:
-            assert_finds_faults(framework, Path(sys.argv[2]), patch)
+            assert_finds_faults(framework, folder, patch)
