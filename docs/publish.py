@@ -29,12 +29,17 @@ def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> li
 
     ``home`` are the folders of the machine they ran on, which nobody else has.
     """
+    records = {
+        path: json.loads(path.read_text(encoding="utf-8"))
+        for batch in batches
+        for path in sorted(batch.glob("*/record.json"))
+    }
+    finished = {path: it for path, it in records.items() if it["state"] == "finished"}
+    if not finished:
+        raise SystemExit(f"no finished run in {', '.join(map(str, batches)) or 'any batch'}")
     shutil.rmtree(target, ignore_errors=True)
     found, shown = [], set()
-    for record in (each for batch in batches for each in sorted(batch.glob("*/record.json"))):
-        content = json.loads(record.read_text(encoding="utf-8"))
-        if content["state"] != "finished":
-            continue
+    for record, content in finished.items():
         folder = target / record.parent.name
         if folder.exists():  # another batch's
             folder = target / f"{record.parent.name}-{record.parent.parent.name}"
@@ -48,11 +53,19 @@ def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> li
             continue
         shown.add(what)
         _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb", home)
-    if not found:
-        raise SystemExit(f"no finished run in {', '.join(map(str, batches)) or 'any batch'}")
     report.write([target])
     _format(target)
     return found
+
+
+def place(name: str) -> Path:
+    """The folder ``name`` of docs/results, for a batch: what it holds is replaced."""
+    target = RESULTS / name
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", name, re.ASCII):
+        raise SystemExit(f"{name!r}: name a folder of docs/results, such as nvidia-h100")
+    if target.exists() and not (target / "report.html").exists():
+        raise SystemExit(f"{target}: is there and is no published batch; name another folder")
+    return target
 
 
 def publish_check(out: Path, target: Path) -> list[str]:
@@ -129,10 +142,11 @@ def readme(text: str, repeats: pd.DataFrame) -> str:
 def main() -> None:
     if len(sys.argv) != 3:
         raise SystemExit((__doc__ or "").strip())
-    target = RESULTS / sys.argv[2]
     if sys.argv[1].endswith(".ipynb"):
+        target = RESULTS / sys.argv[2]
         print(target, *publish_study(Path(sys.argv[1]), target), sep="\n  ")
         return
+    target = place(sys.argv[2])
     if (Path(sys.argv[1]) / "summary.json").exists():
         print(target, *publish_check(Path(sys.argv[1]), target), sep="\n  ")
         return

@@ -80,9 +80,14 @@ def visible() -> list[Gpu]:
     A GPU in MIG mode is not one of them, but each of its instances is; of these CUDA gives a
     process no more than one, and no other GPU beside it (NVIDIA, *MIG User Guide*, CUDA device
     enumeration).
+
+    Raises:
+        UserError: the driver cannot reach a GPU, or the variable names one twice.
     """
-    found = _present()
     names = _named_visible()
+    if _are_hidden(names):
+        return []
+    found = _present()
     if names is None:
         chosen = [gpu for one in found for gpu in one.usable]
     else:
@@ -91,6 +96,11 @@ def visible() -> list[Gpu]:
             match = next((one.named(name) for one in found if one.named(name)), None)
             if match is None:  # CUDA too stops at the first that it does not know
                 break
+            if match in chosen:
+                raise UserError(
+                    f"CUDA_VISIBLE_DEVICES={','.join(names)} names a GPU twice, and then CUDA "
+                    "sees none: name each once"
+                )
             chosen.append(match)
     instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
     return chosen if instance is None else [instance]
@@ -98,7 +108,7 @@ def visible() -> list[Gpu]:
 
 def used(count: int, gpus: int | None = None) -> list[Gpu]:
     """The GPUs of ``count`` replicas: ``gpus`` of those visible, by default one for each."""
-    return visible()[: count if gpus is None else gpus]
+    return [] if gpus == 0 else visible()[: count if gpus is None else gpus]
 
 
 def visible_gpus() -> list[str]:
@@ -129,6 +139,11 @@ def _named_visible() -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",")]
 
 
+def _are_hidden(names: Sequence[str] | None) -> bool:
+    """Whether somebody hid all GPUs."""
+    return names is not None and names[0].casefold() in HIDDEN
+
+
 def _present() -> list[_Present]:
     """All GPUs of this machine: NVML does not know ``CUDA_VISIBLE_DEVICES``."""
     try:
@@ -139,18 +154,26 @@ def _present() -> list[_Present]:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         found = []
         for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            gpu = _gpu(handle, _capability(handle), driver)
-            instances = _mig_instances(handle)
-            usable = (
-                (gpu,)
-                if instances is None
-                else tuple(_gpu(instance, gpu.capability, driver) for instance in instances)
-            )
-            found.append(_Present(index, gpu, usable))
+            try:
+                found.append(_look_at(index, driver))
+            except pynvml.NVMLError as error:  # it has fallen off the bus, or is somebody else's
+                raise UserError(
+                    f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' "
+                    "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)"
+                ) from None
         return found
     finally:
         pynvml.nvmlShutdown()
+
+
+def _look_at(index: int, driver: str) -> _Present:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    gpu = _gpu(handle, _capability(handle), driver)
+    instances = _mig_instances(handle)
+    if instances is None:
+        return _Present(index, gpu, (gpu,))
+    usable = tuple(_gpu(instance, gpu.capability, driver) for instance in instances)
+    return _Present(index, gpu, usable)
 
 
 def _gpu(handle: Any, capability: tuple[int, int] | None, driver: str) -> Gpu:
@@ -222,6 +245,8 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
             "replicas share what is there, or for gpus 0 to have virtual CPU devices"
         )
     on = asked or count
+    if count > MOST_VIRTUAL * on:
+        raise UserError(f"devices {count}: at most {MOST_VIRTUAL} replicas may share a GPU")
     if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
         raise UserError(
             f"devices {count}: cannot be spread evenly over gpus {on}; "
@@ -248,9 +273,8 @@ def _sees(found: Sequence[Gpu]) -> str:
 
 def _refuse_to_hide_gpus() -> None:
     """What nobody asked for must not train on the CPU where GPUs are."""
-    found, names = _present(), _named_visible()
-    hidden = names is not None and names[0].casefold() in HIDDEN
-    if not found or hidden:
+    names = _named_visible()
+    if _are_hidden(names) or not _present():
         return
     hide = "for virtual CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
     if names is not None:

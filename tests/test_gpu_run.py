@@ -75,6 +75,7 @@ def check(out: Path, steps: list[Step], monkeypatch: pytest.MonkeyPatch, *words:
         ([], "name a folder for the results"),
         (["full"], "full: exists and is not an empty folder; name another"),
         (["new", "--minutes", "0"], "--minutes 0: give more than 0"),
+        (["new", "--minutes", "inf"], "--minutes inf: give more than 0"),
         (["new", "--minutes", "soon"], "invalid float value: 'soon'"),
         (["new", "--fast"], "unrecognized arguments: --fast"),
     ],
@@ -110,10 +111,40 @@ def test_what_is_missing_is_said_before_anything_is_done(tmp_path: Path) -> None
 
 
 def test_an_unknown_step_is_named(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        gpu_run.main([str(out), "--only", "versions,benchmark"])
-    assert ended.value.code == 2
-    assert "no step named benchmark: the steps are versions, probe" in capsys.readouterr().err
+    for only, name in (("versions,benchmark", "benchmark"), ("", "")):
+        with pytest.raises(SystemExit) as ended:
+            gpu_run.main([str(out), "--only", only])
+        assert ended.value.code == 2
+        said = f"no step named '{name}': the steps are versions, probe"
+        assert said in capsys.readouterr().err
+
+
+# --- Publishing ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of docs/results: a published batch and a folder of studies."""
+    (tmp_path / "results" / "cpu" / "demo").mkdir(parents=True)
+    (tmp_path / "results" / "cpu" / "demo" / "report.html").touch()
+    (tmp_path / "results" / "cpu" / "Study_Loader.ipynb").touch()
+    monkeypatch.setattr(publish, "RESULTS", tmp_path / "results")
+    return tmp_path / "results"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "cpu", "cpu/..", "/", "cpu/", "cpu/../../x", "ü"])
+def test_what_is_no_published_batch_is_not_replaced(name: str, results: Path) -> None:
+    with pytest.raises(SystemExit, match="name "):
+        publish.place(name)
+    with pytest.raises(SystemExit, match="name "):
+        publish.place(str(results))
+    assert publish.place("cpu/demo") and publish.place("nvidia-h100")
+
+
+def test_without_a_finished_run_the_published_one_stays(results: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no finished run in .*/mistyped"):
+        publish.publish([tmp_path / "mistyped"], results / "cpu" / "demo")
+    assert (results / "cpu" / "demo" / "report.html").exists()
 
 
 # --- Its steps -------------------------------------------------------------------------------
@@ -198,6 +229,12 @@ def test_sigterm_ends_the_step_and_writes_the_summary(tmp_path: Path) -> None:
         "gpu_place.make = lambda *given: None\n"
         "gpu_place.lacks = lambda kernel: None\n"
         "gpu_run.GRACE_SECONDS = 0.1\n"
+        "import os, signal\n"
+        "remove = gpu_run.shutil.rmtree\n"
+        "def tidy(*given, **how):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)  # and again while it tidies up\n"
+        "    remove(*given, **how)\n"
+        "gpu_run.shutil.rmtree = tidy\n"
         f"hangs = Step('hangs', 60, [[sys.executable, '-c', {_orphan(orphan)!r}]])\n"
         "gpu_steps.steps = lambda here: [Step('one', 9, [['true']]), hangs, Step('two', 9)]\n"
         f"sys.exit(gpu_run.main([{str(out)!r}]))"
@@ -299,6 +336,7 @@ def test_what_is_carried_is_what_we_need_and_what_that_needs() -> None:
         (["--python", "3.10"], "give 3.11 or newer"),
         (["--python", "newest"], "give 3.11 or newer"),
         (["--python", "3.12", "--have", "torch"], "--have torch: not among the packages"),
+        (["--python", "3.12", "--to", __file__], "test_gpu_run.py: not a folder"),
         (["--python", "3.12", "--to", "."], "holds other things than wheels"),
     ],
 )

@@ -71,6 +71,7 @@ def test_replicas_are_dealt_out_to_the_gpus(
         (2, 4, 3, "gpus 3: this process sees 2 GPU(s); give 2, or leave gpus out"),
         (3, 4, 3, "devices 4: cannot be spread evenly over gpus 3; give a multiple of 3"),
         (2, 1, 2, "devices 1: cannot be spread evenly over gpus 2; give a multiple of 2"),
+        (2, 2050, 2, "devices 2050: at most 1024 replicas may share a GPU"),
         (2, 4, "one", "gpus 'one': give a number, or auto"),
         (2, 4, -1, "gpus -1: give 0 or more"),
         (2, 4, 0.5, "gpus '0.5': give a number, or auto"),

@@ -1,5 +1,6 @@
 """The probe from outside: what it makes of faults, of hangs and of a machine; its command."""
 
+import json
 import os
 import platform
 import re
@@ -20,7 +21,7 @@ from fake_nvml import A100, H100
 from probe_tools import HANGS, plant, probed
 from runner_tools import wait_for
 
-from helpers import paths
+from helpers import kernels, paths
 from helpers.probe import inside, known, machine, outside
 from helpers.probe.__main__ import main
 from helpers.probe.outside import Outcome
@@ -119,6 +120,10 @@ FAULTS: dict[str, tuple[str, str]] = {
         SECOND_LAYER.replace("FAULT", "os.kill(os.getpid(), signal.SIGSEGV)"),
         "BatchNorm on virtual CPU device 1: the process died of SIGSEGV",
     ),
+    "dies of no name": (
+        SECOND_LAYER.replace("FAULT", "os.kill(os.getpid(), signal.SIGRTMIN + 3)"),
+        r"BatchNorm on virtual CPU device 1: the process died of signal \d+",
+    ),
     "no library": (
         "raise OSError('libcuda.so.1: cannot open shared object file')",
         "start: OSError: libcuda.so.1: cannot open shared object file",
@@ -178,6 +183,25 @@ def test_one_that_never_came_so_far_says_so(small: Path) -> None:
     python.write_text("#!/bin/sh\nexit 7\n")
     found = outside.run("pytorch", "cpu", TWO, log=small / "l", **run)
     assert found.reason == "the process died with exit code 7"
+
+
+def test_a_python_that_cannot_be_started_is_the_kernels_fault(small: Path) -> None:
+    python = plant(small, "pytorch")
+    run: dict[str, Any] = {"python": str(python), "environment": dict(os.environ)}
+    python.write_bytes(b"\x7fELF of another machine")
+    found = outside.run("pytorch", "cpu", TWO, log=small / "l", **run)
+    assert found.reason == f"it cannot be started: {python}: Exec format error"
+    python.chmod(0o644)
+    found = outside.run("pytorch", "cpu", TWO, log=small / "l", **run)
+    assert found.reason == f"it cannot be started: {python}: Permission denied"
+
+
+def test_a_kernel_whose_python_has_no_folder_is_started_as_jupyter_does(small: Path) -> None:
+    plant(small, "pytorch")
+    spec = small / "jupyter" / "kernels" / "pytorch" / "kernel.json"
+    content = json.loads(spec.read_text())
+    spec.write_text(json.dumps(content | {"argv": ["python3", *content["argv"][1:]]}))
+    assert outside.start_of("pytorch")[0] == sys.executable
 
 
 REPLICA = """replica 1 failed:
@@ -284,11 +308,11 @@ def test_a_framework_in_this_very_python(small: Path, capsys: pytest.CaptureFixt
     assert last.startswith("mxnet, 1 device: start: ModuleNotFoundError: No module named 'mxnet' (")
 
 
-def start(folder: Path, *words: str, **env: str) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str, first: str = "", **env: str) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     code = (
         "import sys; from pathlib import Path; from helpers import paths\n"
-        f"paths.RUNS = Path({str(folder / 'runs')!r})\n"
+        f"paths.RUNS = Path({str(folder / 'runs')!r})\n{first}"
         "from helpers.probe.__main__ import main; sys.exit(main())"
     )
     whole = {**os.environ, "PYTHONPATH": str(paths.ROOT), **env}
@@ -333,6 +357,19 @@ def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
     assert not any(psutil.pid_exists(int(pid)) for pid in pids.read_text().split())
 
 
+def test_it_ends_no_process_of_a_batch_below_its_logs(small: Path) -> None:
+    plant(small, "pytorch")
+    batch = os.environ | {kernels.MARK: str(small / "other" / "runs" / "b")}
+    with subprocess.Popen(["sleep", "600"], env=batch) as other:
+        try:
+            said = start(small, "--kernels", "pytorch", "--logs", str(small)).communicate(
+                timeout=60
+            )
+            assert other.poll() is None, said
+        finally:
+            other.kill()
+
+
 # --- The machine ------------------------------------------------------------------------------
 
 SERVER = fake_nvml.machine(H100, H100, A100, mig=0) + "\n".join(
@@ -374,9 +411,41 @@ def test_the_machine_as_the_driver_tells_it_stand_in(tmp_path: Path) -> None:
     assert "driver: none (Driver Not Loaded)\n" in table_of("init 9\n", tmp_path)
 
 
+def test_a_gpu_that_is_lost_is_in_the_table_or_in_one_line_stand_in(small: Path) -> None:
+    (small / "script").write_text(fake_nvml.machine(H100, H100, H100))
+    lose = (
+        "import pynvml; found = pynvml.nvmlDeviceGetHandleByIndex\n"
+        "def lost(index):\n"
+        "    if index == 1: raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)\n"
+        "    return found(index)\n"
+        "pynvml.nvmlDeviceGetHandleByIndex = lost\n"
+    )
+    plant(small, "pytorch")
+    fake = fake_nvml.environment(small / "script")
+    running = start(small, "--kernels", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="0")
+    assert running.communicate(timeout=60) == (
+        "",
+        "error: GPU 1: the driver says 'GPU is lost'; see 'nvidia-smi' "
+        "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)\n",
+    )
+    assert running.returncode == 2
+    running = start(small, "--kernels", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="")
+    out, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, out + errors
+    assert re.search("^GPU 1 +the driver cannot reach it\nGPU 2 +NVIDIA H100, ", out, re.M)
+    assert re.search("^GPUs 0-2 ", out, re.M) and "GPUs 0-1" not in out
+
+
 def test_nobodys_folders_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/data/people/anna")
     said = machine.plain(
         f"OSError: {paths.ROOT}/.venvs/x.so, /data/people/anna/y, '/home/eve/z': {paths.ROOT}"
     )
     assert said == "OSError: .venvs/x.so, ~/y, '~/z': ."
+
+
+@pytest.mark.parametrize("home", ["/", "", "/data/an"])
+def test_what_is_no_home_stays(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", home)  # in a container it is often /
+    said = "Debian GNU/Linux 12, /data/anna/x"
+    assert machine.plain(said) == said

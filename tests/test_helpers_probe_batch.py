@@ -102,6 +102,27 @@ def test_each_kernel_once_for_each_set_of_gpus_stand_in(suite: Suite) -> None:
     assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"pytorch {uuid(0)},{uuid(1)}"]
 
 
+TOLD = """
+def list_devices(kind, count, gpus=None):
+    (HERE / "asked").write_text(f"{kind} {count} {gpus}")
+    return list(range(count))
+"""
+
+
+def test_replicas_that_share_a_gpu_are_probed_sharing_it_stand_in(suite: Suite) -> None:
+    plant(suite.folder, "pytorch", TOLD)
+    suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError", kernel="pytorch")
+    suite.data = write_images(suite.folder / "more", patients=80)
+    env = gpus(suite.folder, 2)
+    said = compare(suite, env, "--batch", "b", "--devices", "2", "--gpus", "1", code=1)
+    assert "Probing kernel pytorch on 2 replicas on 1 GPU" in said
+    assert probed(suite.folder) == [f"pytorch {uuid(0)}"]
+    assert (suite.folder / "planted" / "asked").read_text() == "gpu 2 1"
+    assert (suite.folder / "runs" / "b" / "probe-pytorch-2x-1gpu.log").exists()
+    [path] = (suite.folder / "runs" / "b").glob("PyTorch_MultiGPU-2x-1gpu*")
+    assert record.read(path)["probe"]["devices"] == [A100[0]] * 2
+
+
 def test_virtual_devices_are_not_probed(suite: Suite) -> None:
     plant(suite.folder, "pytorch")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")

@@ -1,4 +1,4 @@
-"""A probe: does a kernel compute on these devices, and rightly? It takes about ten seconds.
+"""A probe: does a kernel compute on these devices, and rightly? Meant to take ten seconds.
 
 The layers that DenseNet is made of, forward and backward on every device, then one all-reduce over
 all of them, each held against a result that is known (``known``). A kernel is probed in its own

@@ -77,7 +77,8 @@ def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Out
         on.kind,
         on.names,
         python=python,
-        environment=environment | {kernels.MARK: str(given.logs.absolute())},
+        # Not the folder of the logs: a batch that runs below that is somebody else's.
+        environment=environment | {kernels.MARK: str(log.resolve())},
         log=log,
         limit=given.limit,
     )

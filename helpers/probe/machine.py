@@ -50,12 +50,17 @@ def gpus() -> list[tuple[str, str]]:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         newest = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         cuda = f", for CUDA up to {newest // 1000}.{newest % 1000 // 10}" if newest else ""
-        handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
-        ]
+        handles = {
+            number: _told(pynvml.nvmlDeviceGetHandleByIndex, number)
+            for number in range(pynvml.nvmlDeviceGetCount())
+        }
         found = [("driver", driver + cuda)]
-        found += [(f"GPU {number}", _gpu(handle)) for number, handle in enumerate(handles)]
-        for (one, left), (other, right) in itertools.combinations(enumerate(handles), 2):
+        for number, handle in handles.items():
+            found.append(
+                (f"GPU {number}", _gpu(handle) if handle else "the driver cannot reach it")
+            )
+        reached = [(number, handle) for number, handle in handles.items() if handle]
+        for (one, left), (other, right) in itertools.combinations(reached, 2):
             found.append((f"GPUs {one}-{other}", between(left, right)))
         return found
     finally:
@@ -79,12 +84,13 @@ def plain(text: str) -> str:
     """``text`` without the names of folders that say whose they are."""
     text = text.replace(f"{paths.ROOT}/", "").replace(str(paths.ROOT), ".")
     with suppress(RuntimeError):  # somebody without a home
-        text = text.replace(str(Path.home()), "~")
+        if Path.home() != Path("/"):  # as of nobody in particular in a container
+            text = re.sub(rf"(?<![\w.-]){re.escape(str(Path.home()))}(?![\w.-])", "~", text)
     return re.sub(r"/(home|Users)/[^/\s:'\"]+", "~", text)
 
 
 def _gpu(handle: Any) -> str:
-    said = [_text(pynvml.nvmlDeviceGetName(handle))]
+    said = [_text(_told(pynvml.nvmlDeviceGetName, handle) or "name unknown")]
     capability = _told(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     said.append(f"generation {generation(capability) if capability else 'unknown'}")
     memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)

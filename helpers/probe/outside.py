@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +14,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from data_prep.errors import printable
 from helpers import kernels, stopping, surroundings
+from helpers.errors import refusal
 from helpers.probe import known
 
 LIMIT_SECONDS = 300.0
@@ -70,7 +74,7 @@ def run(
         shared_gpus: on how many GPUs the devices are, where they share them.
 
     Raises:
-        OSError: it cannot be started, or what it says cannot be written.
+        OSError: what it says cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
         told = Path(folder) / "steps.jsonl"
@@ -79,7 +83,11 @@ def run(
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         with log.open("wb") as output:
-            code = _run([*words, "--to", str(told)], environment, output, limit)
+            try:
+                code = _run([*words, "--to", str(told)], environment, output, limit)
+            except OSError as error:  # not ours: a Python that is damaged, or may not be run
+                why = f"it cannot be started: {printable(refusal(error))}"
+                return Outcome(kernel, tuple(devices), 0.0, why)
         seconds = time.monotonic() - began
         events = list(_events(told))
     versions: dict[str, str] = next(
@@ -100,7 +108,9 @@ def start_of(kernel: str) -> tuple[str, dict[str, str]]:
     spec = KernelSpecManager().get_kernel_spec(kernel)
     environment = surroundings.for_a_kernel(os.environ)
     own = {name: Template(text).safe_substitute(environment) for name, text in spec.env.items()}
-    return spec.argv[0], {**environment, **own}
+    given = spec.argv[0]
+    named = re.fullmatch(r"python[\d.]*", given)  # Jupyter too takes its own for it
+    return sys.executable if named else given, {**environment, **own}
 
 
 def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: float) -> int | None:
@@ -164,8 +174,11 @@ def _judge(
 
 
 def _died(code: int) -> str:
-    how = f"of {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return f"the process died {how}"
+    if code >= 0:
+        return f"the process died with exit code {code}"
+    number = -code  # not every signal has a name
+    known = number in set(signal.Signals)
+    return f"the process died of {signal.Signals(number).name if known else f'signal {number}'}"
 
 
 def _where(step: Mapping[str, Any], devices: Sequence[str]) -> str:

@@ -1,6 +1,9 @@
 """The probe's tests that every framework has: it passes, and what is wrong is found and named."""
 
+import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +78,29 @@ def assert_finds_faults(framework: Any, folder: Path, patch: pytest.MonkeyPatch)
     assert code == 1
     assert found[known.ALL_REDUCE, None] == "wrong result: device 1 has not the sum"
     assert {why for key, why in found.items() if key[0] != known.ALL_REDUCE} == {None}
+
+
+def in_own_process(module: str, folder: Path, check: str) -> None:
+    """One of these checks, as a probe has it: in a process that has computed nothing before.
+
+    TensorFlow counts the all-reduces of each strategy from the same number. Where a notebook's
+    strategy over the same devices is at work too, they take each other's for their own.
+    """
+    words = [sys.executable, __file__, module, str(folder), check]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    framework = importlib.import_module(f"helpers.frameworks.{sys.argv[1]}")
+    with pytest.MonkeyPatch.context() as patch:
+        folder, check = Path(sys.argv[2]), sys.argv[3]
+        if check == "works":
+            assert_works(framework, folder, "cpu", 2, 1)
+        elif check == "works, CPU devices in place of GPUs":
+            tensorflow = importlib.import_module("helpers.frameworks.tensorflow")
+            two = tensorflow.list_devices("cpu", 2)
+            patch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: two[:count])
+            assert_works(framework, folder, "gpu", 2, 1)
+        else:
+            assert_finds_faults(framework, folder, patch)

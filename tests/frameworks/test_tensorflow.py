@@ -389,8 +389,8 @@ def threads() -> int:
 
 
 def test_the_probe_works(tmp_path: Path) -> None:
-    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+    probed.in_own_process("tensorflow", tmp_path, "works")
 
 
-def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probed.assert_finds_faults(framework, tmp_path, monkeypatch)
+def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
+    probed.in_own_process("tensorflow", tmp_path, "faults")

@@ -19,6 +19,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 (the machine's Python may be any)
     sys.exit(2)
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -44,6 +45,8 @@ IN_STEPS = 0.95
 """The share of the minutes that steps may have; the rest is for tidying up."""
 GRACE_SECONDS = 15
 """What a step that ran out of time gets to write down what it has."""
+GONE_SECONDS = 5
+"""What a killed process gets to let go of its memory."""
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +63,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if given.out is None:
         parser.error("name a folder for the results")
-    if not given.minutes > 0:
+    if not 0 < given.minutes < math.inf:
         parser.error(f"--minutes {given.minutes:g}: give more than 0")
     if given.out.exists() and (not given.out.is_dir() or any(given.out.iterdir())):
         parser.error(f"{given.out}: exists and is not an empty folder; name another")
@@ -69,10 +72,14 @@ def main(arguments: list[str]) -> int:
         why = gpu_place.lacks("pytorch")
         parser.error(f"{why} ({sys.executable}), nor another framework: PYTHON=... names a Python")
     try:
-        return check(given, parser)
+        with stopping.in_order():  # whoever asks twice gets a summary too
+            return check(given, parser)
     except (PlaceError, OSError) as error:
         print(f"run.sh: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt as asked:
+        print(f"run.sh: {asked}", file=sys.stderr)
+        return 1
 
 
 def check(given: Any, parser: Parser) -> int:
@@ -83,11 +90,11 @@ def check(given: Any, parser: Parser) -> int:
     here = Here(out, out / "work", out / "work/python/bin/python", len(found),
                 given.small or not found)  # fmt: skip
     chosen = list(gpu_steps.steps(here))
-    if given.only:
+    if given.only is not None:
         names = given.only.split(",")
         known = [step.name for step in chosen]
         if unknown := [name for name in names if name not in known]:
-            parser.error(f"no step named {unknown[0]}: the steps are {', '.join(known)}")
+            parser.error(f"no step named '{unknown[0]}': the steps are {', '.join(known)}")
         chosen = [step for step in chosen if step.name in names]
     summary: dict[str, Any] = {
         "state": "running",
@@ -107,12 +114,11 @@ def check(given: Any, parser: Parser) -> int:
     if here.small:  # threads that wait by spinning bring a CPU that is shared to a stop
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        with stopping.in_order():
-            gpu_place.make(out / "work" / "python", given.wheels)
-            longer = max(1, given.minutes / 10)  # who has more time gives each step more
-            for step in (each._replace(seconds=each.seconds * longer) for each in chosen):
-                left = began + IN_STEPS * 60 * given.minutes - time.monotonic()
-                _turn(step, left, summary, out)
+        gpu_place.make(out / "work" / "python", given.wheels)
+        longer = max(1, given.minutes / 10)  # who has more time gives each step more
+        for step in (each._replace(seconds=each.seconds * longer) for each in chosen):
+            left = began + IN_STEPS * 60 * given.minutes - time.monotonic()
+            _turn(step, left, summary, out)
         summary["state"] = "finished"
     except KeyboardInterrupt as asked:
         summary["state"] = str(asked)
@@ -124,12 +130,14 @@ def check(given: Any, parser: Parser) -> int:
         shutil.rmtree(out)
         raise
     finally:
-        end_all()
-        shutil.rmtree(here.work, ignore_errors=True)
-        for weights in out.glob("runs/*/*/*.safetensors"):  # 28 MiB each, and good for nothing
-            weights.unlink()
+        with stopping.held():
+            end_all()
+            shutil.rmtree(here.work, ignore_errors=True)
+            for weights in out.glob("runs/*/*/*.safetensors"):  # 28 MiB each, good for nothing
+                weights.unlink()
     summary["seconds"] = round(time.monotonic() - began, 1)
-    write(summary, out)
+    with stopping.held():
+        write(summary, out)
     outcomes = [line["outcome"] for line in summary["steps"]]
     counted = ", ".join(f"{outcomes.count(each)} {each}" for each in ("ok", "failed", "skipped"))
     print(f"{counted}; {summary['seconds']:.0f} s: {out / 'summary.md'}", flush=True)
@@ -217,10 +225,16 @@ def _call(command: list[str], seconds: float, log: Any) -> int:
 
 
 def end_all() -> None:
-    """End whatever we have started, in whatever session it is: it has our mark."""
-    for process in _started():
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+    """End whatever we have started, in whatever session it is: it has our mark.
+
+    It is gone afterwards, and what it held is free for the next step.
+    """
+    end = time.monotonic() + GONE_SECONDS
+    while (found := list(_started())) and time.monotonic() < end:
+        for process in found:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def _started() -> Iterator[int]:

@@ -80,12 +80,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--to", type=Path, default=WHEELS, metavar="FOLDER")
     given = parser.parse_args(arguments)
     have = set(filter(None, f"{given.have},{WITH_TORCHVISION}".split(",")))
-    match = re.fullmatch(r"(3)\.(\d+)", given.python)
+    match = re.fullmatch(r"(3)\.(\d{1,3})", given.python, re.ASCII)
     wrong = ""
     if match is None or tuple(map(int, match.groups())) < OLDEST:
         wrong = f"--python {given.python}: give 3.11 or newer, such as 3.12"
     elif unknown := sorted(have - set(pins())):
         wrong = f"--have {unknown[0]}: not among the packages of environments/lab.txt"
+    elif given.to.exists() and not given.to.is_dir():
+        wrong = f"--to {given.to}: not a folder"
     elif given.to.exists() and any(file.suffix != ".whl" for file in given.to.iterdir()):
         wrong = f"--to {given.to}: holds other things than wheels, and would be replaced"
     if wrong:
