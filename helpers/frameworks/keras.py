@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
+from helpers.frameworks import tensorflow as backend  # before Keras: it imports TensorFlow quietly
+
+# isort: split
 import keras
 import numpy as np
 
-from helpers.frameworks import tensorflow as backend
 from helpers.recipe import RECIPES
 from helpers.weights import under
 

@@ -10,6 +10,7 @@ same bits on CPUs, from process to process too; on GPUs it need not.
 """
 
 import logging
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +19,16 @@ from threading import Semaphore
 from typing import Any, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
 from helpers import devices as device_helpers
-from helpers import memory, precisions
+from helpers import memory, precisions, remarks
 from helpers.errors import UserError
 from helpers.recipe import RECIPES
 from helpers.weights import under
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
+with remarks.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
+    import tensorflow as tf
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"

@@ -1,7 +1,7 @@
 """What the tests of TensorFlow and of Keras share, for both train under MirroredStrategy."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,11 @@ def one_strategy(patch: pytest.MonkeyPatch) -> None:
     Two over the same devices would take each other's all-reduce for their own.
     """
     make: Any = lru_cache(tf.distribute.MirroredStrategy)
-    patch.setattr(tf.distribute, "MirroredStrategy", lambda devices: make(tuple(devices)))
+
+    def shared(devices: Sequence[str], reduction: Any = None) -> Any:
+        return make(tuple(devices), reduction)
+
+    patch.setattr(tf.distribute, "MirroredStrategy", shared)
 
 
 def tuned(patch: pytest.MonkeyPatch) -> list[bool]:

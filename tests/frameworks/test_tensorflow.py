@@ -1,5 +1,7 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -279,6 +281,12 @@ def test_nothing_is_said_that_nobody_asked_for(notebook: dict[str, Any], heard: 
         notebook["train_epoch"](replica, noise(notebook), 2, clock)
     notebook["all_reduce_alone"](replica, 2, clock)
     assert not heard.lines, "in the check of fairness, the rehearsal, or here"
+
+
+def test_the_import_says_nothing() -> None:
+    code = "from helpers.frameworks import tensorflow"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
