@@ -29,13 +29,13 @@ compare:  ## runs the notebooks on this machine and compares them (ARGS="--help"
 # Does not make environments first: it is for finding out what is wrong with what is there.
 probe:    ## what works here, kernel by kernel, as a table for a bug report (ARGS="--help")
 	@[ -x $(LAB)/python ] || { echo "error: no environments here: run 'make envs'" >&2; exit 1; }
-	@$(LAB)/python -m helpers.probe $(ARGS)
+	@$(LAB)/python -m helpers.runner.probe $(ARGS)
 
 test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)
-	@$(PYTHON) tests/run.py $(ARGS)
+	@$(PYTHON) tools/run_checks.py $(ARGS)
 
 soak:     ## the long forms of some checks, about an hour (ARGS="mutants" for a part)
-	@$(PYTHON) tests/run.py --soak $(ARGS)
+	@$(PYTHON) tools/run_checks.py --soak $(ARGS)
 
 lab:      ## JupyterLab with all kernels (ARGS go to jupyter)
 	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
@@ -45,7 +45,7 @@ lock:     ## re-makes the locks from environments/*.in (ARGS=-U for the newest v
 	@$(PYTHON) environments/build.py --lock $(ARGS)
 
 docs:     ## the documentation as a site, in site/ (ARGS=serve shows it while you write)
-	@$(PYTHON) environments/docs.py $(ARGS)
+	@$(PYTHON) tools/docs_site.py $(ARGS)
 
 clean:    ## removes the environments and caches; data/ and runs/ stay
 	rm -rf .venvs .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

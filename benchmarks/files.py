@@ -32,14 +32,14 @@ def main() -> None:
 
 
 def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
-    from helpers import loading
+    from helpers.training import loader_workers
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
         speeds, _ = take_turns({"files": files, "noise": noise}, given.batch, given.rounds, STEPS)
         figure = f"training on {given.format} files, {framework}"
         inside.report(figure, speeds["files"], speeds["noise"], "on noise")
         run = names["this_run"]
-        alone = loading.images_per_second(run.training_batches, run.workers, given.batch)
+        alone = loader_workers.images_per_second(run.training_batches, run.workers, given.batch)
         print(f"  its loader alone: {alone:,.0f} images/s with {run.workers} workers")
 
     notebook_loops.with_loops(framework, folder, given.batch, compare)

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import inside
 import notebook_loops
 
-from helpers import checkpoint, in_world
 from helpers.frameworks import NOTEBOOKS
+from helpers.results import intervals
+from helpers.training import checkpoint, in_world
 
 IMAGES = 120
 FIGURES = ("a turn", "a turn, of processor time", "validation in an epoch")
@@ -42,8 +42,8 @@ def main() -> None:
 def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     import tensorflow as tf
 
-    from helpers.cells import run_cells
     from helpers.frameworks import tensorflow as backend
+    from helpers.runner.notebook_code import run_cells
 
     with contextlib.redirect_stdout(io.StringIO()):
         names = run_cells(
@@ -74,10 +74,10 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
 
 def report(figure: str, without: Sequence[float], tuned: Sequence[float]) -> None:
     ratios = [b / a for a, b in zip(without, tuned, strict=True)]
-    low, high = inside.interval(ratios)
+    ratio, low, high = intervals.of_median(ratios)
     print(
         f"  {figure}: {statistics.median(without):.2f} s without autotuning, "
-        f"{statistics.median(tuned):.2f} s with it, {statistics.median(ratios):.3f} times "
+        f"{statistics.median(tuned):.2f} s with it, {ratio:.3f} times "
         f"({low:.3f} to {high:.3f}); of single turns {min(without):.2f} to {max(without):.2f} and "
         f"{min(tuned):.2f} to {max(tuned):.2f} s",
         flush=True,

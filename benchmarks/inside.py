@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import math
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import TypeAlias
 
-from helpers import plans
 from helpers.frameworks import NOTEBOOKS
+from helpers.results import intervals
+from helpers.runner import plans
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,8 +62,8 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
 def report(figure: str, ours: list[float], rival: list[float], name: str) -> None:
     """Medians of images/s, and of the rounds' ratios with its interval; also as JSON."""
     ratios = [a / b for a, b in zip(ours, rival, strict=True)]
-    ratio, mine, theirs = map(statistics.median, (ratios, ours, rival))
-    low, high = interval(ratios)
+    mine, theirs = map(statistics.median, (ours, rival))
+    ratio, low, high = intervals.of_median(ratios)
     print(
         f"  {figure}: {mine:,.1f} images/s, {name} {theirs:,.1f}: {ratio:.3f} times "
         f"({low:.3f} to {high:.3f})"
@@ -72,20 +72,6 @@ def report(figure: str, ours: list[float], rival: list[float], name: str) -> Non
     line |= {"rival_name": name, "ratio": ratio, "low": low, "high": high, "ratios": ratios}
     line |= {"rounds": len(ours)}
     print(json.dumps(line), flush=True)
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """Between which two of them the median lies, to 95 %; the least and most of fewer than nine.
-
-    By order statistics, which asks nothing of how they scatter
-    (https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles).
-    """
-    ordered, beyond, chance = sorted(values), 0, 0.0
-    # The chance that so many of them or fewer lie on one side of the true median.
-    while (chance := chance + math.comb(len(values), beyond) / 2 ** len(values)) <= 0.025:
-        beyond += 1
-    at = max(beyond - 1, 0)
-    return ordered[at], ordered[-1 - at]
 
 
 def report_turns(

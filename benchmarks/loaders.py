@@ -69,8 +69,8 @@ def make_files(folder: Path, images: int, size: int = 264) -> None:
 
 
 def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: float) -> None:
-    from helpers import loading
-    from helpers.cells import run_cells
+    from helpers.runner.notebook_code import run_cells
+    from helpers.training import loader_workers
 
     rival = importlib.import_module(f"article_loaders.{framework}")
     loaders: dict[str, Any] = {"article": lambda count: rival.batches(folder / "rgb", count)}
@@ -89,7 +89,9 @@ def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: fl
     speeds: dict[str, list[float]] = {name: [] for name in loaders}
     for _ in range(rounds):
         for name, load in loaders.items():
-            speeds[name].append(loading.images_per_second(load, workers, BATCH, seconds=seconds))
+            speeds[name].append(
+                loader_workers.images_per_second(load, workers, BATCH, seconds=seconds)
+            )
     for format in FORMATS:
         figure = f"loader, {framework}, {format}, {workers} workers"
         inside.report(figure, speeds[format], speeds["article"], "the article's loader on RGB PNGs")
@@ -97,7 +99,7 @@ def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: fl
 
 def batches(names: dict[str, Any], workers: int) -> Iterator[Any]:
     """A notebook's training batches, for one device."""
-    from helpers.world import World
+    from helpers.training.world import World
 
     run = names["this_run"]
     world = World(0, 1, run.devices, run.setup.devices.kind)

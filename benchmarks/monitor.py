@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import gpumon
+from helpers.results import intervals
 
 Step = Callable[[], None]
 Clock = Callable[[], float]
@@ -219,7 +220,7 @@ def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) ->
             )
 
 
-def felt(step: Step, seconds: float, rates: tuple[int, ...]) -> None:
+def slowdown(step: Step, seconds: float, rates: tuple[int, ...]) -> None:
     """How much longer steps take while the sampler runs than while it is stopped.
 
     The sampler's process is stopped and continued every third of a second, so that what else the
@@ -237,8 +238,7 @@ def felt(step: Step, seconds: float, rates: tuple[int, ...]) -> None:
                     times[signal_sent] = _step_time(step, 0.33)
                 longer.append(100 * (times[signal.SIGCONT] / times[signal.SIGSTOP] - 1))
             os.kill(sampler, signal.SIGCONT)
-        low, high = _interval_of_median(longer)
-        found = statistics.median(longer)
+        found, low, high = intervals.of_median(longer)
         print(
             f"{rate} Hz: steps longer by {found:.2f} % while the sampler runs "
             f"(95 % interval {low:.2f} to {high:.2f}, {len(longer)} pairs)"
@@ -254,14 +254,6 @@ def _step_time(step: Step, seconds: float) -> float:
         step()
         steps += 1
     return taken / steps
-
-
-def _interval_of_median(values: list[float]) -> tuple[float, float]:
-    """95 % interval by order statistics, which assumes nothing of the distribution."""
-    ordered = sorted(values)
-    half = 0.98 * len(ordered) ** 0.5  # 1.96 deviations of a binomial with p = 1/2
-    middle = len(ordered) / 2
-    return ordered[max(0, int(middle - half))], ordered[min(len(ordered) - 1, int(middle + half))]
 
 
 def marks() -> None:
@@ -304,7 +296,7 @@ def main() -> None:
     print(f"{name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
     rounds = options.rounds or (3 if options.quick else 15)
     overhead(step, 0.7 if options.quick else 3.0, rounds, (10, 50))
-    felt(step, 5.0 if options.quick else 120.0, (10, 50))
+    slowdown(step, 5.0 if options.quick else 120.0, (10, 50))
     marks()
     cadence(5.0 if options.quick else 30.0)
 

@@ -79,8 +79,8 @@ def with_loops(
     are processes of their own, ``use`` runs in one. ``given`` are more of the notebook's
     parameters, in place of the files that :func:`for_each_framework` makes and of their recipe.
     """
-    from helpers import in_world
-    from helpers.cells import run_cells
+    from helpers.runner.notebook_code import run_cells
+    from helpers.training import in_world
 
     said: dict[str, Any] = {"data": str(folder / "data"), "recipe": "demo"} | given
     with contextlib.redirect_stdout(io.StringIO()):

@@ -18,13 +18,13 @@ def take_turns(
     for take in loads.values():
         take(2)
     speeds: dict[str, list[float]] = {name: [] for name in loads}
-    thrifts: dict[str, list[float]] = {name: [] for name in loads}
+    per_processor_second: dict[str, list[float]] = {name: [] for name in loads}
     order = list(loads)
     for _ in range(rounds):
         for name in order:
             began, processor = time.perf_counter(), time.process_time()
             loads[name](steps)
             speeds[name].append(steps * batch / (time.perf_counter() - began))
-            thrifts[name].append(steps * batch / (time.process_time() - processor))
+            per_processor_second[name].append(steps * batch / (time.process_time() - processor))
         order = order[1:] + order[:1]
-    return speeds, thrifts
+    return speeds, per_processor_second

@@ -3,7 +3,7 @@
 Read are the libraries that training calls: the framework's own, cuDNN (convolution, BatchNorm,
 pooling), cuBLAS (the classifier) and NCCL (the sum of gradients). Each package is downloaded, read
 and deleted, one after the other, and not at all if the table knows its version.
-``helpers/capabilities.py`` says what follows from the table for a GPU.
+``helpers/frameworks/capabilities.py`` says what follows from the table for a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import fatbin
 from fatbin import Container
 from kernels import HERE, KERNELS, VENVS
 
-from helpers import capabilities
+from helpers.frameworks import capabilities
 
 LIBRARIES = {
     r"torch": r"libtorch_cuda\.so",

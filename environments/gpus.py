@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from helpers.capabilities import Gpu
+from helpers.frameworks.capabilities import Gpu
 
 LONGEST = 96  # what NVML gives as the longest name
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gpus
 from gpus import Gpu
 
-from helpers import capabilities
+from helpers.frameworks import capabilities
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -116,7 +116,7 @@ def activation(kernel: str, kind: str) -> dict[str, str]:
 
     Without Python's own (PYTHONHOME and all others), which would bring in other packages, and with
     this checkout first: the environment may have been made for another one (a git worktree). So
-    helpers.surroundings has it for the kernels that run notebooks.
+    helpers.training.environment_variables has it for the kernels that run notebooks.
     """
     own = _variables(kernel, kind)
     path = f"{VENVS / kernel / 'bin'}:{os.environ.get('PATH', os.defpath)}"

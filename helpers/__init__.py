@@ -1,5 +1,6 @@
-"""What every notebook shares: recipe, devices, metrics, weights, fairness, records, runner.
+"""What every notebook shares, in rooms; imports go one way, from a later room to an earlier one.
 
-Nothing here imports a deep-learning framework; the few framework-bound helpers are in
-``helpers.frameworks.<name>``, the same functions in each.
+``networks``, ``frameworks`` (the registry, and one module a framework), ``fairness``, ``training``
+(what notebooks call), ``results`` (what records say) and ``runner`` (the command). Here at the top
+is what all of them use. ``tests/test_rooms.py`` holds the order.
 """

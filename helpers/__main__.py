@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data_prep.__main__ import Version
-from helpers import batches, plans, regression, runner, stalls, sweeps
 from helpers.errors import UserError, exits_cleanly
-from helpers.progress import say
+from helpers.results import regression
+from helpers.runner import batch_folder, plans, run_batch, stalls, study_file
+from helpers.terminal import say
 
 CHOICES = (
     "notebooks",
@@ -62,7 +63,7 @@ def _main(arguments: Sequence[str]) -> int:
         runs = given.resume is not None or given.dry_run or given.stall_minutes is not None
         if choices or given.sweep or runs:
             raise UserError("--against runs nothing: with it goes --batch, and nothing else")
-        return regression.check(given.against, given.batch or batches.LATEST)
+        return regression.check(given.against, given.batch or batch_folder.LATEST)
     how = {"dry_run": given.dry_run}
     if given.stall_minutes is not None:
         how["stall_minutes"] = given.stall_minutes
@@ -70,15 +71,15 @@ def _main(arguments: Sequence[str]) -> int:
         if choices or given.batch or given.sweep:
             option = next(iter(choices), "batch" if given.batch else "sweep")
             raise UserError(f"--resume takes everything from the batch: leave out --{option}")
-        return runner.run(None, resume=given.resume, **how)
+        return run_batch.run(None, resume=given.resume, **how)
     if given.sweep is not None:
-        choices = sweeps.merged(sweeps.read(given.sweep), choices)
+        choices = study_file.merged(study_file.read(given.sweep), choices)
     name = choices.pop("batch", None)  # the file's: a name is no part of a plan
     try:
         plan = plans.make_plan(**choices)
     except UserError as error:
         raise UserError(f"{given.sweep}: {error}" if given.sweep else str(error)) from None
-    return runner.run(plan, name=given.batch or name, **how)
+    return run_batch.run(plan, name=given.batch or name, **how)
 
 
 def _report(arguments: Sequence[str]) -> int:
@@ -87,7 +88,7 @@ def _report(arguments: Sequence[str]) -> int:
         "batches",
         nargs="*",
         metavar="BATCH",
-        default=[batches.LATEST],
+        default=[batch_folder.LATEST],
         help="a name under runs/, or a folder; several are reported together (default: the last)",
     )
     parser.add_argument(
@@ -95,7 +96,7 @@ def _report(arguments: Sequence[str]) -> int:
     )
     given = parser.parse_args(arguments)
     # Imported here because it needs Jinja and the charts, which running a batch does not.
-    from helpers import report
+    from helpers.results import report
 
     say(report.write(given.batches, given.to))
     return 0
@@ -192,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume",
         nargs="?",
-        const=batches.LATEST,
+        const=batch_folder.LATEST,
         metavar="BATCH",
         help="go on with a batch (default: the last): keep what finished, redo the rest",
     )

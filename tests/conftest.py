@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-# publish.py stands beside what it publishes.
-sys.path.append(str(Path(__file__).resolve().parent.parent / "docs"))
+# What maintainers run is tested too.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
 
 # What a script starts in the background inherits an ignored Ctrl-C and SIGQUIT, and under nohup an
 # ignored SIGHUP, and hands them on to every process it starts; tests that send them would test
@@ -18,7 +18,7 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
 # Where one of its assertions fails, pytest shows the values, as it does for those in a test.
-pytest.register_assert_rewrite("cells")
+pytest.register_assert_rewrite("notebook_cells")
 
 # The same examples every time, whatever the machine's speed: a failure is then about the change.
 # `pytest --hypothesis-profile=default` looks for new ones. Framework kernels have no hypothesis.

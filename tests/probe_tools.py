@@ -15,7 +15,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 import numpy as np
 from helpers.errors import UnsupportedError
-from helpers.probe import known
+from helpers.runner.probe import known
 
 HERE = Path(__file__).parent
 with (HERE / "probed").open("a") as file:
@@ -43,12 +43,12 @@ def all_reduced(shares, devices):
 """
 PYTHON = """#!{python}
 import os, runpy, sys
-if "helpers.probe.inside" not in sys.argv:
+if "helpers.runner.probe.inside" not in sys.argv:
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 import helpers.frameworks
 helpers.frameworks.__path__.insert(0, {planted!r})
 sys.argv = sys.argv[2:]
-runpy.run_module("helpers.probe.inside", run_name="__main__", alter_sys=True)
+runpy.run_module("helpers.runner.probe.inside", run_name="__main__", alter_sys=True)
 """
 HANGS = """
 def all_reduced(shares, devices):

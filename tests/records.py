@@ -9,9 +9,10 @@ import gpumon_tools
 import pytest
 
 from data_prep import FINDINGS
-from helpers import record
-from helpers.devices import run_name
+from helpers.frameworks import ROWS
+from helpers.frameworks.devices import run_name
 from helpers.recipe import lookup
+from helpers.training import record
 
 
 def make(
@@ -214,13 +215,9 @@ def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
     }
 
 
-SIX = (
-    ("PyTorch", "PyTorch_MultiGPU", 100.0),
-    ("PyTorch", "PyTorch_MultiGPU_Exp_Loss", 96.0),
-    ("Keras", "Keras_MultiGPU", 80.0),
-    ("TensorFlow", "TensorFlow_MultiGPU", 85.0),
-    ("MXNet Gluon", "MXNet_Gluon_MultiGPU", 110.0),
-    ("Chainer", "Chainer_MultiGPU", 30.0),
+SIX = tuple(
+    (row.framework, row.notebook, speed)
+    for row, speed in zip(ROWS, (100.0, 96.0, 80.0, 85.0, 110.0, 30.0), strict=True)
 )
 """Framework, notebook and images per second of a demo batch."""
 

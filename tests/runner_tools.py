@@ -29,8 +29,8 @@ REAL = f"""
 import sys
 sys.path[:0] = [{str(ROOT)!r}]
 from pathlib import Path
-from helpers import record
-from helpers.devices import Devices
+from helpers.training import record
+from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 this_run = record.start(
     Path(run), notebook=NAME, framework="PyTorch", kernel="tiny", versions={{}},

@@ -9,7 +9,7 @@ import chainer
 import chainer.functions as F
 import numpy as np
 
-from helpers.cells import run_cells
+from helpers.runner.notebook_code import run_cells
 
 OPTIONS: dict[str, dict[str, object]] = {
     "as it comes": {},

@@ -1,13 +1,127 @@
-"""One module a framework, with the same public functions and signatures in each.
+"""The registry: what is compared, a row each. Nothing else lists the frameworks.
 
-``tests/test_frameworks_contract.py`` holds them together; read any two side by side.
+Beside it are the frameworks' modules, with the same public functions and signatures in each
+(``tests/frameworks/test_contract.py`` holds them together; read any two side by side), and what
+they share. `make envs` comes by here before anything is installed: hence Python's own library
+only, and no syntax newer than Python 3.9's.
 """
 
-NOTEBOOKS = {
-    "pytorch": "PyTorch_MultiGPU",
-    "keras": "Keras_MultiGPU",
-    "tensorflow": "TensorFlow_MultiGPU",
-    "mxnet": "MXNet_Gluon_MultiGPU",
-    "chainer": "Chainer_MultiGPU",
-}
-"""The modules that exist, in the order the comparison shows them, each with its notebook."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the comparison: a notebook, and how it is shown."""
+
+    name: str
+    """As tables and charts have it: the framework, and which notebook where it has several."""
+    framework: str
+    """As its module and its records name it."""
+    module: str
+    """``helpers.frameworks.<module>``."""
+    kernel: str
+    """The environment that its notebook runs in."""
+    notebook: str
+    """In ``notebooks/``, without ``.ipynb``."""
+    colour: str
+    """In charts, on a light page. All rows of a framework share theirs, and the marker."""
+    dark_colour: str
+    """The same on a dark page: the same hue, brighter."""
+    marker: str
+    """Matplotlib's sign for it."""
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What the runner gives its notebook beside the batch's own parameters."""
+
+    @property
+    def family(self) -> str:
+        """The word that the framework's labels and notebooks begin with: ``MXNet``."""
+        return self.framework.split()[0]
+
+
+ROWS = (
+    Row(
+        name="PyTorch",
+        framework="PyTorch",
+        module="pytorch",
+        kernel="pytorch",
+        notebook="PyTorch_MultiGPU",
+        colour="#D55E00",
+        dark_colour="#FF8F45",
+        marker="o",
+    ),
+    Row(
+        name="PyTorch Exp Loss",
+        framework="PyTorch",
+        module="pytorch",
+        kernel="pytorch",
+        notebook="PyTorch_MultiGPU_Exp_Loss",
+        colour="#D55E00",
+        dark_colour="#FF8F45",
+        marker="o",
+    ),
+    Row(
+        name="Keras",
+        framework="Keras",
+        module="keras",
+        kernel="tensorflow",
+        notebook="Keras_MultiGPU",
+        colour="#CC79A7",
+        dark_colour="#EE9CCB",
+        marker="s",
+    ),
+    Row(
+        name="TensorFlow",
+        framework="TensorFlow",
+        module="tensorflow",
+        kernel="tensorflow",
+        notebook="TensorFlow_MultiGPU",
+        colour="#E69F00",
+        dark_colour="#F7C85A",
+        marker="^",
+    ),
+    Row(
+        name="MXNet Gluon",
+        framework="MXNet Gluon",
+        module="mxnet",
+        kernel="mxnet",
+        notebook="MXNet_Gluon_MultiGPU",
+        colour="#0072B2",
+        dark_colour="#4FB3F0",
+        marker="D",
+    ),
+    Row(
+        name="Chainer",
+        framework="Chainer",
+        module="chainer",
+        kernel="chainer",
+        notebook="Chainer_MultiGPU",
+        colour="#009E73",
+        dark_colour="#2FD3A0",
+        marker="v",
+    ),
+)
+"""In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
+
+NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framework}
+"""Each module's own notebook; a framework's others are variations of it."""
+
+
+def order(name: str) -> tuple[int, str]:
+    """Sorting key of a label or of a notebook's name: frameworks as above, others behind."""
+    families = list(dict.fromkeys(row.family for row in ROWS))
+    place = next((i for i, family in enumerate(families) if name.startswith(family)), len(families))
+    return place, name
+
+
+def parameters_of(notebook: str) -> dict[str, Any]:
+    """What its row says that a notebook gets beside the batch's own parameters."""
+    return {
+        name: value
+        for row in ROWS
+        if row.notebook == notebook
+        for name, value in row.parameters.items()
+    }

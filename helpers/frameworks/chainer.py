@@ -21,8 +21,8 @@ import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 
-from helpers import capabilities, memory, precisions, replicas
 from helpers.errors import UnsupportedError
+from helpers.frameworks import capabilities, memory, precisions, replicas
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -214,7 +214,7 @@ def exact(
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
     its weights.
     """
     with chainer.using_config("dtype", weights["classifier.bias"].dtype):
@@ -284,8 +284,8 @@ def through_layer(
 ) -> dict[str, np.ndarray]:
     """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
 
-    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
-    its name the gradient of each array but ``gradient``, which flows back from the output.
+    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
+    and by its name the gradient of each array but ``gradient``, which flows back from the output.
     """
     with chainer.using_device(device):
         given = {name: chainer.Variable(device.send(array)) for name, array in arrays.items()}

@@ -18,8 +18,8 @@ from helpers.frameworks import tensorflow as backend  # before Keras: it imports
 import keras
 import numpy as np
 
+from helpers.networks.weights import under
 from helpers.recipe import RECIPES
-from helpers.weights import under
 
 NAME = "Keras"
 KERNEL = "tensorflow"
@@ -142,7 +142,7 @@ def exact(
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
     its weights. With float32 weights the dtype policy in force says what is computed in.
     """
     recipe, kept = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
@@ -203,8 +203,8 @@ def through_layer(
 ) -> dict[str, np.ndarray]:
     """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
 
-    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
-    its name the gradient of each array but ``gradient``, which flows back from the output.
+    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
+    and by its name the gradient of each array but ``gradient``, which flows back from the output.
     """
     return backend.through_layer(layer, arrays, device)
 

@@ -18,11 +18,10 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from helpers import capabilities, memory, precisions
 from helpers.errors import UnsupportedError
+from helpers.frameworks import capabilities, memory, precisions
+from helpers.networks.weights import SHALLOW, shapes
 from helpers.recipe import RECIPES
-from helpers.reference import SHALLOW
-from helpers.weights import shapes
 
 NAME = "MXNet Gluon"
 KERNEL = "mxnet"
@@ -200,7 +199,7 @@ def exact(
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
     its weights.
     """
     recipe = RECIPES["chexnet"]
@@ -276,8 +275,8 @@ def through_layer(
 ) -> dict[str, np.ndarray]:
     """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
 
-    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
-    its name the gradient of each array but ``gradient``, which flows back from the output.
+    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
+    and by its name the gradient of each array but ``gradient``, which flows back from the output.
     """
     given = {name: mx.nd.array(array, device) for name, array in arrays.items()}
     gradient, images = given.pop("gradient"), given["images"]

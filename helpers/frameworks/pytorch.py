@@ -20,7 +20,7 @@ import torch.nn.functional as F
 import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
-from helpers import memory, precisions, replicas
+from helpers.frameworks import memory, precisions, replicas
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -168,7 +168,7 @@ def exact(
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
     its weights.
     """
     recipe = RECIPES["chexnet"]
@@ -248,8 +248,8 @@ def through_layer(
 ) -> dict[str, np.ndarray]:
     """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
 
-    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
-    its name the gradient of each array but ``gradient``, which flows back from the output.
+    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
+    and by its name the gradient of each array but ``gradient``, which flows back from the output.
     """
     given = {}
     for name, array in arrays.items():

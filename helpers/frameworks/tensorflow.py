@@ -20,11 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from helpers import devices as device_helpers
-from helpers import memory, precisions, remarks
 from helpers.errors import UserError
+from helpers.frameworks import devices as device_helpers
+from helpers.frameworks import memory, precisions, remarks
+from helpers.networks.weights import under
 from helpers.recipe import RECIPES
-from helpers.weights import under
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
 with remarks.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
@@ -244,7 +244,7 @@ def exact(
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``reference.SHALLOW`` names
+    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
     its weights.
     """
     model = _Shallow(weights)
@@ -289,8 +289,8 @@ def through_layer(
 ) -> dict[str, np.ndarray]:
     """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
 
-    ``helpers.probe.known`` says what each layer computes and what must come out: ``output``, and by
-    its name the gradient of each array but ``gradient``, which flows back from the output.
+    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
+    and by its name the gradient of each array but ``gradient``, which flows back from the output.
     """
     weights = arrays.keys() - {"images", "gradient"}
     with tf.device(device), tf.GradientTape() as tape:

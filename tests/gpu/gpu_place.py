@@ -110,7 +110,13 @@ def make(folder: Path, wheels: Path) -> Path:
         if extra:
             run([*install, "--no-deps", *extra])
     _register(python, folder / "share" / "jupyter")
-    run([python, "-c", "import data_prep, gpumon, helpers.runner, helpers.report, ipykernel"])
+    run(
+        [
+            python,
+            "-c",
+            "import data_prep, gpumon, helpers.runner.run_batch, helpers.results.report, ipykernel",
+        ]
+    )
     return python
 
 

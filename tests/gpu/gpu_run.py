@@ -37,7 +37,7 @@ from gpu_place import KERNELS, ROOT, WHEELS, Parser, PlaceError
 from gpu_steps import Here, Step
 from gpu_summary import write
 
-from helpers import stopping
+from helpers.runner import stopping
 
 MARK = "GPU_CHECK"
 """Environment variable that all we start inherit: our process id, to find them again by."""

@@ -75,8 +75,18 @@ def steps(here: Here) -> Iterator[Step]:
     yield Step(
         "probe",
         60,
-        [[*_helpers(here, "helpers.probe"), "--here", ",".join(kernels), "--logs", f"{out}/probe"]],
-        "" if (ROOT / "helpers" / "probe").is_dir() else "this checkout has no helpers.probe",
+        [
+            [
+                *_helpers(here, "helpers.runner.probe"),
+                "--here",
+                ",".join(kernels),
+                "--logs",
+                f"{out}/probe",
+            ]
+        ],
+        ""
+        if (ROOT / "helpers" / "runner" / "probe").is_dir()
+        else "this checkout has no helpers.runner.probe",
     )
     gpumon, trace = [*python, "-m", "gpumon"], f"{out}/gpumon/load"
     load = [*python, str(HERE / "load.py"), "2" if here.small else "8"]

@@ -5,7 +5,7 @@ import json
 import platform
 import sys
 
-from helpers import devices
+from helpers.frameworks import devices
 
 found = {"python": platform.python_version(), "hardware": devices.hardware()}
 for name in sys.argv[1:]:

@@ -1,5 +1,5 @@
 """Records that are none: alone in a batch they end the report, one line each; beside others they
-are set aside (tests/test_strange_records.py)."""
+are set aside (tests/results/test_strange_records.py)."""
 
 import json
 import os

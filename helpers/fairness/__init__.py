@@ -1,0 +1,1 @@
+"""Whether all frameworks train the same thing: the certificate and its reference."""

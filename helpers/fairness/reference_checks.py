@@ -1,0 +1,236 @@
+"""The certificate: is this framework training the same thing as the others?
+
+Each check compares what a notebook really has (its pixels, its network, its training loop) with
+the one definition in ``helpers`` or with the float64 reference, and gives a figure, a threshold
+and a verdict. A run whose certificate has a failed check is marked as not comparable wherever its
+times are shown. What cannot be made equal is measured: the verdict is *known* where a stated
+cause predicts the found value to within the threshold, and only there.
+
+Both sides compute in float64 and agree to 1e-10 or better (found: 1e-14), except for pixels, which
+are float32. ``helpers.fairness.rehearsal`` goes on with the training loop.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from data_prep import FINDINGS
+from helpers.fairness import reference
+from helpers.fairness.certificate import Certificate, Check
+from helpers.networks.weights import Weights
+from helpers.recipe import RECIPES, Recipe, ScaledRecipe
+
+EXACT, SINGLE = 1e-10, 1e-5
+STATISTICS = 1e-6  # MXNet keeps BatchNorm's momentum in single precision, whatever it computes in
+
+BIASED = "stores the biased variance of a batch, (n-1)/n of PyTorch's, with n values a channel"
+AVERAGE_OF_AVERAGES = (
+    "averages the devices' means, which is not the mean over the images where devices have "
+    "unequal shares: the loader drops the uneven last batch"
+)
+
+
+def certify(
+    framework: Any,
+    model: Any,
+    weights: Weights,
+    recipe: ScaledRecipe,
+    *,
+    build_model: Callable[[Mapping[str, np.ndarray]], Any],
+    devices: Sequence[Any],
+    evaluate_pixels: Callable[[np.ndarray], np.ndarray],
+    findings: Sequence[str],
+) -> Certificate:
+    """Hold a notebook's inputs and network against the shared definitions and the reference.
+
+    Args:
+        framework: the module ``helpers.frameworks.<name>``.
+        model: the notebook's model with the canonical weights loaded.
+        build_model: the notebook's function that makes such a model.
+        devices: the replicas' devices.
+        evaluate_pixels: the notebook's evaluation pipeline from a grey uint8 image (H, W) to what
+            the network sees, float32 (channels, crop, crop).
+        findings: the notebook's label columns in its order of outputs.
+    """
+    began = time.perf_counter()
+    network = framework.exact(build_model, reference.arrays())
+    checks = (
+        same_weights(framework.dump_weights(model), weights.arrays),
+        *same_inputs(evaluate_pixels, findings, recipe),
+        *same_network(framework, network, devices[:1]),
+        *same_in_training(framework, build_model, network),
+        *same_on_all_devices(framework, network, devices),
+    )
+    return Certificate(checks, time.perf_counter() - began)
+
+
+def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarray]) -> Check:
+    """Largest difference between a model's weights and the canonical ones."""
+    if held.keys() != initial.keys():
+        odd = sorted(held.keys() ^ initial.keys())[0]
+        return Check("initial weights", float("inf"), 0.0, f"{odd} is on one side only")
+    # np.max, because Python's max() loses a NaN
+    worst = np.max([np.abs(held[name] - array).max() for name, array in initial.items()])
+    return Check("initial weights", float(worst), 0.0)
+
+
+def same_inputs(
+    evaluate_pixels: Callable[[np.ndarray], np.ndarray],
+    findings: Sequence[str],
+    recipe: ScaledRecipe,
+) -> list[Check]:
+    """Pixels at evaluation, order of the labels, and how the recipe is scaled."""
+    image = canonical_image(recipe.recipe.resized)
+    seen = np.asarray(evaluate_pixels(image))
+    expected = expected_pixels(image, recipe.recipe)
+    same_shape = seen.shape == expected.shape
+    pixels = float(np.abs(seen - expected).max()) if same_shape else float("inf")
+    misplaced = sum(ours != theirs for ours, theirs in zip(findings, FINDINGS, strict=False))
+    misplaced += abs(len(findings) - len(FINDINGS))
+    rate = abs(recipe.learning_rate - recipe.recipe.learning_rate * recipe.devices)
+    batch = abs(recipe.global_batch - recipe.recipe.batch * recipe.devices)
+    return [
+        Check("evaluation pixels", pixels, SINGLE, None if same_shape else f"shape {seen.shape}"),
+        Check("label order", float(misplaced), 0.0),
+        Check("learning rate x devices", rate, 0.0),
+        Check("global batch = batch x devices", float(batch), 0.0),
+    ]
+
+
+def same_network(framework: Any, network: Any, device: Sequence[Any]) -> list[Check]:
+    """A float64 network with the reference's weights against the reference, on one device."""
+    known = reference.load()
+    grey, targets = reference.batch()
+    images = reference.network_input(grey)
+    logits = np.abs(framework.logits(network, images) - known["logits"]).max()
+    loss, gradients = framework.gradients(network, images, targets, device)
+    return [
+        Check("logits, evaluation", float(logits), EXACT),
+        Check("loss", abs(loss - float(known["loss"])), EXACT),
+        *(
+            Check(f"gradient of {name.removesuffix('.weight')}", error, EXACT)
+            for name, error in reference.gradient_errors(gradients).items()
+        ),
+    ]
+
+
+def same_in_training(
+    framework: Any, build_model: Callable[[Mapping[str, np.ndarray]], Any], network: Any
+) -> list[Check]:
+    """One pass in training mode: its logits and the running statistics after it."""
+    known, start = reference.load(), reference.arrays()
+    reason = framework.skip("training in float64")
+    if reason is not None:
+        network = build_model(start)
+    logits, after = framework.train_forward(network, reference.network_input(reference.batch()[0]))
+    logits_limit, limit = (EXACT, STATISTICS) if reason is None else (SINGLE, SINGLE)
+    difference = float(np.abs(logits - known["train logits"]).max())
+    return [
+        Check("logits, training", difference, logits_limit, reason),
+        *running_statistics(after, known, start, 1, limit, "after a step"),
+    ]
+
+
+def same_on_all_devices(framework: Any, network: Any, devices: Sequence[Any]) -> list[Check]:
+    """Gradients of n devices against one with the same batch; BatchNorm frozen.
+
+    An even batch goes through the whole network; an uneven one, an image short, through the
+    shallow net, where what a device counts for shows as well.
+    """
+    count = len(devices)
+    names = ("gradients, n devices / one", "gradients, uneven batch, n devices / one")
+    if count == 1:
+        return [Check(name, None, None, "there is one device") for name in names]
+
+    def run(
+        model: Any, part: slice, on: Sequence[Any], only: Sequence[str] | None = None
+    ) -> np.ndarray:
+        _, found = framework.gradients(model, images[part], targets[part], on)
+        return np.concatenate([found[name].ravel() for name in only or sorted(found)])
+
+    grey, targets = _at_least(2 * count, *reference.batch())
+    images = reference.network_input(grey)
+    even, only = slice(0, count * (len(grey) // count)), reference.GRADIENTS
+    if even.stop == reference.IMAGES:  # one device is known to give what the reference gives
+        one = np.concatenate([reference.load()[name].ravel() for name in only])
+    else:
+        one = run(network, even, devices[:1], only)
+    each = run(network, even, devices, only)
+    checks = [Check(names[0], reference.relative(each, one), EXACT, scale_in_words(each, one))]
+
+    doubles = {name: a.astype(np.float64) for name, a in reference.shallow_arrays().items()}
+    shallow = framework.shallow(doubles, devices)
+    uneven = slice(0, 2 * count - 1)
+    one, each = run(shallow, uneven, devices[:1]), run(shallow, uneven, devices)
+    difference = reference.relative(each, one)
+    if difference <= EXACT:
+        return [*checks, Check(names[1], difference, EXACT, scale_in_words(each, one))]
+    shares = [slice(i[0], i[-1] + 1) for i in np.array_split(np.arange(uneven.stop), count)]
+    mean = np.mean([run(shallow, share, devices[:1]) for share in shares], axis=0)
+    rest = reference.relative(each, mean)
+    return [*checks, Check(names[1], difference, EXACT, AVERAGE_OF_AVERAGES, rest)]
+
+
+def running_statistics(
+    found: Mapping[str, np.ndarray],
+    known: Mapping[str, np.ndarray],
+    before: Mapping[str, np.ndarray],
+    steps: int,
+    threshold: float,
+    when: str,
+    norms: Sequence[str] = tuple(reference.NORMS),
+) -> list[Check]:
+    """Running mean and variance of ``norms`` against the reference's, the worst layer of each."""
+    means, unbiased, biased = [], [], []
+    kept = (1 - RECIPES["chexnet"].bn_momentum) ** steps
+    for norm in norms:
+        name = f"{norm}.running_mean"
+        means.append(reference.relative(found[name], known[name]))
+        name, n = f"{norm}.running_var", reference.IMAGES * reference.NORMS[norm] ** 2
+        old = kept * before[name].astype(np.float64)
+        unbiased.append(reference.relative(found[name], known[name]))
+        expected = old + (known[name] - old) * (n - 1) / n
+        biased.append(reference.relative(found[name], expected))
+    # np.max, because Python's max() loses a NaN
+    mean, difference, rest = (float(np.max(errors)) for errors in (means, unbiased, biased))
+    reason = BIASED if rest <= threshold < difference else None
+    return [
+        Check(f"running mean {when}", mean, threshold),
+        Check(f"running variance {when}", difference, threshold, reason, rest),
+    ]
+
+
+def scale_in_words(found: np.ndarray, known: np.ndarray) -> str:
+    """Whether ``found`` is as long as ``known``: averaged or summed is found out, not assumed."""
+    scale = float(np.vdot(found, known) / np.vdot(known, known))
+    if abs(scale - 1) <= 0.01:
+        return "the devices' gradients are averaged"
+    return f"{scale:.3g} times as long: a sum in place of a mean?"
+
+
+def canonical_image(pixels: int) -> np.ndarray:
+    """A grey uint8 image (pixels, pixels) that no crop, flip or resize leaves unchanged."""
+    y, x = np.mgrid[:pixels, :pixels]
+    return ((3 * x + 7 * y + (x * y) // 5) % 256).astype(np.uint8)
+
+
+def expected_pixels(image: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """What the network is to see at evaluation: the centre crop, normalised per channel.
+
+    Grey is repeated on every channel; float32 (channels, crop, crop). torchvision's convention
+    for an odd margin: the offset is rounded to the nearest even integer.
+    """
+    top = round((image.shape[0] - recipe.crop) / 2)
+    left = round((image.shape[1] - recipe.crop) / 2)
+    crop = image[top : top + recipe.crop, left : left + recipe.crop]
+    return reference.network_input(crop[None], recipe)[0].astype(np.float32)
+
+
+def _at_least(count: int, grey: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The batch, made longer by its own mirror images where it is too short."""
+    while len(grey) < count:
+        grey = np.concatenate([grey, grey[:, ::-1, ::-1] // 2])
+        targets = np.concatenate([targets, 1 - targets])
+    return grey, targets

@@ -1,0 +1,153 @@
+"""The second half of the certificate: what a notebook's own training loop does on all its devices.
+
+Before it trains, a notebook lets its loop take a few steps on the reference's batch, in its own
+precision. The net is shallow (``frameworks.*.shallow``): ``helpers.fairness.reference_checks`` has
+the deep one, and through it rounding would grow from step to step until it hides what is looked for
+here.
+
+Thresholds in float32: loss and statistics agree to 1e-5 (found: 5e-7), the way the weights go to
+2e-3 of its length (found: 1e-5, with Adam 4e-4). With products of 16 bits they are wider, for
+that rounding is what was asked for, and still far below what a wrong loop does: a sum in place of
+a mean is a way twice as long, BatchNorm's momentum of 0.99 for 0.9 moves the statistics by half.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.fairness import reference
+from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
+from helpers.networks.weights import Arrays
+from helpers.recipe import RECIPES
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``values`` of the loss and the statistics, ``way`` of the weights (float32 weights hold a
+    small step with few digits, and Adam turns a gradient near 0 round for the least rounding)."""
+
+    values: float
+    way: float
+
+
+LIMITS = {
+    "fp32": Limits(SINGLE, 2e-3),
+    "tf32": Limits(2e-3, 0.1),  # a mantissa of 10 bits, as fp16's
+    "fp16": Limits(2e-3, 0.1),  # found: 2e-4, with Adam 0.03
+    "bf16": Limits(1e-2, 0.2),  # found: 2e-3, with Adam 0.08
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a notebook's training loop is to do for the check, whatever its recipe says.
+
+    ``weights`` are those of ``framework.shallow``. ``shares`` holds a batch for each device, grey
+    uint8 (n, H, W) and targets float32 (n, 14); ``steps`` steps are to be taken on the same
+    batches, by ``rule`` (``sgd`` or ``adam``) at ``rate``.
+    """
+
+    weights: Arrays
+    shares: tuple[tuple[np.ndarray, np.ndarray], ...]
+    rule: str
+    rate: float
+    steps: int
+
+
+Rehearsal = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
+"""Takes a trial's steps; their mean loss, the weights afterwards by canonical names, and the
+logits (images, 14) that the notebook then validates with: each device those of its own share,
+share after share."""
+
+
+def certify(
+    certificate: Certificate, rehearse: Rehearsal, *, devices: int, precision: str = "fp32"
+) -> Certificate:
+    """Add what the notebook's own training loop does, over all its devices, in its own precision.
+
+    Every device is given the same batch: then any number of devices must walk the path of one,
+    which is the reference's, and a sum in place of a mean shows as steps ``devices`` times as
+    long. (Plain gradient descent shows it; Adam divides it away.)
+    """
+    began = time.perf_counter()
+    checks = (
+        *_on_path(rehearse, "sgd", devices, LIMITS[precision]),
+        *_on_path(rehearse, "adam", devices, LIMITS[precision]),
+        *_statistics(rehearse, devices, LIMITS[precision]),
+    )
+    seconds = certificate.seconds + time.perf_counter() - began
+    return Certificate((*certificate.checks, *checks), seconds)
+
+
+def _on_path(rehearse: Rehearsal, rule: str, devices: int, limits: Limits) -> list[Check]:
+    """The loop's first steps by ``rule`` against the reference's."""
+    known, start = reference.load(), reference.shallow_arrays()
+    shares = (reference.batch(),) * devices
+    loss, after, _ = rehearse(Trial(start, shares, rule, reference.RATES[rule], reference.STEPS))
+    taken = f"{reference.STEPS} {'SGD' if rule == 'sgd' else 'Adam'} steps"
+    there = {name: known[f"{rule} {name}"] for name in start}
+    trained = [name for name in start if "running" not in name]
+    way, expected = (
+        np.concatenate([(end[name] - start[name]).ravel() for name in trained])
+        for end in (after, there)
+    )
+    loss_error = abs(loss - float(known[f"{rule} losses"].mean()))
+    checks = [
+        Check(f"mean loss of {taken}", loss_error, limits.values),
+        Check(
+            f"way of {taken}",
+            reference.relative(way, expected),
+            limits.way,
+            scale_in_words(way, expected),
+        ),
+    ]
+    if rule == "adam":
+        return checks
+    norm, when = "features.norm0", f"after {taken}"
+    return checks + running_statistics(
+        after, there, start, reference.STEPS, limits.values, when, [norm]
+    )
+
+
+def _statistics(rehearse: Rehearsal, devices: int, limits: Limits) -> list[Check]:
+    """What becomes of BatchNorm's statistics: found by giving each device other images.
+
+    Whose are in the weights, and whether validation normalises with those on every device: what
+    is saved and tested later must be what was validated.
+    """
+    grey, targets = reference.batch()
+    shares = tuple((grey // (1 + number), targets) for number in range(devices))
+    start = reference.shallow_arrays()
+    _, after, logits = rehearse(Trial(start, shares, "sgd", 0.0, 1))
+    expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
+    validated = Check(
+        "validated with the statistics that are saved",
+        float(np.abs(logits - expected).max()),
+        limits.values,
+    )
+    return [validated, _survivor(after, start, [share for share, _ in shares], limits)]
+
+
+def _survivor(
+    after: Mapping[str, np.ndarray],
+    start: Mapping[str, np.ndarray],
+    shares: Sequence[np.ndarray],
+    limits: Limits,
+) -> Check:
+    """Whose running mean is in the weights after one step, of ``shares`` of grey images."""
+    name = "whose BatchNorm statistics survive"
+    if len(shares) == 1:
+        return Check(name, None, None, "there is one device")
+    momentum = RECIPES["chexnet"].bn_momentum
+    old = start["features.norm0.running_mean"]
+    means = [reference.after_conv0(start, share).mean(axis=(0, 2, 3)) for share in shares]
+    each = [(1 - momentum) * old + momentum * mean for mean in means]
+    candidates = {f"replica {number}'s": mean for number, mean in enumerate(each)}
+    candidates["the average of all replicas'"] = np.mean(each, axis=0)
+    found = after["features.norm0.running_mean"]
+    errors = {who: reference.relative(found, mean) for who, mean in candidates.items()}
+    nearest = min(errors, key=lambda who: errors[who])
+    return Check(name, errors[nearest], limits.values, f"{nearest}")

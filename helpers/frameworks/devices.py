@@ -1,0 +1,327 @@
+"""Which devices a run uses: GPUs where there are any, else virtual devices on the CPU.
+
+A virtual device is a replica that computes on the CPU: it has its own share of the batch and its
+own BatchNorm statistics and takes part in the gradient average like a GPU. It shows that the
+data parallelism is right; it cannot show that it is fast, because all replicas share the cores.
+The same holds of replicas that share a GPU, which is how a single one shows that all of it works.
+"""
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import pynvml
+
+from helpers.errors import UnsupportedError, UserError
+from helpers.frameworks import installed
+from helpers.frameworks.capabilities import Gpu
+
+VIRTUAL_DEVICES = 2
+MOST_VIRTUAL = 1024
+HIDDEN = ("", "-1", "none", "void", "nodevfiles")
+"""Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a run, one a replica.
+
+    ``kind`` is ``gpu`` or ``cpu``, ``names`` has one entry a replica. ``shared_gpus`` says how
+    many GPUs they are where replicas share them: replica i is on GPU i % ``shared_gpus``. It is
+    None where each has a device of its own.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    shared_gpus: int | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    @property
+    def gpus(self) -> int:
+        """On how many GPUs they are; 0 of virtual devices."""
+        return self.shared_gpus or (self.count if self.kind == "gpu" else 0)
+
+    @property
+    def short(self) -> str:
+        """How a sentence names them: "4 GPUs", "4 replicas on 1 GPU"."""
+        if self.shared_gpus:
+            return sharing(self.count, self.shared_gpus)
+        noun = "GPU" if self.kind == "gpu" else "virtual CPU device"
+        return f"{self.count} {noun}{'' if self.count == 1 else 's'}"
+
+    def __str__(self) -> str:
+        shows = "they show whether the data parallelism is right, not how fast it would be"
+        if self.shared_gpus:
+            return f"{self.short} ({', '.join(self.names[: self.gpus])}): {shows}"
+        if self.kind == "gpu":
+            return f"{self.short}: " + ", ".join(self.names)
+        return f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
+
+
+def sharing(replicas: int, gpus: int) -> str:
+    """``4 replicas on 1 GPU``."""
+    return f"{replicas} replicas on {gpus} GPU{'' if gpus == 1 else 's'}"
+
+
+def run_name(notebook: str, replicas: int, shared_gpus: int | None) -> str:
+    """The name of a run's folder: ``PyTorch_MultiGPU-4x``, or ``-4x-1gpu`` where they share one."""
+    return f"{notebook}-{replicas}x" + (f"-{shared_gpus}gpu" if shared_gpus else "")
+
+
+def visible() -> list[Gpu]:
+    """The GPUs this process may use, honouring ``CUDA_VISIBLE_DEVICES``.
+
+    A GPU in MIG mode is not one of them, but each of its instances is; of these CUDA gives a
+    process no more than one, and no other GPU beside it (NVIDIA, *MIG User Guide*, CUDA device
+    enumeration).
+
+    Raises:
+        UserError: the driver cannot reach a GPU, or the variable names one twice.
+    """
+    names = _named_visible()
+    if _are_hidden(names):
+        return []
+    found = _present()
+    if names is None:
+        chosen = [gpu for one in found for gpu in one.usable]
+    else:
+        chosen = []
+        for name in names:
+            match = next((one.named(name) for one in found if one.named(name)), None)
+            if match is None:  # CUDA too stops at the first that it does not know
+                break
+            if match in chosen:
+                raise UserError(
+                    f"CUDA_VISIBLE_DEVICES={','.join(names)} names a GPU twice, and then CUDA "
+                    "sees none: name each once"
+                )
+            chosen.append(match)
+    instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
+    return chosen if instance is None else [instance]
+
+
+def used(count: int, gpus: int | None = None) -> list[Gpu]:
+    """The GPUs of ``count`` replicas: ``gpus`` of those visible, by default one for each."""
+    return [] if gpus == 0 else visible()[: count if gpus is None else gpus]
+
+
+def visible_gpus() -> list[str]:
+    """Names of the GPUs this process may use."""
+    return [gpu.name for gpu in visible()]
+
+
+@dataclass(frozen=True)
+class _Present:
+    """A GPU of this machine, and what of it CUDA can be given: it, or its MIG instances."""
+
+    index: int
+    gpu: Gpu
+    usable: tuple[Gpu, ...]
+
+    def named(self, name: str) -> Gpu | None:
+        """What an entry of ``CUDA_VISIBLE_DEVICES`` names here, by index or start of a UUID."""
+        if name == str(self.index) or (name.startswith("GPU-") and self.gpu.uuid.startswith(name)):
+            return next(iter(self.usable), None)
+        if name.startswith("MIG-"):
+            return next((gpu for gpu in self.usable if gpu.uuid.startswith(name)), None)
+        return None
+
+
+def _named_visible() -> list[str] | None:
+    """The entries of ``CUDA_VISIBLE_DEVICES``; None where it is not set."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def _are_hidden(names: Sequence[str] | None) -> bool:
+    """Whether somebody hid all GPUs."""
+    return names is not None and names[0].casefold() in HIDDEN
+
+
+def _present() -> list[_Present]:
+    """All GPUs of this machine: NVML does not know ``CUDA_VISIBLE_DEVICES``."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no library or no driver: there is no GPU to use
+        return []
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                found.append(_look_at(index, driver))
+            except pynvml.NVMLError as error:  # it has fallen off the bus, or is somebody else's
+                raise UserError(
+                    f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' "
+                    "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)"
+                ) from None
+        return found
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _look_at(index: int, driver: str) -> _Present:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    gpu = _gpu(handle, _capability(handle), driver)
+    instances = _mig_instances(handle)
+    if instances is None:
+        return _Present(index, gpu, (gpu,))
+    usable = tuple(_gpu(instance, gpu.capability, driver) for instance in instances)
+    return _Present(index, gpu, usable)
+
+
+def _gpu(handle: Any, capability: tuple[int, int] | None, driver: str) -> Gpu:
+    name = _text(pynvml.nvmlDeviceGetName(handle))
+    return Gpu(name, capability, driver, _text(pynvml.nvmlDeviceGetUUID(handle)))
+
+
+def _capability(handle: Any) -> tuple[int, int] | None:
+    try:
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    except pynvml.NVMLError:
+        return None
+    return major, minor
+
+
+def _mig_instances(handle: Any) -> list[Any] | None:
+    """The handles of a GPU's MIG instances; None where it is not in MIG mode or knows none."""
+    try:
+        if pynvml.nvmlDeviceGetMigMode(handle)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+            return None
+        slots = range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+    except pynvml.NVMLError:
+        return None
+    found = []
+    for slot in slots:
+        try:
+            found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot))
+        except pynvml.NVMLError:  # an empty slot
+            continue
+    return found
+
+
+def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> Devices:
+    """The devices for a run: ``auto``, or how many, and on how many GPUs they are.
+
+    ``gpus``: by default (``auto``, None) each device is a GPU of its own. Of fewer GPUs each is
+    shared by as many replicas; with 0 the devices are virtual, whatever GPUs are there.
+    ``requested``: ``auto`` is every one of these GPUs, or two virtual CPU devices where there is
+    none.
+
+    Raises:
+        UserError: a wrong number, or GPUs that are there, not hidden, and cannot be given to CUDA.
+        UnsupportedError: this process's own environment cannot compute on these GPUs.
+    """
+    asked = None if gpus in ("auto", None) else _number("gpus", gpus)
+    if asked is not None and asked < 0:
+        raise UserError(f"gpus {asked}: give 0 or more")
+    found = [] if asked == 0 else visible()
+    if not found and asked != 0:
+        _refuse_to_hide_gpus()
+    if requested == "auto":
+        count = asked or len(found) or VIRTUAL_DEVICES
+    else:
+        count = _number("devices", requested)
+        if count < 1:
+            raise UserError(f"devices {count}: a run needs at least one")
+    if asked and asked > len(found):
+        what_else = f"give {len(found)}, or leave gpus out" if found else "leave gpus out"
+        raise UserError(f"gpus {asked}: {_sees(found)}; {what_else}")
+    if not found:
+        if count > MOST_VIRTUAL:
+            raise UserError(
+                f"devices {count}: on the CPU they are virtual, and {MOST_VIRTUAL} of those do"
+            )
+        return Devices("cpu", tuple(f"virtual CPU device {i}" for i in range(count)))
+    if asked is None and count > len(found):
+        raise UserError(
+            f"devices {count}: {_sees(found)}; ask for fewer, for gpus {len(found)} to let "
+            "replicas share what is there, or for gpus 0 to have virtual CPU devices"
+        )
+    on = asked or count
+    if count > MOST_VIRTUAL * on:
+        raise UserError(f"devices {count}: at most {MOST_VIRTUAL} replicas may share a GPU")
+    if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
+        raise UserError(
+            f"devices {count}: cannot be spread evenly over gpus {on}; "
+            f"give a multiple of {on}, or other gpus"
+        )
+    if why := installed.why_not_here(found[:on]):
+        raise UnsupportedError(why)
+    names = tuple(found[i % on].name for i in range(count))
+    return Devices("gpu", names, on if on < count else None)
+
+
+def _number(what: str, value: object) -> int:
+    try:
+        return int(str(value))  # neither 0.5 nor True is one
+    except ValueError:
+        raise UserError(f"{what} '{value}': give a number, or auto") from None
+
+
+def _sees(found: Sequence[Gpu]) -> str:
+    if found and found[0].uuid.startswith("MIG-"):
+        return "this process sees 1 MIG instance, all that CUDA gives to one"
+    return f"this process sees {len(found)} GPU(s)" if found else "this process sees no GPU"
+
+
+def _refuse_to_hide_gpus() -> None:
+    """What nobody asked for must not train on the CPU where GPUs are."""
+    names = _named_visible()
+    if _are_hidden(names) or not _present():
+        return
+    hide = "for virtual CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
+    if names is not None:
+        raise UserError(
+            f"CUDA_VISIBLE_DEVICES={','.join(names)} names no GPU and no MIG instance of this "
+            f"machine: 'nvidia-smi -L' lists them ({hide})"
+        )
+    raise UserError(
+        f"every GPU here is in MIG mode and has no instance: 'sudo nvidia-smi mig -cgi 0 -C' makes "
+        f"one of the whole GPU ({hide})"
+    )
+
+
+def hardware() -> dict[str, Any]:
+    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": psutil.cpu_count(logical=True),
+        "memory_bytes": psutil.virtual_memory().total,
+        "platform": platform.platform(),
+        "gpus": visible_gpus(),
+        "driver": _driver_version(),
+    }
+
+
+def _driver_version() -> str | None:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        return _text(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as info:  # noqa: PTH123
+            for line in info:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux: the general name below does
+    return platform.processor() or platform.machine()
+
+
+def _text(value: bytes | str) -> str:
+    """NVML's bindings gave bytes before version 11.5."""
+    return value.decode() if isinstance(value, bytes) else value

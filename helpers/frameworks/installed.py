@@ -1,0 +1,70 @@
+"""Whether a kernel can be used here: is it installed, and does it serve these GPUs?"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import capabilities
+from helpers.frameworks.capabilities import Gpu
+
+
+def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | None:
+    """Why ``kernel`` cannot be used, for a run of ``replicas`` on ``gpus`` if any; None if it can.
+
+    In one line.
+    """
+    content = _status(kernel)
+    if content.get("ok") is False:
+        reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
+        return f"the environment of kernel '{kernel}' could not be built: {reason}"
+    client = require_jupyter()
+    try:
+        spec = client.kernelspec.KernelSpecManager().get_kernel_spec(kernel)
+    except client.kernelspec.NoSuchKernel:
+        return f"kernel '{kernel}' is not installed: run 'make envs'"
+    command = spec.argv[0] if spec.argv else ""
+    if Path(command).is_absolute() and not Path(command).exists():
+        return f"kernel '{kernel}' points at {command}, which is gone: run 'make envs'"
+    alone = capabilities.why_not_shared(kernel, replicas, len(gpus))
+    return f"kernel '{kernel}': {alone}" if alone else _why_not(kernel, gpus)
+
+
+def why_not_here(gpus: Sequence[Gpu]) -> str | None:
+    """Why the environment this process runs in cannot compute on ``gpus``; None where it can."""
+    environment = Path(sys.prefix)
+    ours = environment.parent.resolve() == paths.VENVS.resolve()
+    return _why_not(environment.name, gpus) if ours else None
+
+
+def _why_not(kernel: str, gpus: Sequence[Gpu]) -> str | None:
+    form = _status(kernel).get("form")
+    if not gpus or form is None:  # None: not made by `make envs`, so nothing is known of it
+        return None
+    why = capabilities.why_not(kernel, str(form), gpus)
+    return why and f"kernel '{kernel}': {why}"
+
+
+def _status(kernel: str) -> dict[str, Any]:
+    """What `make envs` wrote about an environment; empty where it did not, or not readably."""
+    try:
+        content = json.loads((paths.VENVS / f"{kernel}.json").read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def require_jupyter() -> Any:
+    try:
+        import jupyter_client
+        import jupyter_client.kernelspec
+        import papermill  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"{error.name} is not in this Python ({sys.executable}): "
+            "run 'make compare', or .venvs/lab/bin/compare after 'make envs'"
+        ) from None
+    return jupyter_client

@@ -1,0 +1,1 @@
+"""Networks and weights that all frameworks begin with, as NumPy arrays."""

@@ -1,0 +1,231 @@
+"""One set of DenseNet121 weights for all frameworks, as NumPy arrays in torchvision's layout.
+
+Either ImageNet's (torchvision's published file, fetched and converted once, then cached under
+``data/weights``) or made from a seed by NumPy, the same bytes in every kernel. The classifier
+with its 14 outputs always comes from the seed. Names and shapes are those of
+``torchvision.models.densenet121`` (Huang et al. 2017, https://arxiv.org/abs/1608.06993).
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from helpers import paths
+from helpers.errors import UserError
+
+Arrays = dict[str, np.ndarray]
+
+IMAGENET_URL = "https://download.pytorch.org/models/densenet121-a639ec97.pth"
+"""torchvision's DenseNet121_Weights.IMAGENET1K_V1; the name ends in its SHA-256's beginning."""
+
+CACHE = paths.DATA / "weights" / "densenet121-imagenet.safetensors"
+
+GROWTH = 32
+BLOCKS = (6, 12, 24, 16)
+
+SHALLOW = (
+    "features.conv0.weight",
+    "features.norm0.weight",
+    "features.norm0.bias",
+    "features.norm0.running_mean",
+    "features.norm0.running_var",
+    "classifier.weight",
+    "classifier.bias",
+)
+"""Names of the shallow net's weights, in torchvision's order (``frameworks.*.shallow``)."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Canonical weights: ``arrays`` by torchvision's names, float32; convolutions are OIHW."""
+
+    arrays: Arrays
+    source: str  # "imagenet" or "seeded"
+    note: str
+
+    @property
+    def sha256(self) -> str:
+        """Digest over names and bytes, equal in every kernel that starts from the same model."""
+        return digest(self.arrays)
+
+    def __str__(self) -> str:
+        return f"Weights: {self.source} ({self.note}), SHA-256 {self.sha256[:12]}"
+
+    def as_record(self) -> dict[str, str]:
+        return {"source": self.source, "sha256": self.sha256, "note": self.note}
+
+
+def canonical(source: str = "auto", *, outputs: int = 14, seed: int = 0) -> Weights:
+    """The weights every framework starts from.
+
+    Args:
+        source: ``imagenet``, ``seeded``, or ``auto`` (ImageNet's where they can be had).
+
+    Raises:
+        UserError: unknown source, or ImageNet's were demanded and cannot be had.
+    """
+    if source not in ("auto", "imagenet", "seeded"):
+        raise UserError(f"weights '{source}': give imagenet, seeded or auto")
+    arrays = seeded(outputs, seed)
+    if source == "seeded":
+        return Weights(arrays, "seeded", f"He-normal from seed {seed}")
+    try:
+        backbone = _imagenet_backbone()
+    except (OSError, UserError) as error:
+        if source == "imagenet":
+            raise UserError(f"no ImageNet weights ({error}); use weights=seeded") from None
+        return Weights(arrays, "seeded", f"seed {seed}, because ImageNet's cannot be had: {error}")
+    note = f"torchvision's, with a classifier from seed {seed}"
+    return Weights({**arrays, **backbone}, "imagenet", note)
+
+
+def shapes(outputs: int = 14) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every array, in torchvision's order."""
+    found: dict[str, tuple[int, ...]] = {}
+
+    def convolution(name: str, out: int, into: int, size: int) -> None:
+        found[f"{name}.weight"] = (out, into, size, size)
+
+    def norm(name: str, channels: int) -> None:
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            found[f"{name}.{part}"] = (channels,)
+
+    channels = 2 * GROWTH
+    convolution("features.conv0", channels, 3, 7)
+    norm("features.norm0", channels)
+    for block, layers in enumerate(BLOCKS, start=1):
+        for layer in range(1, layers + 1):
+            name = f"features.denseblock{block}.denselayer{layer}"
+            norm(f"{name}.norm1", channels)
+            convolution(f"{name}.conv1", 4 * GROWTH, channels, 1)
+            norm(f"{name}.norm2", 4 * GROWTH)
+            convolution(f"{name}.conv2", GROWTH, 4 * GROWTH, 3)
+            channels += GROWTH
+        if block < len(BLOCKS):
+            norm(f"features.transition{block}.norm", channels)
+            convolution(f"features.transition{block}.conv", channels // 2, channels, 1)
+            channels //= 2
+    norm("features.norm5", channels)
+    found["classifier.weight"] = (outputs, channels)
+    found["classifier.bias"] = (outputs,)
+    return found
+
+
+def seeded(outputs: int = 14, seed: int = 0) -> Arrays:
+    """Weights from ``seed``, distributed as torchvision initialises DenseNet.
+
+    Convolutions are He-normal over their fan-in (He et al. 2015), BatchNorm is the identity, the
+    classifier uniform within 1/sqrt(fan-in) and its bias zero.
+    """
+    random = np.random.Generator(np.random.PCG64(seed))
+    arrays: Arrays = {}
+    for name, shape in shapes(outputs).items():
+        if name == "classifier.weight":
+            bound = 1 / np.sqrt(shape[1])
+            arrays[name] = random.uniform(-bound, bound, shape).astype(np.float32)
+        elif len(shape) == 4:
+            deviation = np.sqrt(2 / np.prod(shape[1:]))
+            arrays[name] = (random.standard_normal(shape) * deviation).astype(np.float32)
+        else:
+            is_one = name.endswith((".weight", ".running_var"))
+            arrays[name] = np.full(shape, float(is_one), np.float32)
+    return arrays
+
+
+def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """The arrays whose names begin with ``prefix``, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names and bytes in torchvision's order."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        total.update(name.encode())
+        total.update(np.ascontiguousarray(arrays[name], dtype="<f4").tobytes())
+    return total.hexdigest()
+
+
+def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a checkpoint as safetensors, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+    paths.replace(temporary, path)
+
+
+def load(path: Path) -> Arrays:
+    """Read a checkpoint written by :func:`save`."""
+    return load_file(path)
+
+
+def convert_imagenet(cache: Path = CACHE, url: str = IMAGENET_URL) -> None:
+    """Fetch torchvision's file, check its SHA-256 against its name, and cache it as safetensors.
+
+    Needs PyTorch, which alone reads that file's format.
+    """
+    import torch
+
+    with tempfile.NamedTemporaryFile(suffix=".pth") as file:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            shutil.copyfileobj(answer, file)
+        file.flush()
+        expected = url.rsplit("-", 1)[1].removesuffix(".pth")
+        found = hashlib.sha256(Path(file.name).read_bytes()).hexdigest()
+        if not found.startswith(expected):
+            raise UserError(f"{url}: SHA-256 {found[:8]} is not {expected}; the file is damaged")
+        state = torch.load(file.name, map_location="cpu", weights_only=True)
+    # The file is from 2017 and writes denselayer1.norm.1 where today's model has norm1.
+    old = re.compile(r"(.*denselayer\d+\.(?:norm|conv))\.(\d\..*)")
+    arrays = {old.sub(r"\1\2", name): tensor.numpy() for name, tensor in state.items()}
+    wanted = {name: shape for name, shape in shapes().items() if "classifier" not in name}
+    backbone = {name: arrays[name].astype(np.float32) for name in wanted}
+    for name, shape in wanted.items():
+        if backbone[name].shape != shape:
+            raise UserError(f"{url}: {name} is {backbone[name].shape}, expected {shape}")
+    save(cache, backbone)
+
+
+def _imagenet_backbone() -> Arrays:
+    with contextlib.suppress(FileNotFoundError, SafetensorError):  # not fetched yet, or damaged
+        return load(CACHE)
+    if importlib.util.find_spec("torch"):
+        convert_imagenet()
+    else:
+        _convert_in_pytorch_kernel()
+    return load(CACHE)
+
+
+def _convert_in_pytorch_kernel() -> None:
+    python = paths.VENVS / "pytorch" / "bin" / "python"
+    if not python.exists():
+        raise UserError("the pytorch environment, which converts torchvision's file, is missing")
+    done = subprocess.run(
+        [python, "-m", "helpers.networks.weights"], capture_output=True, text=True, cwd=paths.ROOT
+    )
+    if done.returncode:
+        raise UserError((done.stderr.strip().splitlines() or ["conversion failed"])[-1])
+
+
+if __name__ == "__main__":
+    try:
+        convert_imagenet()
+    except (OSError, UserError) as error:
+        sys.exit(str(error))

@@ -1,0 +1,1 @@
+"""What records say, side by side: figures, tables, charts, report. Reads records only."""

@@ -1,0 +1,68 @@
+"""What has to be the same in all runs for their figures to stand side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from helpers.results.comparison import Entry
+
+MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "machine": lambda c: c["run"]["host"],
+    "kind of device": lambda c: sorted(set(c["hardware"]["gpus"])) or "virtual CPU devices",
+    "recipe": lambda c: c["recipe"]["name"],
+    "crop in pixels": lambda c: c["recipe"]["crop"],
+    "epochs": lambda c: c["recipe"]["epochs"],
+    "batch per device": lambda c: c["recipe"]["batch"],
+    "learning rate per device": lambda c: c["recipe"]["learning_rate"],
+    "warm-up epochs": lambda c: c["recipe"].get("warmup_epochs", 0.0),
+    "precision": lambda c: c["recipe"]["precision"],
+    "seed": lambda c: c["recipe"]["seed"],
+    "images and labels": lambda c: c["data"].get("sha256", "not recorded")[:12],
+    "number of images": lambda c: c["data"]["images"],
+    "initial weights": lambda c: f"{c['weights']['source']} {c['weights']['sha256'][:12]}",
+}
+
+# The seed decides the patients' split and the seeded weights, and is what a sweep of seeds varies.
+_OF_THE_SEED = ("seed", "number of images", "initial weights")
+
+
+def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Settings that should be the same in all runs and are not: what, and who has which.
+
+    Where every framework, on every number of devices, ran the same several seeds, these are a
+    sweep and no difference; what follows from a seed then has to agree within each seed.
+    """
+    swept = _swept_seeds(entries)
+    rows = []
+    for what, get in MUST_AGREE.items():
+        groups = [list(entries)]
+        if swept and what in _OF_THE_SEED:
+            groups = [[e for e in entries if MUST_AGREE["seed"](e.content) == s] for s in swept]
+        for group in groups:
+            found: dict[str, list[str]] = {}
+            for entry in group:
+                found.setdefault(_plain(get(entry.content)), []).append(entry.run)
+            if len(found) > 1:
+                said = "; ".join(
+                    f"{value} ({', '.join(dict.fromkeys(runs))})" for value, runs in found.items()
+                )
+                rows.append((f"{what} differs", f"not comparable in this: {said}"))
+    return rows
+
+
+def _swept_seeds(entries: Sequence[Entry]) -> list[Any]:
+    """The seeds of a sweep over seeds that every framework took part in alike; else none."""
+    seeds: dict[tuple[str, int | None], set[Any]] = {}
+    for entry in entries:
+        seeds.setdefault((entry.label, entry.devices), set()).add(MUST_AGREE["seed"](entry.content))
+    sets = list(seeds.values())
+    if not sets or len(sets[0]) < 2 or any(other != sets[0] for other in sets):
+        return []
+    return sorted(sets[0])
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value).replace('"', "")

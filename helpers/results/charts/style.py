@@ -1,0 +1,86 @@
+"""What the comparison's charts share: a colour, a marker and a place for each framework.
+
+Framework colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), which colour-blind
+people can tell apart; a framework has the same colour, marker and place in every chart. A second
+notebook of the same framework keeps its colour and gets broken lines or hatched bars. Ink and
+grid are gpumon's light theme; the report maps every one of these colours to its dark twin.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+from helpers.frameworks import ROWS
+from helpers.results.comparison import Entry
+from helpers.training.figure_style import PAGE
+
+COLOURS = {row.family: row.colour for row in ROWS}
+OTHERS = "#56B4E9"
+MARKERS = {row.family: row.marker for row in ROWS}
+SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
+"""Parts of a whole: none of them is a framework's colour."""
+LONGEST = 40
+"""Letters of a label."""
+
+
+def name_rows(axes: Axes, names: Sequence[str], *, above: float = 0.5, below: float = 0.5) -> None:
+    """Name rows 0, 1, ... downwards, with room ``above`` the first and ``below`` the last."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 1 + below, -above)
+    axes.tick_params(axis="y", length=0)
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    room = 0.5 + 0.085 * max(len(label) for label in labels)
+    columns = max(1, min(int(figure.get_figwidth() / room), 4, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def colour_of(label: str) -> str:
+    return next((c for name, c in COLOURS.items() if label.startswith(name)), OTHERS)
+
+
+def marker_of(label: str) -> str:
+    return next((m for name, m in MARKERS.items() if label.startswith(name)), "P")
+
+
+def line_of(label: str, labels: Sequence[str]) -> dict[str, Any]:
+    """Colour and marker by framework; broken where the same framework has another line already."""
+    place = place_of(label, labels)
+    styles = ("-", "--", "-.", ":")
+    return {
+        "color": colour_of(label),
+        "marker": marker_of(label),
+        "ms": 6,
+        "mfc": colour_of(label) if place == 0 else PAGE,
+        "ls": styles[place % len(styles)],
+    }
+
+
+def place_of(label: str, labels: Sequence[str]) -> int:
+    """0 for a framework's first notebook, 1 for its second."""
+    family = dict.fromkeys(name for name in labels if colour_of(name) == colour_of(label))
+    return list(family).index(label)
+
+
+def labels_of(entries: Sequence[Entry]) -> list[str]:
+    return [entry.label for entry in entries]
+
+
+def faded(colour: str, strength: float) -> tuple[float, float, float, float]:
+    """``colour`` let through: 1 is the colour itself, 0 nothing. Right on light and on dark."""
+    return to_rgba(colour, strength)
+
+
+def cycle(colours: Sequence[str], count: int) -> list[str]:
+    return [colours[i % len(colours)] for i in range(count)]
+
+
+def safe(text: str) -> str:
+    """Text from a record: one line, no longer than a label can be, never read as a formula."""
+    line = " ".join(text.split())
+    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…").replace("$", r"\$")

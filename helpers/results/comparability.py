@@ -1,0 +1,78 @@
+"""Whose times may stand beside whose, and whether times rank frameworks at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from helpers.results.comparison import Comparison
+
+NOT_COMPARABLE = "not comparable"
+RESUMED = "resumed"
+SHARED = "shared GPU"
+
+
+def marks(content: dict[str, Any]) -> tuple[str, ...]:
+    """What stands beside a run wherever it is timed, because its times are not like others'.
+
+    *not comparable*: its fairness certificate was not passed. *resumed*: it went on from a
+    checkpoint, so what was measured is of its last process only. *shared GPU*: somebody else's
+    process was on its GPUs. Nothing where its times may stand beside the others'.
+    """
+    found = {
+        NOT_COMPARABLE: not content.get("fairness", {}).get("comparable", False),
+        RESUMED: resumed_after(content) > 0,
+        SHARED: bool(content.get("neighbours", {}).get("processes")),
+    }
+    return tuple(mark for mark, holds in found.items() if holds)
+
+
+def resumed_after(content: dict[str, Any]) -> int:
+    """The epochs that an earlier process had done; 0 of a run in one go."""
+    return int(content.get("checkpoint", {}).get("resumed_after", 0))
+
+
+def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The marks of runs that are told by one figure: those that any of them has."""
+    found = {mark for one in several for mark in one}
+    return tuple(mark for mark in (NOT_COMPARABLE, RESUMED, SHARED) if mark in found)
+
+
+def marked(label: str, of: Iterable[str]) -> str:
+    """``Keras (not comparable, resumed)``; the label alone where there is no mark."""
+    said = ", ".join(of)
+    return f"{label} ({said})" if said else label
+
+
+def kind(content: dict[str, Any]) -> str:
+    """What its times are of: ``gpu``, ``cpu``, or ``shared``, of replicas that share a GPU."""
+    devices = content["devices"]
+    return "shared" if devices.get("shared_gpus") else str(devices["kind"])
+
+
+def ranks(content: dict[str, Any]) -> bool:
+    """Whether its times may rank frameworks: those of GPUs, one a replica.
+
+    A CPU's times say nothing about GPUs. Devices that are only virtual share its cores: what they
+    take says more about threads than about frameworks. Replicas on one GPU wait for each other.
+    """
+    return kind(content) == "gpu"
+
+
+def unranked(compared: Comparison) -> str | None:
+    """Why the times of these runs rank no framework, in a sentence; None where they do."""
+    runs = compared.finished
+    if not runs or any(ranks(entry.content) for entry in runs):
+        return None
+    if any(kind(entry.content) == "shared" for entry in runs):
+        return (
+            "Replicas that share a GPU take turns on it, "
+            "so these times rank no framework and tell nothing of scaling."
+        )
+    if any(entry.content["devices"]["count"] > 1 for entry in runs):
+        return (
+            "Virtual devices share the cores of one CPU, "
+            "so these times rank no framework and tell nothing of scaling."
+        )
+    return "Times on a CPU say nothing about GPUs, so they rank no framework."

@@ -1,0 +1,301 @@
+"""The tables of the comparison, as text for a reader; rows and columns as in the article.
+
+Numbers to compute with come from ``helpers.results.comparison.results``.
+"""
+
+from typing import Any
+
+import pandas as pd
+
+from helpers import terminal
+from helpers.frameworks import order
+from helpers.results.comparability import RESUMED, marked, together
+from helpers.results.comparison import Comparison, devices, latest_of_each, widest
+from helpers.results.repeated_runs import auc_with_interval, summarise, with_interval, with_range
+from helpers.training import attribution
+
+
+def training(compared: Comparison) -> pd.DataFrame:
+    """The article's table for images read from files: rows frameworks, columns devices."""
+    return _speed_table(compared, "seconds", "images_per_second", scaled=None)
+
+
+def synthetic(compared: Comparison) -> pd.DataFrame:
+    """The article's table for synthetic data: nothing is loaded or validated.
+
+    ``~`` marks a time scaled up from fewer measured images than the run trained on.
+    """
+    return _speed_table(
+        compared, "synthetic_seconds", "synthetic_images_per_second", scaled="synthetic_scaled"
+    )
+
+
+def auc(compared: Comparison) -> pd.DataFrame:
+    """AUC per finding with its 95 % interval: rows findings, then the mean of those in it.
+
+    One column a framework, on its most devices; the mean on fewer is in ``training``.
+    """
+    columns = {}
+    for entry in widest(compared.finished):
+        test = entry.content["test"]
+        cells = {
+            r["finding"]: with_interval(r["auc"], r["low"], r["high"]) for r in test["findings"]
+        }
+        cells["Mean"] = with_interval(test["mean_auc"], test.get("mean_low"), test.get("mean_high"))
+        columns[entry.run] = pd.Series(cells)
+    return pd.DataFrame(columns).rename_axis("finding").fillna("-") if columns else pd.DataFrame()
+
+
+def state(compared: Comparison) -> pd.DataFrame:
+    """Every run, which of several it was, how it ended, and why if not well.
+
+    The run time is that of the whole run, with the kernel's start, the certificate and the test:
+    minutes and seconds, as the terminal shows it.
+    """
+    rows = []
+    for entry in compared.entries:
+        state, seconds = entry.content["state"], entry.content["run"].get("seconds")
+        if entry.resumed_after:
+            state += f", resumed after epoch {entry.resumed_after}"
+        rows.append(
+            {
+                "framework": entry.label,
+                "devices": "-" if entry.devices is None else str(entry.devices),
+                "variant": entry.variant or "-",
+                "state": state,
+                "run time": "-" if seconds is None else terminal.clock(seconds),
+                "reason": entry.content.get("reason") or "",
+            }
+        )
+    unknown = {"framework": "?", "devices": "-", "variant": "-", "run time": "-"}
+    rows += [unknown | {"state": "unreadable", "reason": why} for why in compared.unreadable]
+    columns = ["framework", "devices", "variant", "state", "run time", "reason"]
+    if not any(entry.variant for entry in compared.entries):
+        columns.remove("variant")
+    return _table(rows, columns)
+
+
+def fairness(compared: Comparison) -> pd.DataFrame:
+    """The certificate: rows checks, columns runs; each cell the difference and the verdict.
+
+    Of repeats the worst of each check is shown.
+    """
+    columns: dict[str, dict[str, dict[str, Any]]] = {}
+    for entry in compared.entries:
+        for check in entry.content.get("fairness", {}).get("checks", []):
+            worst = columns.setdefault(entry.run, {})
+            before = worst.get(check["check"], check)
+            worst[check["check"]] = max(before, check, key=_badness)
+    shown = {run: {name: _check_cell(c) for name, c in of.items()} for run, of in columns.items()}
+    return pd.DataFrame(shown).rename_axis("check").fillna("-") if shown else pd.DataFrame()
+
+
+def _badness(check: dict[str, Any]) -> tuple[int, float]:
+    order_of = ("pass", "known", "not checked", "fail")
+    verdict = check["verdict"]
+    place = order_of.index(verdict) if verdict in order_of else len(order_of)
+    return place, check["difference"] or 0.0
+
+
+def energy(compared: Comparison) -> pd.DataFrame:
+    """What training took from the GPUs: rows runs, of those whose GPUs told it."""
+    rows = [
+        {
+            "run": marked(f"{row['label']}, {devices(row['devices'])}", row["marks"]),
+            "energy (kJ)": with_range(row, "joules", short_number, 1000),
+            "images per joule": with_range(row, "images_per_joule", "{:.3g}".format),
+        }
+        for _, row in summarise(compared).dropna(subset=["joules"]).iterrows()
+    ]
+    return _table(rows, ["run", "energy (kJ)", "images per joule"])
+
+
+def no_energy(compared: Comparison) -> list[str]:
+    """Why there is no energy, a sentence a reason, with the runs where it is not all of them."""
+    finished = latest_of_each(compared.finished)
+    said: dict[str, list[str]] = {}
+    for entry in finished:
+        found = entry.content.get("energy", {})
+        if found.get("joules") is None:
+            reason = found.get("reason") or "no reason was recorded"
+            said.setdefault(reason, []).append(entry.run)
+    return [
+        f"No energy{'' if len(runs) == len(finished) else ' of ' + '; '.join(runs)}: {reason}."
+        for reason, runs in said.items()
+    ]
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """The attribution in words, one line a run."""
+    return [
+        f"{entry.run}: {attribution.read(entry.content)['sentence']}"
+        for entry in latest_of_each(compared.finished)
+    ]
+
+
+def versions(compared: Comparison) -> pd.DataFrame:
+    """Versions of everything that matters: rows packages, columns frameworks."""
+    columns = {
+        entry.label: pd.Series(entry.content["framework"]["versions"], dtype=object)
+        for entry in latest_of_each(compared.entries)
+        if entry.content["framework"]["versions"]
+    }
+    return pd.DataFrame(columns).rename_axis("package").fillna("-") if columns else pd.DataFrame()
+
+
+def hardware(compared: Comparison) -> pd.DataFrame:
+    """What the numbers were measured on: machine, devices, recipe, data; rows properties.
+
+    What is the same for all runs stands in one row; else there is a row for each value. Repeats
+    that differ, as those of several seeds do, have all their values in one.
+    """
+    found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
+    entries = [entry for entry in compared.entries if "hardware" in entry.content]
+    probed = any("probe" in entry.content for entry in entries)
+    for entry in entries:
+        content = entry.content
+        hardware, recipe, data = content["hardware"], content["recipe"], content.get("data")
+        values = {
+            "machine": content["run"]["host"],
+            "CPU": f"{hardware['cpu']}, {hardware['cores']} cores",
+            "memory": f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
+            "devices": _devices_cell(content["devices"]),
+            "driver": hardware["driver"] or "none",
+            "recipe": (
+                f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
+                f"{recipe['precision']}"
+            ),
+            "seed": str(recipe["seed"]),
+            "global batch": str(recipe["global_batch"]),
+            "learning rate": f"{recipe['scaled_learning_rate']:g}",
+            "data": _data_cell(data),
+            "initial weights": _weights_cell(content.get("weights")),
+            "environment": _environment_cell(content["run"].get("environment")),
+            "commit": content["run"].get("commit") or "unknown",
+        }
+        if probed:
+            values["probe"] = _probe_cell(content.get("probe"))
+        for what, value in values.items():
+            found.setdefault(what, {}).setdefault(entry.run, []).append(value)
+    rows = []
+    for what, runs in found.items():
+        alike: dict[str, list[str]] = {}
+        for run, values_of in runs.items():
+            alike.setdefault("; ".join(dict.fromkeys(values_of)), []).append(run)
+        for value, who in alike.items():
+            every = len(who) == len(runs)
+            rows.append(
+                {"what": what, "value": value, "runs": "every run" if every else "; ".join(who)}
+            )
+    return _table(rows, ["what", "value", "runs"])
+
+
+def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | None) -> pd.DataFrame:
+    """Rows frameworks; for each number of devices time, images/s, speed-up, AUC, as text.
+
+    Speed-up, of GPUs only, is over the fewest devices anybody ran on. Repeats of a run are shown
+    by their median and, in brackets, the least and the most; a single run's AUC has its interval
+    over patients there. All times have the same unit. A row says so where a certificate was not
+    passed, a run was resumed or a GPU shared.
+    """
+    numbers = summarise(compared)
+    if numbers.empty:
+        return pd.DataFrame()
+    numbers = numbers.set_index(["label", "devices"])
+    unit, divisor = ("min", 60.0) if numbers[seconds].max() >= 120 else ("s", 1.0)
+    counts = sorted(numbers.index.unique("devices"))
+    names = {label: marked(str(label), _marks(of)) for label, of in numbers.groupby("label")}
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for (label, count), row in numbers.iterrows():  # type: ignore[misc]
+        mark = "~" if scaled is not None and row[scaled] else ""
+        texts = {
+            f"time ({unit})": with_range(row, seconds, short_number, divisor, mark),
+            "images/s": with_range(row, rate, short_number),
+        }
+        if count != counts[0] and row["kind"] == "gpu":
+            fewest = (label, counts[0])
+            texts["speed-up"] = (
+                f"{numbers.loc[fewest, seconds] / row[seconds]:.2f}"
+                if fewest in numbers.index
+                and RESUMED not in together([row["marks"], numbers.loc[fewest, "marks"]])
+                else "-"
+            )
+        if scaled is None:
+            texts["test AUC"] = auc_with_interval(row)
+        for name, text in texts.items():
+            cells.setdefault((devices(count), name), {})[names[label]] = text
+    columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
+    frame = pd.DataFrame(cells).fillna("-")[columns]
+    return frame.loc[sorted(frame.index, key=order)].rename_axis("framework")
+
+
+def _marks(numbers: pd.DataFrame) -> list[str]:
+    """The marks of a framework's row, with the devices where it is not all of them."""
+    counts = numbers.index.get_level_values("devices")
+    said = []
+    for mark in together(numbers["marks"]):
+        on = [
+            devices(count) for count, of in zip(counts, numbers["marks"], strict=True) if mark in of
+        ]
+        said.append(mark if len(on) == len(counts) else f"{mark} on {' and '.join(on)}")
+    return said
+
+
+def _check_cell(check: dict[str, Any]) -> str:
+    if check["difference"] is None:
+        return str(check["verdict"])
+    limit = "" if check["threshold"] is None else f" (limit {_size(check['threshold'], 0)})"
+    return f"{check['verdict']}: {_size(check['difference'], 1)}{limit}"
+
+
+def _size(value: float, digits: int) -> str:
+    return "0" if value == 0 else f"{value:.{digits}e}"
+
+
+def _devices_cell(found: dict[str, Any]) -> str:
+    if found["kind"] == "cpu":
+        return f"{found['count']} virtual on the CPU"
+    names = ", ".join(dict.fromkeys(found["names"]))
+    if gpus := found.get("shared_gpus"):
+        return f"{found['count']} replicas on {gpus} x {names}"
+    return f"{found['count']} x {names}"
+
+
+def _probe_cell(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "none"
+    right = f"layers and all-reduce were right before the batch ({found['seconds']:.0f} s)"
+    return right if found["reason"] is None else str(found["reason"])
+
+
+def _data_cell(data: dict[str, Any] | None) -> str:
+    if data is None:
+        return "-"
+    images = data["images"]
+    return (
+        f"{data['kind']}, {data['pixels']} px, "
+        f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
+    )
+
+
+def _environment_cell(found: dict[str, str] | None) -> str:
+    if found is None:
+        return "not recorded"
+    return " ".join(f"{name}={value}" for name, value in found.items()) or "nothing set"
+
+
+def _weights_cell(found: dict[str, Any] | None) -> str:
+    return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"
+
+
+def short_number(value: float) -> str:
+    """Three digits that count: 1,234, 12.3, 1.23."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _table(rows: list[dict[str, str]], columns: list[str]) -> pd.DataFrame:
+    """A table for reading, whose index says nothing and takes no room."""
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.set_index(columns[0])

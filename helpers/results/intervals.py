@@ -1,0 +1,136 @@
+"""What the studies' sentences are made of: means and ratios with intervals, and times to a target.
+
+All intervals are at 95 %, over runs or rounds that took turns: Student's t of means, order
+statistics of medians. They hold chance in
+weights, order and the machine's wandering, not the choice of images, network or machine.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+
+class Interval(NamedTuple):
+    """A mean (or median) and the ends of its 95 % interval; NaN where there is no interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def text(self, form: str = ".2f") -> str:
+        """``1.40 (1.20 to 1.63)``, or ``1.40 (no interval)``; a ``%`` stands apart."""
+        middle, low, high = (f"{end:{form}}".replace("%", " %") for end in self)
+        return f"{middle} ({'no interval' if math.isnan(self.low) else f'{low} to {high}'})"
+
+
+def interval(values: ArrayLike) -> Interval:
+    """The mean of at least one value; without ends where there is only one."""
+    found = np.asarray(values, float)
+    middle, count = float(found.mean()), len(found)
+    if count < 2:
+        return Interval(middle, math.nan, math.nan)
+    half = float(stats.t.ppf(0.975, count - 1) * found.std(ddof=1) / math.sqrt(count))
+    return Interval(middle, middle - half, middle + half)
+
+
+def of_median(values: Sequence[float]) -> Interval:
+    """The median, and between which two of the values it lies; of fewer than nine their ends.
+
+    By order statistics, which asks nothing of how they scatter
+    (https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles).
+    """
+    ordered, beyond, chance = sorted(values), 0, 0.0
+    # The chance that so many of them or fewer lie on one side of the true median.
+    while (chance := chance + math.comb(len(values), beyond) / 2 ** len(values)) <= 0.025:
+        beyond += 1
+    at = max(beyond - 1, 0)
+    return Interval(float(np.median(ordered)), ordered[at], ordered[-1 - at])
+
+
+def ratio(ones: ArrayLike, others: ArrayLike) -> Interval:
+    """The geometric mean of the ratios of pairs (same seed or same round), all above 0."""
+    logs = np.log(np.asarray(ones, float) / np.asarray(others, float))
+    return Interval(*(math.exp(end) for end in interval(logs)))
+
+
+def apart(found: Interval, from_: float) -> bool:
+    """Whether the interval leaves a value out; never where there is no interval."""
+    return found.low > from_ or found.high < from_
+
+
+def change(found: Interval) -> str:
+    """A ratio as a change: ``-32 % (-41 to -21)``, with a word where it may be none."""
+    percents = [f"{100 * (end - 1):+.0f}" for end in found if not math.isnan(end)]
+    if len(percents) == 1:
+        return f"{percents[0]} %, one round"
+    text = f"{percents[0]} % ({percents[1]} to {percents[2]})"
+    return text if apart(found, 1.0) else f"{text}: not told apart"
+
+
+def not_worse(difference: Interval, margin: float) -> str:
+    """Whether something new may be called as good: ``yes``, ``no`` or ``not shown``.
+
+    Args:
+        difference: new minus old, larger is better.
+        margin: the loss that would not matter, in the same unit. *Yes* takes an interval that
+            ends above ``-margin``; *no* one that ends below it.
+    """
+    if difference.low >= -margin:
+        return "yes"
+    return "no" if difference.high < -margin else "not shown"
+
+
+def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
+    """Updates after which a curve first reaches ``target``, straight between its points.
+
+    Infinite if it never does.
+    """
+    at, heights = np.asarray(updates, float), np.asarray(values, float)
+    above = np.flatnonzero(heights >= target)
+    if len(above) == 0:
+        return math.inf
+    k = above[0]
+    if k == 0:
+        return float(at[0])
+    part = (target - heights[k - 1]) / (heights[k] - heights[k - 1])
+    return float(at[k - 1] + part * (at[k] - at[k - 1]))
+
+
+class Soon(NamedTuple):
+    """How many times as soon some runs arrive as those they are paired with.
+
+    ``times`` has an interval where all runs of both sides arrived. Otherwise it is the median,
+    which counts a run that never arrives as the latest, and has none: such a run has no time. It
+    is NaN where a run to compare with never arrived.
+    """
+
+    times: Interval
+    arrived: int
+    of: int
+
+    def text(self, form: str = ".1f") -> str:
+        if math.isnan(self.times.mean):
+            return "nothing to compare with: not every run that it is held against arrived"
+        if self.arrived == self.of:
+            return f"{self.times.text(form)} times as soon"
+        missing = f"{self.of - self.arrived} of {self.of} runs never arrived"
+        if self.times.mean == 0:
+            return f"{missing}, so there is no time to give"
+        return f"{self.times.mean:{form}} times as soon (median; no interval, {missing})"
+
+
+def soon(alone: ArrayLike, others: ArrayLike) -> Soon:
+    """Compares arrivals (:func:`updates_to`) in pairs, e.g. by seed."""
+    ours, theirs = np.asarray(others, float), np.asarray(alone, float)
+    arrived, nothing = int(np.isfinite(ours).sum()), (math.nan, math.nan)
+    if not np.isfinite(theirs).all():
+        return Soon(Interval(math.nan, *nothing), arrived, len(ours))
+    if arrived == len(ours):
+        return Soon(ratio(theirs, ours), arrived, len(ours))
+    # Half or fewer arrived: the median run did not, whatever halves of pairs would average to.
+    median = float(np.median(theirs / ours)) if 2 * arrived > len(ours) else 0.0
+    return Soon(Interval(median, *nothing), arrived, len(ours))

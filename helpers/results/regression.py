@@ -1,0 +1,235 @@
+"""Which figure moved beyond the spread between two batches, for one's own CI.
+
+Runs are matched by framework and number of devices. Where a side has repeats, a figure has moved
+when the medians are further apart than the wider range of the repeats; where neither has, when
+they are further apart than the figure's own tolerance, which is printed. Versions and drivers that
+changed are named, because they are what one looks for.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers import terminal
+from helpers.errors import UserError
+from helpers.results import comparison
+from helpers.results.agreement import MUST_AGREE
+from helpers.results.comparability import NOT_COMPARABLE, together
+from helpers.results.comparison import Comparison, latest_of_each
+from helpers.results.comparison_tables import short_number
+from helpers.results.repeated_runs import ONE_RUN, summarise
+from helpers.terminal import say
+
+LEAST = 0.01
+"""Repeats can agree by chance: less than 1 % is never a move, whatever their range."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """key: its name in ``repeated_runs.summarise``. tolerance: relative, or absolute for AUC."""
+
+    key: str
+    name: str
+    tolerance: float
+    better: int
+    absolute: bool = False
+
+
+FIGURES = (
+    Figure("seconds", "training time (s)", ONE_RUN, -1),
+    Figure("images_per_second", "images/s, files", 0.05, +1),
+    Figure("synthetic_images_per_second", "images/s, synthetic", 0.05, +1),
+    Figure("loader_images_per_second", "images/s, loader", 0.15, +1),
+    Figure("images_per_joule", "images per joule", 0.10, +1),
+    Figure("mean_auc", "mean test AUC", 0.02, +1, absolute=True),
+)
+"""What is compared. The tolerances hold where nothing was repeated."""
+
+# What may change between two batches because it is what one wants to try: all else must agree.
+_MAY_CHANGE = ("machine", "kind of device", "seed", "images and labels")
+_COLUMNS = ["run", "figure", "old", "new", "change", "allowed", "limit from", "verdict"]
+
+
+def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
+    """Every figure of every run that both batches have, or that only ``old`` has.
+
+    Columns: run, figure, old, new, change (relative; absolute for AUC), allowed, limit from
+    (repeats or tolerance), verdict: same, better, worse, lost (``new`` has it no more), fair no
+    more (its certificate fails now), or the mark of a run whose times cannot be compared (resumed,
+    shared GPU), of which nothing but the AUC is.
+
+    Raises:
+        UserError: nothing is comparable: no run in common, or other settings.
+    """
+    before, after = (summarise(side).set_index(["label", "devices"]) for side in (old, new))
+    if before.empty:
+        raise UserError(f"{_named(old)}: no finished run there; nothing to compare with")
+    both = before.index.intersection(after.index)
+    tried = {entry.label for entry in new.entries if not entry.finished}
+    if both.empty and not tried & set(before.index.get_level_values("label")):
+        raise UserError(
+            f"{_named(old)} and {_named(new)} have no run in common "
+            "(framework, settings and number of devices); run the same plan again"
+        )
+    _same_settings(old, new)
+    rows: list[dict[str, Any]] = []
+    for key, was in before.iterrows():
+        label, count = key  # type: ignore[misc]
+        run = f"{label}, {comparison.devices(count)}"
+        if key not in both:
+            rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": "lost"})
+            continue
+        now = after.loc[key]
+        if was["comparable"] and not now["comparable"]:
+            verdict = "fair no more"
+            rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": verdict})
+        unclean = [
+            mark for mark in together([was["marks"], now["marks"]]) if mark != NOT_COMPARABLE
+        ]
+        if unclean:
+            verdict = ", ".join(unclean)
+            rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": verdict})
+        figures = [figure for figure in FIGURES if figure.absolute or not unclean]
+        rows += [
+            {"run": run, **row} for figure in figures if (row := _row(figure, was, now)) is not None
+        ]
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def check(old: str | Path, new: str | Path = "latest") -> int:
+    """Print what moved from ``old`` to ``new``; 1 if anything did, 0 if not.
+
+    Raises:
+        UserError: a batch is not there, or the two cannot be compared.
+    """
+    sides = []
+    for batch in (old, new):
+        side = comparison.load(batch)
+        if not side.folders[0].is_dir():
+            raise UserError(f"{side.folders[0]}: there is no such batch")
+        if side.unreadable:
+            raise UserError(side.unreadable[0])
+        sides.append(side)
+    found = compare(*sides)
+    moved = found[found["verdict"] != "same"]
+    texts = [[str(cell) for cell in _texts(row)] for _, row in found.iterrows()]
+    header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Limit from", "Verdict"]
+    say(f"{_named(sides[1])} against {_named(sides[0])}\n")
+    say(terminal.table(header, texts))
+    for line in changed(*sides):
+        say(line)
+    runs = moved["run"].nunique()
+    if moved.empty:
+        say(f"\nNothing moved beyond the spread: {len(found)} figures.")
+    else:
+        say(f"\n{len(moved)} of {len(found)} figures moved, in {runs} run{'s' * (runs > 1)}.")
+    return 0 if moved.empty else 1
+
+
+def changed(old: Comparison, new: Comparison) -> list[str]:
+    """What else changed, a line each: machine, devices, driver, versions, commit."""
+    lines: dict[str, None] = {}
+    before = {(e.label, e.devices): e.content for e in latest_of_each(old.finished)}
+    for entry in latest_of_each(new.finished):
+        was, now = before.get((entry.label, entry.devices)), entry.content
+        if was is None:
+            lines[f"New: {entry.run}"] = None
+            continue
+        pairs = [(what, MUST_AGREE[what](was), MUST_AGREE[what](now)) for what in _MAY_CHANGE]
+        pairs.append(("driver", was["hardware"]["driver"], now["hardware"]["driver"]))
+        pairs.append(("commit", was["run"].get("commit"), now["run"].get("commit")))
+        versions = was["framework"]["versions"], now["framework"]["versions"]
+        pairs += [
+            (f"{name} of {entry.label}", versions[0].get(name), versions[1].get(name))
+            for name in sorted(versions[0].keys() | versions[1].keys())
+        ]
+        for what, then, today in pairs:
+            if then != today:
+                lines[f"Changed: {what}, {_said(then)} -> {_said(today)}"] = None
+    return list(lines)
+
+
+def _row(figure: Figure, was: pd.Series, now: pd.Series) -> dict[str, Any] | None:
+    old, new = was[figure.key], now[figure.key]
+    if pd.isna(old) and pd.isna(new):
+        return None
+    if pd.isna(new):
+        return {"figure": figure.name, "old": old, "verdict": "lost"}
+    if pd.isna(old):
+        return {"figure": figure.name, "new": new, "verdict": "same"}
+    scale = 1.0 if figure.absolute else abs(old) or 1.0
+    change = (new - old) / scale
+    repeated = [side for side in (was, now) if side["runs"] > 1]
+    ranges = [side[f"{figure.key}_high"] - side[f"{figure.key}_low"] for side in repeated]
+    least = LEAST if len(repeated) == 2 else figure.tolerance
+    allowed = max([least, *(wide / scale for wide in ranges)])
+    moved = abs(change) > allowed * (1 + 1e-9)
+    verdict = "same" if not moved else "better" if change * figure.better > 0 else "worse"
+    source = "repeats" if allowed > least or len(repeated) == 2 else "tolerance"
+    return {
+        "figure": figure.name,
+        "old": old,
+        "new": new,
+        "change": change,
+        "allowed": allowed,
+        "limit from": source,
+        "verdict": verdict,
+    }
+
+
+def _same_settings(old: Comparison, new: Comparison) -> None:
+    # The same seed's run where there is one: a sweep of seeds has several splits and weights.
+    before = {(e.label, e.devices): e.content for e in latest_of_each(old.finished)}
+    same_seed = {(e.label, e.devices, _seed(e.content)): e.content for e in old.finished}
+    for entry in latest_of_each(new.finished):
+        where = (entry.label, entry.devices)
+        was = same_seed.get((*where, _seed(entry.content))) or before.get(where)
+        if was is None:
+            continue
+        for what, get in MUST_AGREE.items():
+            if what not in _MAY_CHANGE and get(was) != get(entry.content):
+                raise UserError(
+                    f"{entry.run}: {what} was {_said(get(was))} and is "
+                    f"{_said(get(entry.content))}, so the two batches cannot be compared; "
+                    "run the new one with the old one's settings"
+                )
+
+
+def _seed(content: dict[str, Any]) -> Any:
+    return MUST_AGREE["seed"](content)
+
+
+def _texts(row: pd.Series) -> list[str]:
+    auc = row["figure"] == "mean test AUC"
+
+    def number(value: float | None) -> str:
+        if pd.isna(value):
+            return "-"
+        return f"{value:.3f}" if auc else short_number(float(value))  # type: ignore[arg-type]
+
+    def part(value: float | None, sign: str) -> str:
+        if pd.isna(value):
+            return "-"
+        return f"{value:{sign}.3f}" if auc else f"{100 * value:{sign}.1f} %"  # type: ignore[operator]
+
+    source = "-" if pd.isna(row["limit from"]) else row["limit from"]
+    return [
+        row["run"],
+        row["figure"],
+        number(row["old"]),
+        number(row["new"]),
+        part(row["change"], "+"),
+        part(row["allowed"], ""),
+        source,
+        row["verdict"],
+    ]
+
+
+def _named(side: Comparison) -> str:
+    return " and ".join(folder.resolve().name for folder in side.folders)
+
+
+def _said(value: Any) -> str:
+    return "none" if value is None else str(value)

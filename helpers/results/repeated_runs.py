@@ -1,0 +1,115 @@
+"""Repeats of a run told together: the median, and the spread from the least to the most.
+
+Runs are repeats of each other where label (framework, notebook, and the settings that differ
+within the comparison) and number of devices are the same.
+"""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from helpers.frameworks import order
+from helpers.results.comparability import together
+from helpers.results.comparison import Comparison, results
+
+FIGURES = (
+    "seconds",
+    "images_per_second",
+    "first_step_seconds",
+    "synthetic_seconds",
+    "synthetic_images_per_second",
+    "loader_images_per_second",
+    "mean_auc",
+    "joules",
+    "images_per_joule",
+)
+
+ONE_RUN = 0.10
+"""Training times of single runs that differ by no more than this share are not told apart."""
+
+_KEYS = ["label", "devices"]
+_ENDS = {"": "median", "_low": "min", "_high": "max"}
+
+
+def summarise(compared: Comparison) -> pd.DataFrame:
+    """One row a label and number of devices, in the order of the frameworks.
+
+    Columns: label, devices, kind, runs (how many repeats), comparable (every one passed its
+    certificate), marks (those that any has), synthetic_scaled, auc_low and auc_high (the ends of
+    the mean AUC's interval over patients; NaN where there were repeats), and for each of
+    ``FIGURES`` its median under its own name and its extremes under ``<figure>_low`` and
+    ``<figure>_high``.
+    """
+    numbers = results(compared)
+    fixed = {
+        "kind": "first",
+        "comparable": "all",
+        "marks": together,
+        "synthetic_scaled": "any",
+        "auc_low": _only,
+        "auc_high": _only,
+    }
+    if numbers.empty:
+        names = [*_KEYS, "runs", *fixed, *(f + end for f in FIGURES for end in _ENDS)]
+        return pd.DataFrame(columns=names)
+    floats = dict.fromkeys((*FIGURES, "auc_low", "auc_high"), float)
+    groups = numbers.astype(floats).groupby(_KEYS, sort=False)
+    parts = [groups.size().rename("runs"), groups.agg(fixed)]
+    for end, method in _ENDS.items():
+        parts.append(groups[list(FIGURES)].agg(method).add_suffix(end))
+    return (
+        pd.concat(parts, axis=1)
+        .reset_index()
+        .sort_values(
+            _KEYS,
+            key=lambda column: column.map(order) if column.name == "label" else column,
+            ignore_index=True,
+        )
+    )
+
+
+def with_range(
+    row: pd.Series, figure: str, text: Callable[[float], str], divisor: float = 1.0, mark: str = ""
+) -> str:
+    """``27.4``, or ``27.4 (26.9 to 28.0)`` where there were repeats; ``n/a`` without a value.
+
+    ``row`` is one of :func:`summarise`; ``mark`` stands before the median.
+    """
+    value = row[figure]
+    if pd.isna(value):
+        return "n/a"
+    shown = mark + text(value / divisor)
+    if row["runs"] == 1:
+        return shown
+    low, high = row[f"{figure}_low"] / divisor, row[f"{figure}_high"] / divisor
+    return f"{shown} ({text(low)} to {text(high)})"
+
+
+def auc_with_interval(row: pd.Series) -> str:
+    """The mean test AUC of a row of :func:`summarise`, with what is known of its uncertainty.
+
+    Of one run, ``0.757 (0.731 to 0.781)``: the 95 % interval over patients. Of several, their
+    median and ``(0.728 to 0.779 over 3 runs)``.
+    """
+    if row["runs"] == 1:
+        return with_interval(row["mean_auc"], row["auc_low"], row["auc_high"])
+    over = f" over {row['runs']} runs)"
+    return with_range(row, "mean_auc", "{:.3f}".format).replace(")", over)
+
+
+def with_interval(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    text: Callable[[float], str] = "{:.3f}".format,
+) -> str:
+    """``0.757 (0.731 to 0.781)``; without its interval where it has none; ``n/a`` without value."""
+    if value is None or pd.isna(value):
+        return "n/a"
+    if low is None or high is None or pd.isna(low) or pd.isna(high):
+        return text(value)
+    return f"{text(value)} ({text(low)} to {text(high)})"
+
+
+def _only(values: pd.Series) -> float:
+    return float(values.iloc[0]) if len(values) == 1 else float("nan")

@@ -1,0 +1,183 @@
+"""What the charts show, in words: for those who hear the report instead of seeing it."""
+
+import math
+from collections.abc import Iterable
+
+import pandas as pd
+
+from helpers.results import device_waits, learning_curves, paired_auc
+from helpers.results.comparability import marked
+from helpers.results.comparison import Comparison, devices, latest_of_each, widest
+from helpers.results.comparison_tables import short_number
+from helpers.results.repeated_runs import summarise, with_interval
+from helpers.results.scaling import scaling as scaling_numbers
+
+
+def repeats(compared: Comparison) -> str:
+    """How repeats are told in the tables."""
+    numbers = summarise(compared)
+    if not _repeated(compared):
+        return "Each figure is of one run, so its spread is not known."
+    low, high = numbers["runs"].min(), numbers["runs"].max()
+    count = str(low) if low == high else f"{low} to {high}"
+    return f"The median of {count} runs, in brackets the least and the most."
+
+
+def shown(compared: Comparison) -> str:
+    """Of which run the figures are that tell of one; nothing where none was repeated."""
+    if not _repeated(compared):
+        return ""
+    seeds = {entry.content["recipe"]["seed"] for entry in latest_of_each(compared.finished)}
+    seed = f" (seed {seeds.pop()})" if len(seeds) == 1 and len(_seeds(compared)) > 1 else ""
+    return f"Of repeated runs the last is shown{seed}, but where a figure says that it is of all."
+
+
+def _repeated(compared: Comparison) -> bool:
+    numbers = summarise(compared)
+    return not numbers.empty and bool(numbers["runs"].max() > 1)
+
+
+def _seeds(compared: Comparison) -> set[int]:
+    return {entry.content["recipe"]["seed"] for entry in compared.finished}
+
+
+def throughput(compared: Comparison) -> str:
+    return _told(
+        "Images per second",
+        (
+            f"{_timed(row)} {short_number(row['images_per_second'])} from files, "
+            f"{short_number(row['synthetic_images_per_second'])} synthetic, "
+            f"{short_number(row['loader_images_per_second'])} by the loader alone"
+            for _, row in summarise(compared).iterrows()
+        ),
+    )
+
+
+def placed(compared: Comparison) -> str:
+    return _told(
+        "Training time by framework and number of devices, beside the times published in 2018",
+        (f"{_timed(row)} {row['seconds']:.0f} s" for _, row in summarise(compared).iterrows()),
+    )
+
+
+def scaling(compared: Comparison) -> str:
+    numbers = scaling_numbers(compared)
+    return _told(
+        "Lines of throughput and parallel efficiency against devices",
+        (
+            f"{_timed(row)} {100 * row['efficiency']:.0f} %"
+            for _, row in numbers[numbers["devices"] > numbers["base"]].iterrows()
+        ),
+    )
+
+
+def curves(compared: Comparison, *, clock: bool = False) -> str:
+    across = "seconds" if clock else "epochs"
+    parts = []
+    for entry in widest(compared.entries):
+        epochs = learning_curves.history(entry)
+        if not epochs.empty:
+            end = epochs.iloc[-1]
+            auc = "n/a" if math.isnan(end["valid_auc"]) else f"{end['valid_auc']:.3f}"
+            parts.append(
+                f"{entry.timed if clock else entry.run} ends after {end['clock']:.0f} s with "
+                f"validation loss {end['valid_loss']:.3f} and AUC {auc}"
+            )
+    return _told(f"Losses and validation AUC against {across}", parts)
+
+
+def auc(compared: Comparison) -> str:
+    parts = []
+    for entry in widest(compared.finished):
+        test = entry.content["test"]
+        mean = with_interval(test["mean_auc"], test.get("mean_low"), test.get("mean_high"))
+        parts.append(f"{entry.run} {mean}")
+    return _told(
+        "Test AUC per finding with 95 % intervals; the table below has the numbers. Means", parts
+    )
+
+
+def left_out(compared: Comparison) -> str:
+    """Which findings are in the table but not in the mean, by name; nothing where all are."""
+    names = dict.fromkeys(
+        row["finding"]
+        for entry in widest(compared.finished)
+        for row in entry.content["test"]["findings"]
+        if row["finding"] not in entry.content["test"].get("in_mean", [row["finding"]])
+    )
+    if not names:
+        return ""
+    return f"Not in the mean, for too few test images of a class: {', '.join(names)}. "
+
+
+def uncertainty(compared: Comparison) -> str:
+    """What the intervals of the AUCs hold, and what they leave out."""
+    text = (
+        "Intervals of AUCs are 95 %, over the test part's patients. What another run would change, "
+        "with other initial weights or in another order, is not in them"
+    )
+    if not _repeated(compared):
+        return f"{text}, and with one run of each it is not shown at all."
+    if len(_seeds(compared)) == 1:
+        return f"{text}; the range over runs, all of one seed, shows only what a seed leaves open."
+    return (
+        f"{text}; the range over runs of a framework shows that, and other test images too, for a "
+        "seed also decides the split."
+    )
+
+
+def differences(compared: Comparison) -> str:
+    """How the table of paired differences is made, and how it is to be read."""
+    base = paired_auc.reference(compared)
+    if base is None:
+        return ""
+    text = (
+        f"Each minus {base}, whose mean AUC is in the middle, on the same images: all are "
+        "resampled by the same draws, so that an easy or a hard test part moves all alike and "
+        "falls out of the difference. "
+    )
+    if paired_auc.differences(compared)["pairs"].max() > 1:
+        text += (
+            "Repeats are paired and their differences averaged, where the AUC beside is a median; "
+            "the interval holds both that over patients and that over runs. "
+        )
+    else:
+        text += (
+            "What is told apart are these trained networks: with another seed it may be the other "
+            "way round. "
+        )
+    return (
+        f"{text}The intervals hold at 95 % for all rows together, so that of equals one is told "
+        "apart by chance in one report of twenty."
+    )
+
+
+def shares(compared: Comparison) -> str:
+    found = device_waits.table(compared)
+    return _told(
+        "Shares of an epoch with the least and the most of the rounds; the table has them too",
+        (
+            f"{run} " + ", ".join(f"{name} {text}" for name, text in row.items())
+            for run, row in found.iterrows()
+        ),
+    )
+
+
+def energy(compared: Comparison) -> str:
+    numbers = summarise(compared).dropna(subset=["images_per_joule"])
+    return _told(
+        "Images trained per joule",
+        (
+            f"{row['label']} on {devices(row['devices'])} {row['images_per_joule']:.3g}"
+            for _, row in numbers.iterrows()
+        ),
+    )
+
+
+def _timed(row: pd.Series) -> str:
+    """A row of numbers by its name, with why its times may not stand beside others'."""
+    return marked(f"{row['label']} on {devices(row['devices'])}", row["marks"])
+
+
+def _told(what: str, parts: Iterable[str]) -> str:
+    return f"{what}: {'; '.join(parts)}."

@@ -1,0 +1,342 @@
+"""What the report says, in order: sections of charts, tables and sentences.
+
+The page, ``report.md`` and the notebook ``Compare.ipynb`` are made of the same functions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers.results import (
+    charts,
+    comparison,
+    comparison_tables,
+    device_waits,
+    learning_curves,
+    paired_auc,
+    published,
+    scaling,
+)
+from helpers.results.comparability import ranks, unranked
+from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.report import chart_descriptions
+
+Draw = Callable[..., Figure | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``frame`` holds text only. ``kind`` is a hint to the page: plain; verdicts and runs, whose
+    columns are runs or frameworks; measured and published, which stand beside each other."""
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    note: str = ""
+    kind: str = "plain"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure that ``draw(compared, width=inches)`` makes; ``alt`` says what it shows."""
+
+    name: str
+    title: str
+    draw: Draw
+    alt: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sentences, one a line."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Live:
+    """A part that the page makes interactive: ``utilisation`` or ``target``."""
+
+    name: str
+    title: str
+    note: str = ""
+
+
+Block = Table | Chart | Texts | Live
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    title: str
+    lead: str
+    blocks: list[Block] = field(default_factory=list)
+    data: tuple[str, ...] = ()
+    """Names of the CSV files that hold this section's numbers."""
+
+
+def sections(compared: Comparison) -> list[Section]:
+    """Every section that has something to show."""
+    made = [_speed, _scaling, _learning, _machine, _fairness, _limits, _made_with]
+    found = [make(compared) for make in made]
+    return [
+        Section(s.name, s.title, s.lead, [b for b in s.blocks if _holds(b)], s.data)
+        for s in found
+        if any(_holds(block) for block in s.blocks)
+    ]
+
+
+def _holds(block: Block) -> bool:
+    if isinstance(block, Table):
+        return not block.frame.empty
+    if isinstance(block, Texts):
+        return bool(block.lines)
+    return True
+
+
+def _speed(compared: Comparison) -> Section:
+    repeats = chart_descriptions.repeats(compared)
+    blocks: list[Block] = [
+        Chart(
+            "throughput", "Throughput", charts.throughput, chart_descriptions.throughput(compared)
+        ),
+        Table(
+            "training",
+            "Training on image files",
+            comparison_tables.training(compared),
+            "All epochs, training and validation, with the tracing and autotuning of the first; "
+            "images/s is the median epoch after it. "
+            f"{repeats} {chart_descriptions.uncertainty(compared)}",
+            kind="measured",
+        ),
+        Table(
+            "published-training",
+            "Image files, published",
+            published.training(),
+            f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
+            kind="published",
+        ),
+        Table(
+            "synthetic",
+            "Training on synthetic data",
+            comparison_tables.synthetic(compared),
+            "Compute and all-reduce: nothing is loaded or validated. ~ marks a time scaled up to "
+            "the run's number of training images from a shorter measurement. " + repeats,
+            kind="measured",
+        ),
+        Table(
+            "published-synthetic",
+            "Synthetic data, published",
+            published.synthetic(),
+            "Not measured here; same source.",
+            kind="published",
+        ),
+        Chart(
+            "placed",
+            "Beside the published times",
+            charts.placed,
+            chart_descriptions.placed(compared),
+            "Other hardware, images and versions: compare the pattern, not the minutes.",
+        ),
+    ]
+    lead = (
+        "Two tables, as in the article this repeats: images read from files, and synthetic data "
+        "that lies ready. They are measured minutes apart: what loading costs stands "
+        "below, in the shares of an epoch, which are measured in turns."
+    )
+    lead = _joined(lead, unranked(compared))
+    return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
+
+
+def _joined(*sentences: str | None) -> str:
+    return " ".join(filter(None, sentences))
+
+
+_SPEED = ("runs", "repeats", "published")
+
+
+def _scaling(compared: Comparison) -> Section:
+    several = scaling.several(compared)
+    lead = (
+        "Throughput against the number of devices, with each framework's ideal line: what its "
+        "fewest devices did, times their ratio. Efficiency is the share of that ideal."
+    )
+    blocks: list[Block] = []
+    if several:
+        blocks = [
+            Chart("scaling", "Scaling", charts.scaling, chart_descriptions.scaling(compared)),
+            Table("scaling", "Speed-up and efficiency", scaling.table(compared)),
+        ]
+    elif compared.finished:
+        one = (
+            "No framework has whole runs (not resumed) on several numbers of GPUs: "
+            "'compare --devices 1,2' adds scaling where there are as many."
+        )
+        blocks = [Texts("Scaling", [one])]
+    lead = _joined(lead, unranked(compared))
+    return Section("scaling", "What more devices bring", lead, blocks, ("scaling",))
+
+
+def _learning(compared: Comparison) -> Section:
+    blocks: list[Block] = [
+        Chart("curves", "Against epochs", charts.curves, chart_descriptions.curves(compared)),
+        Chart(
+            "clock",
+            "Against time",
+            charts.clock_curves,
+            chart_descriptions.curves(compared, clock=True),
+        ),
+    ]
+    if learning_curves.target(compared) is not None:
+        note = "The end of the first epoch that reached it; nothing is interpolated between epochs."
+        blocks.append(Live("target", "Time to a chosen AUC", note))
+    blocks += [
+        Chart(
+            "auc",
+            "AUC per finding",
+            charts.auc,
+            chart_descriptions.auc(compared),
+            "The published means, on 1 V100 (small marks) and on 4 (large), are of real X-rays.",
+        ),
+        Table(
+            "auc",
+            "AUC per finding, 95 % interval",
+            comparison_tables.auc(compared),
+            chart_descriptions.left_out(compared) + chart_descriptions.uncertainty(compared),
+            kind="runs",
+        ),
+        Table(
+            "paired",
+            "Mean AUC, on the same test images",
+            paired_auc.table(compared),
+            chart_descriptions.differences(compared),
+        ),
+    ]
+    lead = _joined(
+        "The curves should lie close together: same weights, same images, same learning rate. "
+        "The test part was never seen in training; 0.5 is guessing, 1 is perfect.",
+        chart_descriptions.shown(compared),
+    )
+    some = any(entry.content.get("epochs") for entry in compared.entries)
+    return Section("learning", "How well it learnt", lead, blocks if some else [], _LEARNT)
+
+
+_LEARNT = ("epochs", "auc", "paired")
+
+
+def _machine(compared: Comparison) -> Section:
+    lead = _joined(
+        "The same axes for every framework, from the start of the first epoch: a longer lane is a "
+        "slower run, a valley is a device that waits. 100 % only means that the GPU was never "
+        "without a kernel, not that it was full.",
+        chart_descriptions.shown(compared),
+    )
+    energy = comparison_tables.energy(compared)
+    blocks: list[Block] = [
+        Live(
+            "utilisation",
+            "Utilisation",
+            "Drag to zoom, double-click to go back, point to read; or arrow keys, + and −.",
+        ),
+        Chart(
+            "attribution",
+            "Where the time went",
+            charts.attribution,
+            chart_descriptions.shares(compared),
+        ),
+        Table(
+            "attribution",
+            "Shares of an epoch",
+            device_waits.table(compared),
+            "By leaving out loading and then the all-reduce, in rounds that take turns; in "
+            "brackets the least and the most. Below zero nothing was waited for, as far as the "
+            "rounds can tell; invalid: nothing can be taken off, and the words below say why.",
+        ),
+        Texts("In words", comparison_tables.sentences(compared)),
+        Chart("energy", "Energy", charts.energy, chart_descriptions.energy(compared)),
+        Table("energy", "Energy of the GPUs while training", energy),
+        Texts(
+            "Energy" if energy.empty else "Runs without energy",
+            comparison_tables.no_energy(compared),
+        ),
+    ]
+    return Section("devices", "What the devices did", lead, blocks, ("runs", "attribution"))
+
+
+def _fairness(compared: Comparison) -> Section:
+    lead = (
+        "The certificate: what each run really had and computed, held against one float64 "
+        "reference. A run that failed a check is marked as not comparable wherever it is timed. "
+        "Of repeated runs the worst of each check is shown."
+    )
+    blocks: list[Block] = [
+        Table("fairness", "Certificate", comparison_tables.fairness(compared), kind="verdicts"),
+        Table("reasons", "What is said about single checks", _reasons(compared.entries)),
+    ]
+    return Section("fairness", "Is it fair", lead, blocks, ("fairness",))
+
+
+def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
+    """The certificate's own words, the runs that share them together."""
+    said: dict[tuple[str, str, str], dict[str, None]] = {}
+    checked = {entry.run: None for entry in entries if "fairness" in entry.content}
+    for entry in entries:
+        for check in entry.content.get("fairness", {}).get("checks", []):
+            if check.get("reason"):
+                key = (check["check"], check["verdict"], check["reason"])
+                said.setdefault(key, {})[entry.run] = None
+    rows = [
+        {
+            "check": check,
+            "verdict": verdict,
+            "reason": reason,
+            "runs": "every run" if 1 < len(runs) == len(checked) else "; ".join(runs),
+        }
+        for (check, verdict, reason), runs in said.items()
+    ]
+    return pd.DataFrame(rows, columns=["check", "verdict", "reason", "runs"]).set_index("check")
+
+
+def _limits(compared: Comparison) -> Section:
+    lead = "What is missing, what cannot be compared, and why."
+    blocks: list[Block] = [
+        Table("remarks", "Not comparable, or missing", comparison.remarks(compared)),
+        Table(
+            "state",
+            "How every run ended",
+            comparison_tables.state(compared),
+            "Run time, in minutes and seconds, is of the whole run as the terminal shows it: the "
+            "start of its kernel, the certificate, training, the test and the measurements after "
+            "it. A notebook run by hand counts from the start of its record.",
+        ),
+        Texts("About the published figures", published.notes()),
+    ]
+    return Section("limits", "What this does not show", lead, blocks)
+
+
+def _made_with(compared: Comparison) -> Section:
+    lead = "What the numbers were measured on, and with which versions."
+    blocks: list[Block] = [
+        Table("hardware", "Machine, recipe, data", comparison_tables.hardware(compared)),
+        Table("versions", "Versions", comparison_tables.versions(compared), kind="runs"),
+    ]
+    return Section("made-with", "Machine and versions", lead, blocks, ("versions",))
+
+
+def targets(compared: Comparison) -> list[dict[str, Any]]:
+    """For the page's time to a chosen AUC: each run's epochs as [clock, AUC]."""
+    rows = []
+    for entry in latest_of_each(compared.finished):
+        epochs = learning_curves.history(entry)
+        known = epochs.dropna(subset=["valid_auc"])
+        steps = [
+            [int(epoch), round(float(clock), 3), round(float(auc), 4)]
+            for epoch, clock, auc in known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
+        ]
+        rows.append({"run": entry.timed, "ranks": ranks(entry.content), "epochs": steps})
+    return rows

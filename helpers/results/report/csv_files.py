@@ -1,0 +1,91 @@
+"""The report's numbers as CSV files, for people who paste."""
+
+from typing import Any
+
+import pandas as pd
+
+from helpers.results import (
+    comparison_tables,
+    device_waits,
+    learning_curves,
+    paired_auc,
+    published,
+    scaling,
+)
+from helpers.results.comparison import Comparison, results
+from helpers.results.repeated_runs import summarise
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
+    """The files by name, also those that would hold nothing. Numbers are not rounded.
+
+    runs: a row a finished run. repeats: a row a framework and number of devices, with medians
+    and extremes. scaling: speed-up and efficiency. paired: differences of mean AUCs on the same
+    test images. epochs, auc, attribution, fairness, versions:
+    what the records say, a row a value. published: the article's figures.
+    """
+    return {
+        "runs": results(compared),
+        "repeats": summarise(compared),
+        "scaling": scaling.scaling(compared) if scaling.several(compared) else pd.DataFrame(),
+        "epochs": _epochs(compared),
+        "auc": _auc(compared),
+        "paired": paired_auc.differences(compared).reset_index(drop=True),
+        "attribution": device_waits.numbers(compared).reset_index(),
+        "fairness": _fairness(compared),
+        "versions": comparison_tables.versions(compared).reset_index(),
+        "published": published.results(),
+    }
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """``frame`` as CSV. Text that a spreadsheet would take for a formula gets a leading quote."""
+    safe = frame.rename(columns=_plain).apply(lambda column: column.map(_plain))
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        value = ", ".join(map(str, value))
+    if isinstance(value, str) and len(value) > 1 and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def _epochs(compared: Comparison) -> pd.DataFrame:
+    parts = []
+    for entry in compared.entries:
+        epochs = learning_curves.history(entry)
+        if not epochs.empty:
+            epochs.insert(0, "devices", entry.devices)
+            epochs.insert(0, "label", entry.label)
+            parts.append(epochs.rename(columns={"clock": "seconds_so_far"}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _auc(compared: Comparison) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
+            for entry in compared.finished
+            for row in entry.content["test"]["findings"]
+        ]
+    )
+
+
+def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Whether a finding counts in the mean; in older records each did that could be computed."""
+    counted = content["test"].get("in_mean")
+    return {"in_mean": row["auc"] is not None if counted is None else row["finding"] in counted}
+
+
+def _fairness(compared: Comparison) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"label": entry.label, "devices": entry.devices} | check
+            for entry in compared.entries
+            for check in entry.content.get("fairness", {}).get("checks", [])
+        ]
+    )

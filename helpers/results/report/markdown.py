@@ -1,0 +1,56 @@
+"""The report as Markdown, for an issue, a wiki or a mail. Charts stay on the page."""
+
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from helpers.results import learning_curves, published, three_answers
+from helpers.results.comparison import Comparison
+from helpers.results.report.contents import Block, Live, Section, Table, Texts
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+
+
+def render(compared: Comparison, sections: Sequence[Section]) -> str:
+    """The whole text, ending in a newline."""
+    parts = ["# CheXNet, framework against framework", _text(three_answers.headline(compared))]
+    answers = three_answers.answers(compared)
+    parts.append(
+        "\n".join(f"- **{_text(a.question)}** {_text(a.verdict)}: {_text(a.text)}" for a in answers)
+    )
+    for section in sections:
+        parts += [f"## {_text(section.title)}", _text(section.lead)]
+        for block in section.blocks:
+            parts += _block(compared, block)
+    parts.append(f"Published figures: {_text(published.source())}.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _block(compared: Comparison, block: Block) -> list[str]:
+    if isinstance(block, Table):
+        badge = " (published, not measured here)" if block.kind == "published" else ""
+        return [f"### {_text(block.title)}{badge}", table(block.frame), _text(block.note)]
+    if isinstance(block, Texts):
+        lines = "\n".join(f"- {_text(line)}" for line in block.lines)
+        return [f"### {_text(block.title)}", lines]
+    if isinstance(block, Live) and block.name == "target":
+        wanted = learning_curves.target(compared)
+        title = f"### Time to a validation AUC of {wanted:.2f}"
+        return [title, table(learning_curves.table(compared)), _text(block.note)]
+    return []
+
+
+def table(frame: pd.DataFrame) -> str:
+    """A Markdown table of text, the index as its first column; two headings become one."""
+    heads = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
+    rows = [[str(frame.index.name or ""), *heads]]
+    rows += [[str(i), *map(str, row)] for i, row in zip(frame.index, frame.values, strict=True)]
+    lines = ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
+    lines.insert(1, "|" + " --- |" * len(rows[0]))
+    return "\n".join(lines)
+
+
+def _text(value: str) -> str:
+    """Text that can be nothing but text: no markup and no new line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(value.split())).replace("\\<", "&lt;")

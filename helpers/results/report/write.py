@@ -1,0 +1,48 @@
+"""Makes the report of one or several batches and puts it into a folder."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.results import comparison
+from helpers.results.report import csv_files, markdown, page
+from helpers.results.report.contents import sections
+
+HTML, MARKDOWN, CSV = "report.html", "report.md", "csv"
+
+
+def write(
+    batches: str | Path | Iterable[str | Path] = "latest", folder: Path | None = None
+) -> Path:
+    """The report of ``batches`` (as ``comparison.load`` takes them); returns the page's path.
+
+    It goes into ``folder``, by default that of the first batch; an older report is replaced.
+
+    Raises:
+        UserError: there is no record to report on.
+    """
+    compared = comparison.load(batches)
+    missing = comparison.how_to_begin(compared)
+    if missing is not None:
+        raise UserError(missing)
+    if not compared.entries:
+        more = len(compared.unreadable) - 1
+        raise UserError(
+            compared.unreadable[0] + (f" (and {more} more that cannot be read)" if more else "")
+        )
+    folder = compared.folders[0] if folder is None else folder
+    if (folder / CSV).is_symlink():
+        raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
+    (folder / CSV).mkdir(parents=True, exist_ok=True)
+    found = sections(compared)
+    frames = csv_files.frames(compared)
+    files = {name: csv_files.csv(frame) for name, frame in frames.items() if not frame.empty}
+    for name in frames:
+        if name in files:
+            paths.write_atomically(folder / CSV / f"{name}.csv", files[name])
+        else:  # of an older report
+            (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
+    paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
+    paths.write_atomically(folder / HTML, page.render(compared, found, files))
+    return folder / HTML

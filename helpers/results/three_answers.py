@@ -1,0 +1,251 @@
+"""The comparison in three sentences: who was fastest, whether that is fair, what was waited for."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from helpers.results import device_waits, paired_auc
+from helpers.results.agreement import differences
+from helpers.results.comparability import marked, ranks, unranked
+from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
+from helpers.results.comparison_tables import short_number
+from helpers.results.repeated_runs import ONE_RUN, summarise
+
+UNRANKED = "not ranked here"
+"""The verdict on speed where the devices rank nothing."""
+_NAMES = {"data": "data", "synchronisation": "each other"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """question: in a word or two; verdict: the answer at a glance; text: what it rests on."""
+
+    question: str
+    verdict: str
+    text: str
+
+
+def answers(compared: Comparison) -> tuple[Answer, Answer, Answer]:
+    """Fastest, fairness and waiting, worked out from the records and nothing else."""
+    return fastest(compared), fairness(compared), waiting(compared)
+
+
+def headline(compared: Comparison) -> str:
+    """The same in one sentence, for the top of a page."""
+    if not compared.finished:
+        return "No run has finished yet, so there is nothing to compare."
+    first, fair, waited = answers(compared)
+    machine = _machine(compared)
+    is_fair = {
+        "yes": "the comparison is fair",
+        "no": "the comparison is not fair",
+        "only in part": "the comparison is fair only in part",
+        "one framework": "there is nothing yet to compare it with",
+    }[fair.verdict]
+    if first.verdict == UNRANKED:
+        same = " the same network" if fair.verdict == "yes" else ""
+        parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
+        parts += filter(None, [_aucs(compared)])
+        return f"{'; '.join(parts)}; speed is not ranked here."
+    named = (
+        f"No framework can be called fastest on {machine}"
+        if first.verdict == "nobody"
+        else f"{first.verdict} trained fastest on {machine}"
+    )
+    wait = (
+        "what the devices waited for is not known"
+        if waited.verdict == "unknown"
+        else f"the devices waited for {waited.verdict}"
+    )
+    return f"{named}; {is_fair}; {wait}."
+
+
+def fastest(compared: Comparison) -> Answer:
+    """The quickest training among the runs that may be compared, on the most GPUs.
+
+    Nobody is named where the devices rank nothing; several where they are not told apart.
+    """
+    question = "Fastest"
+    if not compared.finished:
+        return Answer(question, "nobody", "No run has finished.")
+    why = unranked(compared)
+    if why is not None:
+        return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
+    numbers = summarise(compared)
+    on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
+    most = int(on_gpus["devices"].max())
+    field = [row for _, row in on_gpus.iterrows() if row["devices"] == most]
+    clean = [row for row in field if not row["marks"]]
+    if not clean:
+        told = "; ".join(f"{_marked(row)} {_time(row)}" for row in field)
+        text = f"No run on {devices(most)} has times that may stand beside others': {told}."
+        return Answer(question, "nobody", text)
+    best, *others = clean
+    level = [row for row in others if not _apart(best, row)]
+    text = f"{_time(best)} on {devices(most)}, {short_number(best['images_per_second'])} images/s"
+    if level:
+        close = ", ".join(f"{row['label']} {_time(row)}" for row in level)
+        text += f"; not told apart from it: {close}"
+    elif others:
+        text += f"; {_lead(best, others[0])}"
+    quicker = [_marked(row) for row in field if row["marks"] and row["seconds"] < best["seconds"]]
+    if quicker:
+        text += f". Less time, but not counted: {_listed(quicker)}"
+    return Answer(question, _listed(row["label"] for row in [best, *level]), f"{text}.")
+
+
+def fairness(compared: Comparison) -> Answer:
+    """Whether the finished runs may stand side by side, and what speaks against it."""
+    question = "Fair?"
+    runs = compared.finished
+    if not runs:
+        return Answer(question, "unknown", "No run has finished.")
+    failed = [entry.label for entry in runs if not entry.comparable]
+    differ = [what for what, _ in differences(runs)]
+    verdicts = Counter(
+        check["verdict"] for entry in runs for check in entry.content["fairness"]["checks"]
+    )
+    checks = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    text = f"{len(runs) - len(failed)} of {len(runs)} finished runs passed their certificate"
+    if failed:
+        text += f", not so {', '.join(dict.fromkeys(failed))}"
+    text += f". Their checks: {checks or 'none'}"
+    if differ:
+        text += f". Not the same everywhere: {'; '.join(differ)}"
+    unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
+    if unfinished:
+        text += f". {unfinished} did not finish"
+    if len({entry.label for entry in runs}) < 2:
+        return Answer(question, "one framework", f"{text}.")
+    verdict = "yes"
+    if failed or differ:
+        verdict = "no" if len(failed) == len(runs) else "only in part"
+    return Answer(question, verdict, f"{text}.")
+
+
+def waiting(compared: Comparison) -> Answer:
+    """What the devices waited for, where it is told from zero and by more than its doubts.
+
+    In more than half of the frameworks it is an answer for all; else the runs are named. Of
+    repeats every one has to tell it.
+    """
+    question = "Waited for"
+    runs = widest(compared.finished)
+    if not runs:
+        return Answer(question, "unknown", "No run has finished.")
+    broken, told = device_waits.invalid(compared), device_waits.telling(compared)
+    doubt = ""
+    if broken:
+        names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
+        doubt = f" The measurement is invalid in {names}; the runs' own words say why."
+    if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
+        figures = "; the last one's figures are given" if told else ""
+        doubt += f" Of repeated runs every one has to tell it{figures}."
+    if not told:
+        known = len(device_waits.bounded(compared))
+        verdict = "little" if 2 * known > len(runs) else "unknown"
+        said = "" if len(broken) == len(runs) else "No wait is told from zero and from its doubts."
+        if known:
+            said += f" In {known} of {len(runs)} runs the rounds leave room for no more than 10 %."
+        return Answer(question, verdict, f"{said}{doubt}".strip())
+    parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
+    wait, those = next(iter(told.items()))
+    verdict = _NAMES[wait]
+    if 2 * len(those) <= len(runs):
+        verdict += f", in {_listed(entry.label for entry, _ in those)} only"
+    return Answer(question, verdict, f"Of an epoch, {'; '.join(parts)}.{doubt}")
+
+
+def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:
+    """The least and the most of many, or every one of two."""
+    ranked = [entry for entry, _ in sorted(those, key=lambda pair: pair[1])]
+    said = [f"{device_waits.percent(entry, wait)} in {entry.run}" for entry in ranked]
+    if len(said) <= 2:
+        return " and ".join(said)
+    return f"{said[0]} to {said[-1]}, in {len(said)} of {runs} runs"
+
+
+def _apart(best: pd.Series, other: pd.Series) -> bool:
+    """Whether ``other`` is slower by more than chance: beyond the repeats, or a tolerance."""
+    if min(best["runs"], other["runs"]) > 1:
+        return bool(best["seconds_high"] < other["seconds_low"])
+    return bool(other["seconds"] > best["seconds"] * (1 + ONE_RUN))
+
+
+def _lead(best: pd.Series, second: pd.Series) -> str:
+    ratio = f"{second['seconds'] / best['seconds']:.2f}"
+    if min(best["runs"], second["runs"]) > 1:
+        low = second["seconds_low"] / best["seconds_high"]
+        high = second["seconds_high"] / best["seconds_low"]
+        return f"{ratio} ({low:.2f} to {high:.2f}) times as fast as {second['label']}"
+    runs = "one run each" if best["runs"] == second["runs"] else "of one of them a single run"
+    return f"{ratio} times as fast as {second['label']}, {runs}"
+
+
+def _time(row: pd.Series) -> str:
+    """``37.8 s (one run)``, ``2.1 min (2.0 to 2.2 in 3 runs)``."""
+    unit, divisor = ("s", 1.0) if row["seconds"] < 120 else ("min", 60.0)
+    if row["runs"] == 1:
+        return f"{row['seconds'] / divisor:.1f} {unit} (one run)"
+    low, high = row["seconds_low"] / divisor, row["seconds_high"] / divisor
+    runs = f"{low:.1f} to {high:.1f} in {row['runs']} runs"
+    return f"{row['seconds'] / divisor:.1f} {unit} ({runs})"
+
+
+def _marked(row: pd.Series) -> str:
+    return marked(row["label"], row["marks"])
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """``A``, ``A and B``, ``A, B and C``."""
+    *most, last = texts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _frameworks(compared: Comparison) -> str:
+    names = list(dict.fromkeys(e.content["framework"]["name"] for e in compared.finished))
+    return names[0] if len(names) == 1 else f"{len(names)} frameworks"
+
+
+def _shown(compared: Comparison) -> str:
+    """What runs whose times rank nothing show all the same."""
+    runs = compared.finished
+    passed = sum(entry.comparable for entry in runs)
+    return (
+        f"What is shown instead: {passed} of {len(runs)} runs, of {_frameworks(compared)}, passed "
+        "the certificate that they train the same network, and went from files to a test AUC"
+        f"{f'; {found}' if (found := _aucs(compared)) else ''}."
+    )
+
+
+def _aucs(compared: Comparison) -> str:
+    """Which mean AUCs are told apart from the reference's; nothing where none pair."""
+    found = paired_auc.differences(compared)
+    if found.empty:
+        return ""
+    base = found["reference"].iloc[0]
+    apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
+    if not apart:
+        return f"on the same test images no mean AUC is told apart from that of {base}"
+    said = [f"{run} is {found['verdict'][run]}" for run in apart]
+    return f"of their mean AUCs on the same test images, against that of {base}, {_listed(said)}"
+
+
+def _machine(compared: Comparison) -> str:
+    """``4 NVIDIA H100``: the most that were used; ``1 and 2 virtual CPU devices``: all numbers.
+
+    Where some runs rank, of those.
+    """
+    entries = [entry for entry in latest_of_each(compared.finished) if entry.devices]
+    entries = [entry for entry in entries if ranks(entry.content)] or entries
+    last = max(entries, key=lambda entry: entry.devices or 0)
+    found = last.content["devices"]
+    if found["kind"] == "cpu":
+        counts = sorted({entry.devices or 0 for entry in entries})
+        return f"{_listed(map(str, counts))} virtual CPU device{'s' if counts[-1] > 1 else ''}"
+    names = ", ".join(dict.fromkeys(found["names"]))
+    if gpus := found.get("shared_gpus"):
+        return f"{gpus} {names} shared by {found['count']} replicas"
+    return f"{found['count']} {names}"

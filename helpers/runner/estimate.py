@@ -1,0 +1,145 @@
+"""How long planned runs will take, from earlier runs of the same thing on this machine.
+
+The same thing is: notebook, recipe, data folder, devices and the GPUs that they share, on this
+host. Where there is no such run there is no estimate: times of other data or other devices say
+little.
+"""
+
+import json
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import devices as device_helpers
+from helpers.recipe import lookup
+from helpers.runner import journal
+from helpers.runner.plans import Plan, RunState
+from helpers.training import image_data, record
+
+LATEST = 5
+"""Of how many earlier runs the median is taken: the last ones know today's code and driver."""
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds, the median of ``runs`` earlier runs that took ``low`` to ``high``."""
+
+    seconds: float
+    low: float
+    high: float
+    runs: int
+
+
+class History:
+    """What earlier runs took, read once from the records under ``runs/``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._keys: dict[tuple[str, int, int | None], Key] = {}
+        found = sorted(_earlier(), key=lambda row: row[0])
+        self._seconds: dict[Key, list[float]] = {}
+        for _, key, seconds in found:
+            self._seconds.setdefault(key, []).append(seconds)
+
+    def of(self, state: RunState) -> Estimate | None:
+        """The estimate for a planned run; None where nothing like it was run before."""
+        known = self._seconds.get(self._key(state), [])[-LATEST:]
+        if not known:
+            return None
+        return Estimate(median(known), min(known), max(known), len(known))
+
+    def add(self, state: RunState) -> None:
+        """A run of this plan has finished: the next one of its kind can be told from it."""
+        if state.state == "finished" and state.seconds is not None:
+            self._seconds.setdefault(self._key(state), []).append(state.seconds)
+
+    def _key(self, state: RunState) -> Key:
+        where = (state.notebook, state.devices, state.gpus)
+        if where not in self._keys:
+            found = device_helpers.resolve(state.devices, state.gpus)
+            name = self._plan.recipe
+            if name == "auto":
+                name = "chexnet" if found.kind == "gpu" else "demo"
+            folder = image_data.data_folder(lookup(name), self._plan.data)
+            self._keys[where] = _key(
+                state.notebook,
+                name,
+                str(folder),
+                found.kind,
+                found.names,
+                found.shared_gpus,
+                socket.gethostname(),
+            )
+        return self._keys[where]
+
+
+def total(history: History, states: Iterable[RunState]) -> tuple[float, int]:
+    """Seconds of the runs that can be estimated, and how many cannot."""
+    estimates = [history.of(state) for state in states]
+    known = [estimate.seconds for estimate in estimates if estimate is not None]
+    return sum(known), len(estimates) - len(known)
+
+
+def roughly(seconds: float) -> str:
+    """``50 s``, ``41 min``, ``7 h 10 min``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours < 2:
+        return f"{60 * hours + minutes} min"
+    return f"{hours} h {minutes} min"
+
+
+def _earlier() -> Iterable[tuple[str, Key, float]]:
+    """When it started, what it was and how long it took, of every run that a batch finished.
+
+    The runner's own time is taken, with the kernel's start. Notebooks run by hand do not count:
+    their clock runs while somebody reads.
+    """
+    for path in paths.RUNS.glob(f"*/{journal.FILE}"):
+        folder = path.parent
+        if folder.is_symlink():  # runs/latest, which is there under its name too
+            continue
+        try:
+            runs = journal.read(folder)[0].runs
+        except (OSError, UserError):  # a journal that tells nothing
+            continue
+        for state in runs:
+            if state.state == "finished" and state.seconds is not None:
+                with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+                    yield *_of_record(folder / state.folder / record.FILE), state.seconds
+
+
+def _of_record(path: Path) -> tuple[str, Key]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    run, devices = content["run"], content["devices"]
+    key = _key(
+        run["notebook"],
+        content["recipe"]["name"],
+        content["data"]["folder"],
+        devices["kind"],
+        devices["names"],
+        devices.get("shared_gpus"),
+        run["host"],
+    )
+    return str(run["started"]), key
+
+
+def _key(
+    notebook: str,
+    recipe: str,
+    folder: str,
+    kind: str,
+    names: Iterable[str],
+    shared_gpus: int | None,
+    host: str,
+) -> Key:
+    return notebook, recipe, folder, kind, tuple(names), shared_gpus, host

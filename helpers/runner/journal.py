@@ -1,0 +1,68 @@
+"""A batch's journal, ``batch.json``: which run is in which state.
+
+Whoever is handed a batch is handed its journal, and what stands in it decides which folders are
+emptied. So nothing of it is used before it was held against its schema.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.runner.plans import Plan, RunState
+from helpers.training import parameters, schemas, strict_json
+
+FILE = "batch.json"
+SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
+SCHEMA = 1
+
+
+def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
+    """The plan with the state of its runs, and the journal's other fields.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UserError: it is none that this version can go by.
+    """
+    path = folder / FILE
+    if not path.exists():
+        raise FileNotFoundError(path)
+    content = strict_json.read(path, verbatim=["data"])  # a folder, to be found again
+    schemas.check(SCHEMA_FILE, content, path)
+    runs = []
+    for kept in content["runs"]:
+        known = {name: value for name, value in kept.items() if not name.startswith("process")}
+        known["seed"] = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
+        runs.append(RunState(**known))
+    if len({run.folder for run in runs}) < len(runs):
+        raise UserError(f"{path}: two of its runs have the same folder; start a new batch")
+    warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", 0))
+    return Plan(content["recipe"], content["data"], runs, warmup), content
+
+
+def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
+    """Whether the journal of a batch could be read again, before there is one.
+
+    Raises:
+        UserError: it could not, so nobody could go on with the batch.
+    """
+    schemas.check(SCHEMA_FILE, _content(folder, plan, about), folder / FILE)
+
+
+def write(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
+    """Put the plan as it stands, and ``about`` the batch, in the place of the journal before."""
+    content = _content(folder, plan, about)
+    paths.write_atomically(folder / FILE, json.dumps(content, indent=1) + "\n")
+
+
+def _content(folder: Path, plan: Plan, about: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "batch": folder.name,
+        **about,
+        **plan.parameters(),
+        "runs": [asdict(state) for state in plan.runs],
+    }

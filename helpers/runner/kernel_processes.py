@@ -1,0 +1,255 @@
+"""Kernels as processes: run a notebook in one, stop it and all that it started."""
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+
+from data_prep.errors import printable
+from helpers.errors import naming
+from helpers.frameworks.installed import require_jupyter
+from helpers.runner import stalls, stopping
+from helpers.training import environment_variables
+
+MARK = "COMPARE_BATCH"
+"""Environment variable that a kernel and all it starts inherit: the folder they run for."""
+GRACE_SECONDS = 10.0
+"""What an interrupted kernel gets to write its record and close its trace."""
+
+
+class KernelError(Exception):
+    """A kernel could not be started."""
+
+
+def execute(
+    source: Path,
+    target: Path,
+    parameters: dict[str, Any],
+    *,
+    kernel: str,
+    reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
+    heard: Callable[[str], None] = lambda line: None,
+    settled: Callable[[], bool] = lambda: True,
+    stall_minutes: float = 0.0,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
+
+    Whatever happens, the kernel and every process it started are gone afterwards; Ctrl-C reaches
+    the kernel as KeyboardInterrupt first, so that it can write down what it has. Nothing limits
+    how long a cell may take, as long as the run comes forward.
+
+    Args:
+        parameters: for the cell tagged ``parameters``.
+        reached: called at each cell with the section's heading, the cell and how many there are.
+        heard: called, from a thread, with each line that the run says of itself.
+        settled: once it was interrupted, whether the kernel has written down what it has.
+        stall_minutes: without any progress after which it is ended (``helpers.runner.stalls``); 0:
+        never. environment: what the kernel gets beside what reaches it of the runner's own
+            (``helpers.training.environment_variables``): its devices, and ``MARK``.
+
+    Raises:
+        papermill.PapermillExecutionError: a cell failed.
+        KernelError: the kernel could not be started.
+        stalls.Stalled: there was no progress for ``stall_minutes``.
+        OSError: what the runner itself writes, ``target`` first of all, cannot be written.
+        Exception: the kernel died.
+    """
+    import papermill
+    from jupyter_core.utils import run_sync
+    from papermill.engines import NBClientEngine, papermill_engines
+
+    class Manager(require_jupyter().AsyncKernelManager):  # type: ignore[misc]
+        """A kernel manager that knows its clients, so that their sockets can be closed."""
+
+        clients: ClassVar[list[Any]] = []
+
+        def client(self, **options: Any) -> Any:
+            self.clients.append(super().client(**options))
+            return self.clients[-1]
+
+    manager = Manager(kernel_name=kernel)
+
+    class Watched(NBClientEngine):  # type: ignore[misc]
+        """papermill's own engine, telling us where it is."""
+
+        @classmethod
+        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
+            sections = section_of_each_cell(nb_man.nb.cells)
+
+            def on_cell_start(cell: Any, cell_index: int) -> None:
+                reached(sections[cell_index], cell_index + 1, len(sections))
+
+            super().execute_managed_notebook(
+                nb_man, kernel_name, km=manager, on_cell_start=on_cell_start, **options
+            )
+
+    def give_up() -> None:
+        _interrupt(_pid(manager), settled)
+        stop(_pid(manager))
+
+    papermill_engines.register("watched", Watched)
+    watch = stalls.Watch(target.parent, stall_minutes, give_up, heard)
+    try:
+        with target.with_name("kernel.log").open("wb") as log:  # native code's last words
+            _start(
+                manager,
+                cwd=str(source.parent),
+                stdout=log,
+                stderr=log,
+                extra_arguments=["--HistoryManager.hist_file=:memory:"],
+                env={**environment_variables.for_a_kernel(os.environ), **(environment or {})},
+            )
+        with watch, naming(target):
+            papermill.execute_notebook(
+                _literal(source),
+                _literal(target),
+                parameters=parameters,
+                engine_name="watched",
+                kernel_name=kernel,
+                language="python",
+                cwd=source.parent,
+                progress_bar=False,
+                execution_timeout=None,
+                start_timeout=300,  # importing a framework from a cold disk
+            )
+    except KeyboardInterrupt:
+        # Of the tasks that were cut off in nbclient's loop, asyncio would print a traceback each.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        give_up()
+        raise
+    except Exception as error:
+        raise watch.error or error from None
+    finally:
+        with stopping.held():
+            for client in manager.clients:
+                client.stop_channels()
+            stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
+            if environment and MARK in environment:  # a kernel that died has lost its children
+                stop_marked(Path(environment[MARK]))
+
+
+def reason_of(error: Exception) -> str:
+    """One line for the table: the notebook's own error, or what happened to its kernel."""
+    kind = type(error).__name__
+    if kind == "PapermillExecutionError":
+        said = f"{error.ename}: {error.evalue}"  # type: ignore[attr-defined]
+    elif kind == "DeadKernelError":
+        said = "the kernel died (out of memory, or a crash in native code): see kernel.log"
+    elif isinstance(error, stalls.Stalled | KernelError):
+        said = str(error)
+    else:
+        said = f"{kind}: {error}"
+    return printable((said.strip().splitlines() or [kind])[0])
+
+
+def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> None:
+    """End the kernel ``process`` and everything it started: loader workers, replicas, samplers.
+
+    ``shut_down`` asks it politely first. A kernel leads a session of its own, so what it started
+    is found even after it is gone itself.
+    """
+    if process is None:
+        return
+    members = family(process)  # before: a child with a session of its own is only found now
+    if shut_down is not None and members:
+        try:
+            shut_down()
+        except Exception as error:  # the kernel is being ended anyway
+            logging.getLogger(__name__).debug("kernel %s: %s", process, error)
+    _kill(members | family(process))
+
+
+def stop_marked(folder: Path) -> None:
+    """End whatever a runner left running for a batch, or for all batches in ``folder``.
+
+    Kernels, workers, samplers.
+
+    A process that lived on under another parent or in a session of its own still has the mark in
+    the environment it was started with. Nothing else is touched, whoever says that it belongs here.
+    """
+    marks = {member: mark(member.pid) for member in psutil.process_iter()}
+    _kill({member for member, of in marks.items() if of and Path(of).is_relative_to(folder)})
+
+
+def mark(process: int) -> str | None:
+    """The folder of the batch a process runs for; None for all others."""
+    try:
+        return psutil.Process(process).environ().get(MARK)
+    except (psutil.Error, OSError):  # gone, or somebody else's
+        return None
+
+
+def _kill(members: set[psutil.Process]) -> None:
+    members = {member for member in members if member.pid != os.getpid()}
+    for member in members:
+        with suppress(psutil.Error):
+            member.kill()
+    psutil.wait_procs(members, timeout=5)
+
+
+def family(process: int) -> set[psutil.Process]:
+    """The process, its descendants and all members of the session it leads, as they are now."""
+    members: set[psutil.Process] = set()
+    try:
+        root = psutil.Process(process)
+        members |= {root, *root.children(recursive=True)}
+    except psutil.NoSuchProcess:
+        pass
+    for other in psutil.process_iter():
+        try:
+            if os.getsid(other.pid) == process:
+                members.add(other)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return {member for member in members if member.pid != os.getpid()}
+
+
+def section_of_each_cell(cells: list[Any]) -> list[str]:
+    """The ``##`` heading each cell stands under, without the hashes; "" before the first."""
+    sections, current = [], ""
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            for line in "".join(cell["source"]).splitlines():
+                if line.startswith("## "):
+                    current = line[3:].strip()
+        sections.append(current)
+    return sections
+
+
+def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:
+    """Ctrl-C in the kernel, as Jupyter's stop button does it; waits until ``settled``."""
+    if process is None:
+        return
+    try:
+        os.killpg(process, signal.SIGINT)
+    except (ProcessLookupError, PermissionError):
+        return
+    end = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < end and psutil.pid_exists(process) and not settled():
+        time.sleep(0.05)
+
+
+def _literal(path: Path) -> str:
+    """``path`` for papermill, which fills in parameters between braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _pid(manager: Any) -> int | None:
+    """The kernel's process id, also after nbclient let go of it."""
+    return getattr(manager.provisioner, "pid", None) or None
+
+
+def _start(manager: Any, **how: Any) -> None:
+    from jupyter_core.utils import run_sync
+
+    try:
+        run_sync(manager.start_kernel)(**how)
+    except OSError as error:
+        raise KernelError(f"the kernel could not be started: {error}") from error

@@ -1,0 +1,150 @@
+"""What the runner says before, between and after the runs: plan, outcomes, the last table."""
+
+from collections.abc import Callable
+
+from helpers import terminal
+from helpers.errors import UserError
+from helpers.frameworks import devices, installed
+from helpers.results import comparability
+from helpers.runner import batch_folder, estimate
+from helpers.runner.batch_folder import Batch
+from helpers.runner.estimate import History
+from helpers.runner.plans import RunState
+from helpers.terminal import say
+from helpers.training import record
+
+
+def announce(batch: Batch, history: History) -> None:
+    """The plan: what is kept, what is run (again), what cannot be, and how long it may take."""
+    count = len(batch.runs)
+    kept = [state for state in batch.runs if batch.is_finished(state)]
+    again = f", {len(kept)} of them finished before" if kept else ""
+    verb = "Resuming batch" if batch.resumed else "Batch"
+    say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
+    to_run = []
+    wanted = {(state.kernel, state.devices, state.gpus) for state in batch.runs}
+    problems = {
+        (kernel, n, gpus): installed.problem(kernel, devices.used(n, gpus), n)
+        for kernel, n, gpus in wanted
+    }
+    for state in batch.runs:
+        problem = problems[state.kernel, state.devices, state.gpus]
+        if batch.is_finished(state):
+            note = "finished before, kept"
+        elif problem:
+            note = f"will be skipped: {problem}"
+        else:
+            to_run.append(state)
+            note = f"kernel {state.kernel}{_about(history, state)}"
+            if state.state != "waiting":
+                note += f"; once more, earlier attempt: {batch_folder.how_it_ended(state)}"
+        say(f"  {state.title}, {note}")
+    if to_run:
+        say(_estimate(history, to_run))
+    say()
+
+
+def outcome(state: RunState) -> str:
+    """``finished after 3:05``, ``failed after 0:12: ValueError: ...``."""
+    after = "" if state.seconds is None else f" after {terminal.clock(state.seconds)}"
+    if state.earlier:
+        after += f" (attempt {len(state.earlier) + 1})"
+    return f"{state.state}{after}" + (f": {state.reason}" if state.reason else "")
+
+
+def figures(batch: Batch, state: RunState) -> tuple[str, str]:
+    """Mean test AUC with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
+    if state.state != "finished":
+        return "-", "-"
+    try:
+        content = record.read(batch.folder / state.folder)
+    except UserError:
+        return "-", "-"
+    test = content["test"]
+    mean, low, high = (test.get(name) for name in ("mean_auc", "mean_low", "mean_high"))
+    auc = "-" if mean is None else f"{mean:.3f}"
+    if low is not None and high is not None:
+        auc += f" ± {(high - low) / 2:.3f}"
+    return auc, f"{content['training']['images_per_second']:.1f}"
+
+
+def final_table(batch: Batch) -> str:
+    """One row a run, then what is to be said of single ones.
+
+    A line for each that did not finish, needed another attempt, or has times that may not stand
+    beside others'.
+    """
+    varied = any(state.variant for state in batch.runs)
+    rows = []
+    for state in batch.runs:
+        seconds = "-" if state.seconds is None else terminal.clock(state.seconds)
+        apart = [state.variant.replace("-", " ") or "-"] * varied
+        name = [state.notebook, state.on, *apart]
+        rows.append([*name, state.state, seconds, *figures(batch, state)])
+    header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", "Test AUC", "Images/s"]
+    lines = [terminal.table(header, rows)]
+    if any("±" in row[-2] for row in rows):
+        lines.append("Test AUC: the mean, ± half its 95 % interval over the test part's patients")
+    for state in batch.runs:
+        if state.reason:
+            lines.append(f"{state.title}, {state.state}: {state.reason}")
+        lines += [f"{state.title}, earlier attempt: {came}" for came in state.earlier]
+        if marks := ", ".join(_marks(batch, state)):
+            lines.append(f"{state.title}, {marks}: its times may not stand beside the others'")
+    return "\n".join(lines)
+
+
+def _marks(batch: Batch, state: RunState) -> tuple[str, ...]:
+    """Why a run's times may not stand beside others'; nothing of one that has none."""
+    if state.state != "finished":
+        return ()
+    try:
+        return comparability.marks(record.read(batch.folder / state.folder))
+    except UserError:
+        return ()
+
+
+def where_to_look(batch: Batch, problems: list[str]) -> int:
+    """Say where the results are and what went wrong; returns the exit code."""
+    bad = [state for state in batch.runs if state.state != "finished"]
+    for name, hint in (
+        ("report.html", "in any browser; one file to send round"),
+        ("Compare.ipynb", "'make lab' opens JupyterLab"),
+    ):
+        if (batch.folder / name).exists():
+            say(f"Look at  {batch.folder / name}  ({hint})")
+    for problem in problems:
+        say(f"error: {problem}", error=True)
+    say(f"Each run's notebook, record and trace: {batch.folder}")
+    if bad:
+        say(
+            f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
+            f"put the cause right, then: compare --resume {batch.name}",
+            error=True,
+        )
+    return 1 if bad or problems else 0
+
+
+def _about(history: History, state: RunState) -> str:
+    guess = history.of(state)
+    if guess is None:
+        return ""
+    clock: Callable[[float], str] = terminal.clock
+    if guess.runs == 1:
+        return f", about {clock(guess.seconds)} (as 1 earlier run)"
+    return (
+        f", about {clock(guess.seconds)} ({guess.runs} earlier runs took "
+        f"{clock(guess.low)} to {clock(guess.high)})"
+    )
+
+
+def _estimate(history: History, to_run: list[RunState]) -> str:
+    seconds, unknown = estimate.total(history, to_run)
+    if unknown == len(to_run):
+        return (
+            "Estimate: none, for want of an earlier run here with the same notebook, recipe, data "
+            "and devices"
+        )
+    rest = f", and {unknown} more that no earlier run tells of" if unknown else ""
+    known = len(to_run) - unknown
+    return f"Estimate: about {estimate.roughly(seconds)} for {known} run{'s' * (known != 1)}{rest}"

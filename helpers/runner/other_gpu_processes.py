@@ -1,0 +1,134 @@
+"""Other people's processes on a run's GPUs: who shares a device spoils the run's times.
+
+NVML tells which processes compute on a GPU, whoever they belong to. Before the run's kernel
+starts, all of them are others'. While it runs, those that carry the batch's mark in their
+environment (``kernel_processes.MARK``) are its own. NVML numbers processes as the machine does,
+which inside a container are unknown numbers: such a one counts before the run, when it cannot be
+ours, and not while it runs, when it can.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pynvml
+
+from helpers.runner import kernel_processes
+
+EVERY_SECONDS = 15.0
+"""NVML takes milliseconds to list processes, under a lock of the driver: not often."""
+SETTLE_SECONDS = 3.0
+"""What the driver gets to let go of processes that have just ended."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A process of somebody else's; ``gpu`` is a UUID, ``seen`` before or during the run."""
+
+    gpu: str
+    process: int
+    name: str | None
+    memory_mib: float | None
+    seen: str
+
+    def __str__(self) -> str:
+        memory = "" if self.memory_mib is None else f", {self.memory_mib:.0f} MiB"
+        return f"{self.name or 'a process'} ({self.process}{memory}) on {self.gpu[:12]}"
+
+
+class Watch:
+    """``with Watch(uuids, folder, warn) as watch:`` around a run's kernel.
+
+    Args:
+        uuids: the run's GPUs; none means nothing is watched.
+        batch: the folder whose mark the run's own processes carry.
+        warn: called with one line for each neighbour, once.
+    """
+
+    def __init__(self, uuids: Sequence[str], batch: Path, warn: Callable[[str], None]) -> None:
+        self._uuids = list(uuids)
+        self._batch = batch
+        self._warn = warn
+        self._found: dict[tuple[str, int], Neighbour] = {}
+        self._reason: str | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        if self._uuids:
+            self._look_before()
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def as_record(self) -> dict[str, Any]:
+        """The record's section ``neighbours``, as a dictionary to be merged; {} without GPUs."""
+        if not self._uuids:
+            return {}
+        found = [asdict(neighbour) for neighbour in self._found.values()]
+        return {"neighbours": {"processes": found, "reason": self._reason}}
+
+    def _look_before(self) -> None:
+        end = time.monotonic() + SETTLE_SECONDS
+        seen = self._ask()
+        while any(not psutil.pid_exists(pid) for _, pid, _ in seen) and time.monotonic() < end:
+            time.sleep(0.5)
+            seen = self._ask()
+        for gpu, process, memory in seen:
+            self._note(Neighbour(gpu, process, _name(process), memory, "before"))
+
+    def _keep_looking(self) -> None:
+        while not self._over.wait(EVERY_SECONDS):
+            for gpu, process, memory in self._ask():
+                known = (gpu, process) in self._found
+                if known or not psutil.pid_exists(process):
+                    continue
+                if kernel_processes.mark(process) != str(self._batch):
+                    self._note(Neighbour(gpu, process, _name(process), memory, "during"))
+
+    def _note(self, neighbour: Neighbour) -> None:
+        self._found[neighbour.gpu, neighbour.process] = neighbour
+        self._warn(f"{neighbour}: another's process shares this run's GPU, its times are not clean")
+
+    def _ask(self) -> list[tuple[str, int, float | None]]:
+        try:
+            return computing(self._uuids)
+        except pynvml.NVMLError as error:
+            if self._reason is None:
+                self._reason = f"the driver does not tell who uses the GPUs ({error})"
+                self._warn(self._reason)
+            return []
+
+
+def computing(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
+    """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
+
+    Raises:
+        pynvml.NVMLError: the driver cannot tell.
+    """
+    pynvml.nvmlInit()
+    try:
+        rows = []
+        for uuid in uuids:
+            handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                used = process.usedGpuMemory
+                rows.append((uuid, int(process.pid), None if used is None else used / 2**20))
+        return rows
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _name(process: int) -> str | None:
+    try:
+        return str(psutil.Process(process).name())
+    except psutil.Error:
+        return None

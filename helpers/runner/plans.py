@@ -1,0 +1,244 @@
+"""What a batch is to run: which notebooks, on how many devices, with which parameters."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import devices as device_helpers
+from helpers.frameworks import order
+from helpers.recipe import PRECISIONS, lookup
+from helpers.training import image_data, parameters
+
+INPUTS = ("real", "synthetic")
+"""What each run measures, one after the other; see sections 9 and 11 of the notebooks."""
+MOST_RUNS = 10_000
+"""More is a slip of the keyboard."""
+
+
+@dataclass
+class RunState:
+    """One planned run and how it stands; the journal keeps exactly these fields."""
+
+    notebook: str
+    framework: str
+    kernel: str
+    devices: int
+    sha256: str
+    state: str = "waiting"
+    reason: str | None = None
+    seconds: float | None = None
+    seed: int = 0
+    precision: str = PRECISIONS[0]
+    variant: str = ""
+    """What sets it apart from the plan's other runs of its notebook on as many devices."""
+    gpus: int | None = None
+    """On how many GPUs the devices are to be; None where each is to be one, if there are any."""
+    earlier: list[str] = field(default_factory=list)
+    """What earlier attempts at it came to, so that nothing is tried again silently."""
+
+    @property
+    def folder(self) -> str:
+        """The run's folder in the batch."""
+        name = device_helpers.run_name(self.notebook, self.devices, self.shared_gpus)
+        return name + (f"-{self.variant}" if self.variant else "")
+
+    @property
+    def title(self) -> str:
+        apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
+        if self.shared_gpus:
+            found = device_helpers.sharing(self.devices, self.shared_gpus)
+            return f"{self.notebook}, {found}{apart}"
+        kind = "virtual CPU device" if self.gpus == 0 else "device"
+        return f"{self.notebook} on {self.devices} {kind}{'s' if self.devices != 1 else ''}{apart}"
+
+    @property
+    def shared_gpus(self) -> int | None:
+        """As ``devices.Devices`` has it."""
+        return self.gpus if self.gpus and self.gpus < self.devices else None
+
+    @property
+    def on(self) -> str:
+        """Its devices in a table's cell: ``4``, or ``4 on 1 GPU``."""
+        gpus = self.shared_gpus
+        return f"{self.devices} on {gpus} GPU{'s' * (gpus > 1)}" if gpus else str(self.devices)
+
+    def about(self) -> dict[str, Any]:
+        """What the notebook cannot know of its own run, for the record's section ``run``."""
+        known = {"variant": self.variant, "earlier": self.earlier, "seconds": self.seconds}
+        return {name: value for name, value in known.items() if value}
+
+
+@dataclass
+class Plan:
+    """What a batch runs: the same recipe and data for each of its runs."""
+
+    recipe: str
+    data: str
+    runs: list[RunState]
+    warmup_epochs: float = 0.0
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that all its notebooks get."""
+        return {
+            "recipe": self.recipe,
+            "data": self.data,
+            "warmup_epochs": self.warmup_epochs,
+        }
+
+    def asks_for_the_same(self, other: "Plan") -> bool:
+        """Whether both name the same runs, however far they are and whatever the code is now."""
+        return self.parameters() == other.parameters() and [
+            (run.folder, run.gpus, run.seed, run.precision) for run in self.runs
+        ] == [(run.folder, run.gpus, run.seed, run.precision) for run in other.runs]
+
+
+def make_plan(
+    *,
+    notebooks: Sequence[str] = (),
+    frameworks: Sequence[str] = (),
+    devices: Sequence[int | str] = ("auto",),
+    gpus: int | str = "auto",
+    recipe: str = "auto",
+    data: str = "auto",
+    seeds: Sequence[int | str] = (0,),
+    repeats: int | str = 1,
+    precision: Sequence[str] = PRECISIONS[:1],
+    warmup_epochs: float | str = 0,
+    inputs: Sequence[str] = INPUTS,
+) -> Plan:
+    """What is to be run, with everything a user may have mistyped checked.
+
+    Repeats are the outermost loop, then seeds, notebooks, precisions, devices: a sweep that is cut
+    short has measured every framework, and a machine that grows warm does so for all of them.
+
+    Args:
+        notebooks: names without ``.ipynb``; none means every framework notebook, in order.
+        frameworks: all notebooks of these frameworks, instead of ``notebooks``.
+        devices: how many, several in turn, or ``auto``.
+        gpus: on how many GPUs each of these numbers is; ``auto``: on as many.
+        recipe: a recipe's name, or ``auto``.
+        data: a data folder, or ``auto``.
+        seeds: one run for each; it sets the split by patient, the weights and the augmentation.
+        repeats: how often the whole is run.
+        precision: one run for each, of ``PRECISIONS``; where a framework cannot compute in one,
+            its run is skipped with the reason.
+        warmup_epochs: in which the learning rate climbs to that of all devices.
+        inputs: ``real`` and ``synthetic``: each run measures both.
+    """
+    chosen = lookup("demo" if recipe == "auto" else recipe)
+    for kind in precision:
+        lookup(chosen.name, precision=kind)
+    warmup = parameters.epochs_of_warmup(warmup_epochs)
+    _check_inputs(inputs)
+    if data != "auto":
+        data = str(image_data.prepare_data(chosen, data))
+    known = framework_notebooks()
+    wanted = _chosen_notebooks(known, notebooks, frameworks)
+    found = [device_helpers.resolve(number, gpus) for number in devices]
+    counts = dict.fromkeys(each.count for each in found)
+    each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
+    each_precision = dict.fromkeys(precision)
+    rounds = _whole("repeats", repeats, least=1)
+    planned = rounds * len(each_seed) * len(each_precision) * len(wanted) * len(counts)
+    if planned > MOST_RUNS:
+        raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
+    runs = [
+        RunState(
+            name,
+            *known[name],
+            count,
+            digest(name),
+            seed=seed,
+            precision=kind,
+            variant="-".join(
+                [kind] * (kind != PRECISIONS[0])
+                + [f"seed{seed}"] * (len(each_seed) > 1)
+                + [f"repeat{number}"] * (rounds > 1)
+            ),
+            gpus=None if gpus == "auto" else found[0].gpus,
+        )
+        for number in range(1, rounds + 1)
+        for seed in each_seed
+        for name in wanted
+        for kind in each_precision
+        for count in counts
+    ]
+    return Plan(recipe, data, runs, warmup)
+
+
+def _chosen_notebooks(
+    known: Mapping[str, tuple[str, str]], notebooks: Sequence[str], frameworks: Sequence[str]
+) -> list[str]:
+    """The notebooks somebody asked for, by their names or by their frameworks'; else all."""
+    if not known:
+        raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
+    if notebooks and frameworks:
+        raise UserError("notebooks and frameworks both choose what is run: give one of them")
+    wanted = [name.removesuffix(".ipynb") for name in notebooks]
+    for name in wanted:
+        if name not in known:
+            raise UserError(f"unknown notebook '{name}': the notebooks are {', '.join(known)}")
+    for asked in frameworks:
+        found = [name for name, (framework, _) in known.items() if _is_named(framework, asked)]
+        if not found:
+            names = dict.fromkeys(framework for framework, _ in known.values())
+            raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
+        wanted += found
+    return list(dict.fromkeys(wanted)) or list(known)
+
+
+def _is_named(framework: str, asked: str) -> bool:
+    """Whether ``mxnet`` or ``mxnet gluon`` names ``MXNet Gluon``."""
+    name = framework.casefold()
+    return asked.casefold() in (name, name.split()[0])
+
+
+def _check_inputs(inputs: Sequence[str]) -> None:
+    for name in inputs:
+        if name not in INPUTS:
+            raise UserError(f"inputs '{name}': the inputs are {' and '.join(INPUTS)}")
+    if len(set(inputs)) < len(INPUTS):
+        raise UserError(
+            f"inputs '{inputs[0]}' alone: every run trains on the real images first and then "
+            "measures synthetic ones; leave inputs out, or give real,synthetic"
+        )
+
+
+def _whole(what: str, value: int | str, least: int) -> int:
+    """A whole number a user gave."""
+    number = parameters.whole(value)
+    if number is None:
+        raise UserError(f"{what} '{value}': give a whole number, {least} or more")
+    if not least <= number < 2**31:
+        raise UserError(f"{what} {number}: give a whole number from {least} to {2**31 - 1}")
+    return number
+
+
+def framework_notebooks() -> dict[str, tuple[str, str]]:
+    """Each framework notebook's framework and kernel, in the order they are run and shown.
+
+    A framework notebook says so in its metadata: ``"compare": {"framework": "PyTorch"}``.
+    """
+    found = {}
+    for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs
+        try:
+            metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+            framework = metadata.get("compare", {}).get("framework")
+            if framework:
+                found[path.stem] = (str(framework), str(metadata["kernelspec"]["name"]))
+        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
+            raise UserError(f"{path}: not a notebook ({error})") from None
+        except KeyError as error:
+            raise UserError(
+                f"{path}: its metadata lack {error}; choose a kernel in Jupyter and save it"
+            ) from None
+    return dict(sorted(found.items(), key=lambda item: order(item[0])))
+
+
+def digest(notebook: str) -> str:
+    path = paths.NOTEBOOKS / f"{notebook}.ipynb"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

@@ -1,0 +1,314 @@
+"""The command's work: run the framework notebooks one after the other, then compare them.
+
+A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a journal
+``batch.json`` that says at every moment which run is in which state, and at the end
+``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
+whether a run is finished is its own record, not the journal. On GPUs each kernel is probed before
+the first run (``helpers.runner.probe``); the runs of one that fails are skipped with the reason.
+
+Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
+cut short goes on from its last checkpoint. The last
+batch is resumed by itself when it was cut short (Ctrl-C, a crash, a reboot) and the same plan is
+asked for; a batch that came to its end, with failures or without, is followed by a new one
+unless ``--resume`` names it.
+"""
+
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from helpers import paths, terminal
+from helpers.errors import UnsupportedError, UserError, refusal
+from helpers.frameworks import devices as device_helpers
+from helpers.frameworks import installed, parameters_of
+from helpers.runner import (
+    batch_folder,
+    kernel_processes,
+    messages,
+    other_gpu_processes,
+    progress_board,
+    stalls,
+    stopping,
+)
+from helpers.runner.batch_folder import Batch
+from helpers.runner.estimate import History
+from helpers.runner.plans import Plan, RunState
+from helpers.runner.probe import batch as probes
+from helpers.runner.progress_board import Lines
+from helpers.terminal import say
+from helpers.training import checkpoint, heartbeat, image_data, parameters, record
+
+COMPARE = "Compare"
+
+
+def run(
+    plan: Plan | None,
+    *,
+    name: str | None = None,
+    resume: str | None = None,
+    dry_run: bool = False,
+    stall_minutes: float = stalls.MINUTES,
+) -> int:
+    """Carry out ``plan``, or go on with the batch ``resume``, and return the exit code.
+
+    0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
+    Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
+    record says so.
+
+    Raises:
+        UserError, data_prep.DataError: before anything has started.
+        UserError: the batch's folder, or the terminal, cannot be written any more.
+    """
+    if dry_run:
+        batch = batch_folder.choose(plan, name=name, resume=resume)
+        messages.announce(batch, History(batch.plan))
+        say("Nothing was started (--dry-run).")
+        return 0
+    with batch_folder.only_one(), stopping.in_order():
+        batch = batch_folder.choose(plan, name=name, resume=resume)
+        _check(batch)
+        history = History(batch.plan)
+        messages.announce(batch, history)
+        try:
+            batch.open()
+            return _work(batch, history, stall_minutes)
+        except OSError as error:
+            raise UserError(
+                f"{refusal(error)}; {batch.folder} is kept: put that right, and the same command "
+                "goes on with it"
+            ) from error
+        except KeyboardInterrupt:
+            with suppress(OSError):  # a terminal that was closed
+                say(f"Kept: {batch.folder}; the same command goes on with it")
+            raise
+        finally:
+            with stopping.held():
+                kernel_processes.stop_marked(batch.folder)  # what a signal at the wrong moment left
+                batch.free_reserve()
+
+
+def _work(batch: Batch, history: History, stall_minutes: float) -> int:
+    """The runs, then what compares them; returns the exit code."""
+    with progress_board.watching(batch, history) as shown:
+        probes.probe(batch, shown)
+        for state in batch.runs:
+            if batch.is_finished(state):
+                shown.keep(state)
+            else:
+                _turn(batch, state, shown, stall_minutes)
+    problems = [problem for problem in (_compare(batch, stall_minutes), _report(batch)) if problem]
+    batch.close()
+    say(f"\n{messages.final_table(batch)}\n")
+    return messages.where_to_look(batch, problems)
+
+
+def _turn(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:
+    """One run from its title to its outcome, also when it is stopped in between."""
+    shown.begin(state)
+    try:
+        _one(batch, state, shown, stall_minutes)
+    except (KeyboardInterrupt, OSError, MemoryError) as error:
+        with stopping.held():
+            said = refusal(error) if isinstance(error, OSError) else str(error)
+            _break_off(batch, state, said or "the runner was out of memory")
+        with suppress(OSError):
+            shown.end(state)
+        raise
+    shown.end(state)
+
+
+def _break_off(batch: Batch, state: RunState, reason: str) -> None:
+    """Say why a run was cut short; one that had come to its end stays as it ended."""
+    kernel_processes.stop_marked(batch.folder)
+    batch.free_reserve()
+    if state.state in progress_board.SETTLED:  # noted, but not written
+        batch.note(state, state.state, state.reason)
+    elif batch.is_whole(state):
+        folder = batch.folder / state.folder
+        batch_folder.complete(folder, run=state.about(), **probes.as_record(batch, state))
+        batch.note(state, "finished")
+    else:
+        _settle(batch, state, "interrupted", reason)
+
+
+def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:
+    """One run: a fresh folder, its own kernel and devices, a state at the end whatever happens."""
+    folder = batch.folder / state.folder
+    resumes = _clear(folder)
+    state.seconds = None
+    source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
+    gpus = device_helpers.used(state.devices, state.gpus)
+    probed = probes.as_record(batch, state)
+    problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
+    if not source.exists():
+        problem = f"{source} is gone"
+    if problem is not None:
+        _settle(batch, state, "skipped", problem, probed)
+        return
+    batch.note(state, "running")
+    started = time.monotonic()
+    given = (
+        parameters_of(state.notebook)
+        | batch.plan.parameters()
+        | {
+            "devices": state.devices,
+            "gpus": "auto" if state.gpus is None else state.gpus,
+            "run": str(folder),
+            "seed": state.seed,
+            "precision": state.precision,
+            "resume": resumes,
+        }
+    )
+    uuids = [gpu.uuid for gpu in gpus]
+    failure: Exception | None = None
+    with other_gpu_processes.Watch(uuids, batch.folder, shown.warn) as watch:
+        shown.show(f"starting kernel {state.kernel}")
+        try:
+            kernel_processes.execute(
+                source,
+                folder / "notebook.ipynb",
+                given,
+                kernel=state.kernel,
+                reached=lambda section, cell, cells: shown.show(
+                    section or "introduction", f"cell {cell} of {cells}"
+                ),
+                heard=shown.tell,
+                settled=lambda: record_state(folder) != "running",
+                stall_minutes=stall_minutes,
+                environment=_environment(batch, state, uuids),
+            )
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the runner's own trouble, of which the run is innocent
+            failure = error
+        finally:
+            state.seconds = time.monotonic() - started
+    with stopping.held():  # else a signal could come between the record and the journal
+        said = {"run": state.about(), **watch.as_record(), **probed}
+        if failure is not None:
+            cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
+            outcome = "skipped" if cannot else "failed"
+            _settle(batch, state, outcome, kernel_processes.reason_of(failure), said)
+        elif record_state(folder) != "finished":
+            reason = "the notebook ended without finishing its record"
+            _settle(batch, state, "failed", reason, said)
+        else:
+            batch_folder.complete(folder, **said)
+            batch.note(state, "finished")
+
+
+def _clear(folder: Path) -> bool:
+    """Empty a run's folder but for the checkpoint of an attempt that was cut short.
+
+    Whether there is one, and the run can go on from it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.name == checkpoint.FILE:
+            continue
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return (folder / checkpoint.FILE).exists()
+
+
+def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, str]:
+    """The mark of the batch, and only the run's own GPUs, whatever else is in the machine.
+
+    By UUID, because CUDA and NVML number GPUs differently.
+    """
+    steps = batch.folder / state.folder / heartbeat.FILE
+    marked = {kernel_processes.MARK: str(batch.folder), heartbeat.VARIABLE: str(steps)}
+    known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
+    return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
+
+
+def _settle(
+    batch: Batch,
+    state: RunState,
+    outcome: str,
+    reason: str,
+    said: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Write ``outcome`` into the journal and the record, making a short record if there is none.
+
+    A notebook that failed has said why itself. One that was interrupted before it began a record
+    leaves none: such a record would have to tell of devices that nobody has asked for.
+    """
+    folder = batch.folder / state.folder
+    try:
+        content = record.read(folder)
+    except UserError:
+        content = batch.short_record(state)
+    if outcome == "interrupted":
+        if "devices" in content:
+            batch_folder.write_record(folder, content | {"state": outcome, "reason": reason})
+    elif content["state"] not in ("failed", "skipped"):
+        batch_folder.write_record(folder, content | {"state": outcome, "reason": reason})
+    else:
+        reason = content["reason"]
+    batch_folder.complete(folder, **said)
+    batch.note(state, outcome, reason)
+
+
+def record_state(folder: Path) -> str | None:
+    """The state in the record of a run's folder; None where there is no record."""
+    try:
+        return str(record.read(folder)["state"])
+    except UserError:
+        return None
+
+
+def _check(batch: Batch) -> None:
+    """Everything that can be wrong with the user's input, before the first kernel starts.
+
+    This also makes the generated images where they are missing, once and where it can be seen.
+    """
+    most = max(batch.runs, key=lambda state: state.devices)  # the largest global batch to fill
+    for seed in dict.fromkeys(state.seed for state in batch.runs):
+        setup = parameters.resolve(
+            "check",
+            **batch.plan.parameters(),
+            devices=most.devices,
+            gpus=most.gpus,
+            run=batch.folder / "check",
+            seed=seed,
+        )
+        setup.recipe.steps(len(image_data.load_data(setup).train))
+    image_data.check_images(setup.data)
+
+
+def _compare(batch: Batch, stall_minutes: float) -> str | None:
+    """Execute Compare.ipynb into the batch's folder; why it failed, or None."""
+    source = paths.NOTEBOOKS / f"{COMPARE}.ipynb"
+    kernel = "lab" if installed.problem("lab") is None else "python3"
+    say(f"Comparing ({source.name})")
+    try:
+        with terminal.Line() as line:
+            kernel_processes.execute(
+                source,
+                batch.folder / source.name,
+                {"batch": str(batch.folder)},
+                kernel=kernel,
+                reached=lambda section, cell, cells: line.show("reading records, drawing"),
+                stall_minutes=stall_minutes,
+                environment={kernel_processes.MARK: str(batch.folder)},
+            )
+    except Exception as error:
+        return f"{source.name} failed: {kernel_processes.reason_of(error)}"
+    return None
+
+
+def _report(batch: Batch) -> str | None:
+    """Write report.html and what goes with it into the batch's folder; why not, or None."""
+    # Imported here because it needs Jinja and the charts, which running a notebook does not.
+    from helpers.results import report
+
+    say("Writing the report")
+    try:
+        report.write(batch.folder)
+    except Exception as error:
+        return f"the report failed: {kernel_processes.reason_of(error)}"
+    return None

@@ -1,0 +1,100 @@
+"""Whether a run still comes forward: a collective whose partner is gone waits for ever, silently.
+
+Every step a notebook takes touches a file in the run's folder, at most once a second; a cell's
+output and its end, a section of the record and a checkpoint change others. The runner looks at
+when any of them last changed.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from data_prep.errors import printable
+from gpumon import files
+from helpers.training.heartbeat import FILE
+
+MINUTES = 60.0
+"""Without progress before a run counts as hung; the slowest of the steps that no file tells of is
+an evaluation of all the NIH's test images on CPUs."""
+EVERY_SECONDS = 5.0
+LONGEST = 200
+"""Bytes of a line that a run says."""
+
+
+class Stalled(Exception):
+    """A run was ended because it no longer came forward."""
+
+
+class Watch:
+    """``with Watch(folder, minutes, end) as watch:`` around a run that writes into ``folder``.
+
+    Args:
+        minutes: without a change to any file of the folder, after which ``end`` is called, from a
+            thread; 0 means never.
+        heard: called, from a thread, with each line that the run says (:func:`say`).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        minutes: float,
+        end: Callable[[], None],
+        heard: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._folder, self._minutes, self._end, self._heard = folder, minutes, end, heard
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
+        self.error: Stalled | None = None
+        """Why ``end`` was called, if it was."""
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        (self._folder / FILE).unlink(missing_ok=True)
+
+    def _keep_looking(self) -> None:
+        every = min(EVERY_SECONDS, 6 * self._minutes or EVERY_SECONDS)
+        seen, looked, waited, said = self._changes(), time.monotonic(), 0.0, ""
+        while not self._over.wait(every):
+            if (line := self._line()) not in ("", said):
+                self._heard(line)
+                said = line
+            now, before, looked = self._changes(), looked, time.monotonic()
+            # Where much more has passed, we were stopped ourselves (Ctrl-Z, a paused container).
+            waited += min(looked - before, 2 * every)
+            if now != seen:
+                seen, waited = now, 0.0
+            elif self._minutes and waited >= 60 * self._minutes:
+                self.error = Stalled(
+                    f"stopped as hung: for {self._minutes:g} minutes no step, no output and no new "
+                    "section (--stall-minutes sets how long to wait; 0: for ever)"
+                )
+                self._end()
+                return
+
+    def _line(self) -> str:
+        """What the run said last, in one line that a terminal can be given."""
+        with suppress(OSError, UnicodeDecodeError), (self._folder / FILE).open("rb") as file:
+            return printable(file.read(LONGEST).decode().partition("\n")[0])
+        return ""
+
+    def _changes(self) -> set[tuple[str, int]]:
+        """When each file last changed: compared, never subtracted, for clocks are set.
+
+        Not the monitor's samples, which are taken all the same while a run hangs.
+        """
+        found = set()
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                sampled = entry.name.startswith("trace") and not entry.name.endswith(files.MARKS)
+                with suppress(OSError):  # renamed meanwhile
+                    if not sampled and entry.is_file(follow_symlinks=False):
+                        found.add((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns))
+        return found

@@ -1,0 +1,1 @@
+"""What a notebook calls: setup, data, devices, clocks, metrics, checkpoint, record."""

@@ -1,0 +1,335 @@
+"""Where a run's time went, found in three ways that must agree, and said in one sentence.
+
+*By ablation*: section 11 takes away loading and then communication, in rounds that take turns;
+what each saves is its share, with the spread of the rounds as its interval. *From the steps*: in
+the training loop itself, how long the devices waited for the next batch
+(``helpers.training.step_clock``) and, where the framework lets one see it, for the all-reduce.
+*From the devices*: how busy the monitor saw them. The first sees everything, but in other
+conditions; the second is exact about this run and cannot see inside a compiled step; the third
+knows nothing of causes.
+
+What cannot be believed is said to be so: a run that was faster on files than on synthetic data,
+beyond the interval, is *invalid* here, and a share makes a sentence only where it is told from
+zero and is larger than what the ways differ by.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from helpers.training.measurement_rounds import interval
+
+LITTLE = 0.05
+"""A share of an epoch below this is not worth a sentence; ways no further apart agree."""
+WAITS = ("data", "synchronisation")
+
+Shares = dict[str, float | None]
+
+
+def attribute(
+    history: Sequence[Mapping[str, Any]],
+    measured: Mapping[str, Mapping[str, Any]],
+    *,
+    devices: str,
+    utilisation: pd.DataFrame | None = None,
+    format: str = "",
+    resumed_after: int = 0,
+) -> dict[str, Any]:
+    """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
+
+    A share may come out below zero: then nothing was waited for, as far as the rounds can tell.
+
+    Args:
+        history: the record's epochs; ``data_seconds`` and ``sync_seconds`` are what the steps saw.
+        measured: the record's sections ``files``, ``synthetic``, ``loader`` and, with more than
+            one device, ``silent``: images/s in rounds.
+        devices: how to name the devices in the sentence, e.g. "2 virtual CPU devices".
+        utilisation: the monitor's summary.
+        format: of the image files, so that no advice is given that was taken already.
+        resumed_after: epochs of another process, of which nothing is said here.
+    """
+    own = history[resumed_after:]
+    # Tracing and autotuning fall into a process's first epoch and are no property of the others.
+    epochs = own[1:] or own or history
+    ablation, intervals = _by_ablation(epochs, measured)
+    steps = _from_steps(epochs)
+    busy = _busy(utilisation)
+    invalid = _invalid(epochs, measured) if own else "an earlier process trained every epoch"
+    found: dict[str, Any] = {
+        "shares": ablation
+        if invalid is None
+        else dict.fromkeys(ablation) | {"validation": ablation["validation"]},
+        "intervals": intervals,
+        "invalid": invalid,
+        "ways": {"ablation": ablation, "steps": steps},
+        "devices_busy": busy,
+        "agreement": _agreement(ablation, intervals, steps, busy),
+    }
+    return found | {"sentence": _sentence(found, epochs, measured, devices, format)}
+
+
+def read(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's section ``attribution``; one from before there were rounds is held to them too.
+
+    Then each thing was measured once, and where files were faster than synthetic data, nothing
+    can be taken off.
+    """
+    found: dict[str, Any] = content["attribution"]
+    trained = content["training"]["images_per_second"]
+    synthetic = content["synthetic"]["images_per_second"]
+    if "intervals" in found or trained <= synthetic:
+        return found
+    why = (
+        f"measured once, training on files was faster, {trained:,.0f} images/s, than on synthetic "
+        f"data, {synthetic:,.0f}"
+    )
+    kept = {share: value for share, value in found["shares"].items() if share == "validation"}
+    return found | {
+        "shares": dict.fromkeys(found["shares"]) | kept,
+        "invalid": why,
+        "sentence": _invalid_sentence(why),
+    }
+
+
+def table(found: Mapping[str, Any]) -> pd.DataFrame:
+    """The three ways beside each other, in percent of an epoch; what a way cannot see is empty."""
+    shown = pd.DataFrame({"by ablation": found["ways"]["ablation"]})
+    for end, name in enumerate(("least", "most")):
+        shown[name] = pd.Series({share: ends[end] for share, ends in found["intervals"].items()})
+    shown["from the steps"] = pd.Series(found["ways"]["steps"])
+    if busy := found["devices_busy"]:
+        shown[f"{busy['device']} busy in training"] = pd.Series({"compute": busy["busy"]})
+    return (100 * shown.astype(float)).rename_axis("% of an epoch").round(1)
+
+
+def doubted(found: Mapping[str, Any]) -> list[str]:
+    """On what the ways differ; a figure of it is no surer than by how much."""
+    return [what for what, said in found.get("agreement", {}).items() if not said["agree"]]
+
+
+def telling(found: Mapping[str, Any]) -> dict[str, float]:
+    """The waits that may make a sentence, with their shares of an epoch.
+
+    Those that are no measurement of little, are told from zero by every round, and are larger
+    than what the ways of measuring differ by. None where nothing was measured in rounds.
+    """
+    if found.get("invalid"):
+        return {}
+    told = {}
+    for wait in WAITS:
+        share = found["shares"].get(wait)
+        least = found.get("intervals", {}).get(wait, (0.0, 0.0))[0]
+        apart = found.get("agreement", {}).get(wait, {}).get("difference", 0.0)
+        if share is not None and share >= LITTLE and least > 0 and share > apart:
+            told[wait] = share
+    return told
+
+
+def leaves_little(found: Mapping[str, Any]) -> bool:
+    """Whether the rounds leave room for no more than twice ``LITTLE`` of any wait, undisputed."""
+    ends, disputed = found.get("intervals", {}), doubted(found)
+    return not found.get("invalid") and all(
+        wait in ends and ends[wait][1] <= 2 * LITTLE and wait not in disputed for wait in WAITS
+    )
+
+
+def agreement(found: Mapping[str, Any]) -> str:
+    """Whether the ways agree, in a line."""
+    apart = [
+        f"on {what} by {_percent(found['agreement'][what]['difference'])} of an epoch"
+        for what in doubted(found)
+    ]
+    if apart:
+        return f"The ways differ {' and '.join(apart)}: no figure there is surer than that."
+    compared = " and ".join(found["agreement"])
+    if not compared:
+        return "Only one way could be measured."
+    return f"The ways agree on {compared}, to {_percent(LITTLE)} of an epoch or the rounds' spread."
+
+
+def _by_ablation(
+    epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Shares of an epoch, which add up to 1, and the least and the most of each."""
+    training = [e["train_seconds"] / (e["train_seconds"] + e["valid_seconds"]) for e in epochs]
+    trained = median(training)
+    files, synthetic = (measured[kind]["rounds"] for kind in ("files", "synthetic"))
+    silent = measured["silent"]["rounds"] if "silent" in measured else synthetic
+    each = list(zip(files, synthetic, silent, strict=True))
+    # A step on files takes 1/f, on synthetic data 1/s, without all-reduce 1/q seconds an image.
+    computing = [trained * f / q for f, s, q in each]
+    waiting = [trained * (1 - f / s) for f, s, q in each]
+    reducing = [trained * (f / s - f / q) for f, s, q in each]
+    data, compute = median(waiting), median(computing)
+    shares = {
+        "compute": compute,
+        "data": data,
+        "synchronisation": trained - data - compute,
+        "validation": 1 - trained,
+    }
+    ends = {"compute": computing, "data": waiting, "synchronisation": reducing}
+    ends["validation"] = [1 - share for share in training]
+    return shares, {share: list(interval(values)[1:]) for share, values in ends.items()}
+
+
+def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
+    """Synchronisation is None where it cannot be told from compute, and then part of it."""
+    training = sum(epoch["train_seconds"] for epoch in epochs)
+    validation = sum(epoch["valid_seconds"] for epoch in epochs)
+    total = training + validation
+    found: Shares = dict.fromkeys(("compute", "data", "synchronisation"))
+    found["validation"] = validation / total
+    waits = [epoch.get("data_seconds") for epoch in epochs]
+    if any(wait is None for wait in waits):
+        return found
+    data = sum(waits)  # type: ignore[arg-type]
+    syncs = [epoch.get("sync_seconds") for epoch in epochs]
+    sync = None if any(s is None for s in syncs) else sum(syncs)  # type: ignore[arg-type]
+    return found | {
+        "compute": (training - data - (sync or 0.0)) / total,
+        "data": data / total,
+        "synchronisation": None if sync is None else sync / total,
+    }
+
+
+def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
+    """How busy the monitor saw the GPUs while training, else the host's cores; 0 to 1."""
+    if summary is None:
+        return None
+    training = summary[summary["phase"] == "train"].set_index("device")["utilisation mean (%)"]
+    for device in ("gpus", "host"):
+        if device in training.index and pd.notna(training[device]):
+            return {"device": device, "busy": float(training[device]) / 100}
+    return None
+
+
+def _invalid(
+    epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Mapping[str, Any]]
+) -> str | None:
+    """Why nothing can be taken off, where training on files was faster than on synthetic data."""
+    files, synthetic = measured["files"], measured["synthetic"]
+    trained = median(epoch["images_per_second"] for epoch in epochs)
+    if all(f > s for f, s in zip(files["rounds"], synthetic["rounds"], strict=True)):
+        return (
+            f"in every round training on files was faster, {_spread(files)}, than on synthetic "
+            f"data, {_spread(synthetic)}"
+        )
+    if trained > synthetic["high"]:
+        return (
+            f"the epochs on files were faster, {trained:,.0f} images/s, than synthetic data in "
+            f"section 11, {_spread(synthetic)}: the two were not measured at one pace"
+        )
+    return None
+
+
+def _agreement(
+    ablation: Mapping[str, float],
+    intervals: Mapping[str, Sequence[float]],
+    steps: Shares,
+    busy: Mapping[str, Any] | None,
+) -> dict[str, dict[str, Any]]:
+    """For each share that two ways give: by how much they differ, and whether that is near."""
+    pairs: dict[str, tuple[float, float | None]] = {
+        share: (ablation[share], steps[share]) for share in WAITS
+    }
+    near = {share: max(LITTLE, (ends[1] - ends[0]) / 2) for share, ends in intervals.items()}
+    if busy is not None and busy["device"] == "gpus":
+        # A GPU that waits for data has no work; one that reduces gradients has. The host's cores
+        # work in either case.
+        pairs["GPUs idle"] = ablation["data"] / (1 - ablation["validation"]), 1 - busy["busy"]
+        near["GPUs idle"] = near["data"]
+    return {
+        what: {"difference": abs(a - b), "agree": abs(a - b) <= near[what]}
+        for what, (a, b) in pairs.items()
+        if b is not None
+    }
+
+
+_WAYS_OUT = {
+    "png": "add workers or use JPEG files (data-prep resize --format jpeg)",
+    "jpg": "add workers or pack the images (data-prep pack)",
+}
+"""By the format of the images; one that has no row leaves nothing but to add workers."""
+
+
+def _sentence(
+    found: Mapping[str, Any],
+    epochs: Sequence[Mapping[str, Any]],
+    measured: Mapping[str, Mapping[str, Any]],
+    devices: str,
+    format: str,
+) -> str:
+    if found["invalid"]:
+        return _invalid_sentence(found["invalid"])
+    files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
+    able = (
+        f"{devices} took {_spread(files)} from files and {_spread(synthetic)} "
+        "of synthetic data, which is not loaded"
+    )
+    alone = f"the loader alone delivers {_spread(loader)}"
+    told, data = telling(found), found["shares"]["data"]
+    (least, most), share = found["intervals"]["data"], _share(found, "data")
+    if "data" not in told:
+        doubt = "" if least <= 0 or data < LITTLE else ", less than the ways of measuring differ by"
+        waited = found["ways"]["steps"]["data"]
+        seen = "" if waited is None else f", in the loop itself {_percent(waited)}"
+        # Either way can tell, unless they differ: the rounds leave room for little, or the loop
+        # saw hardly any wait.
+        little = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
+        told_apart = little and "data" not in doubted(found)
+        limit = _limit(found) if told_apart else "What the limit is cannot be told"
+        said = f"{limit}: {able}. Waiting for data is {share}{seen}{doubt}; {alone}."
+    elif loader["images_per_second"] < synthetic["images_per_second"]:
+        way_out = _WAYS_OUT.get(format, "add workers")
+        said = f"The loader is the limit, {share} is waiting: {alone}, {able}: {way_out}."
+    else:
+        said = (
+            f"Loading and compute hinder each other, {share} is waiting: {alone}, {able}. They "
+            "share something, most often the CPU cores."
+        )
+    if "synchronisation" in told:
+        said += f" The all-reduce takes {_share(found, 'synchronisation')}: "
+        said += "a larger batch per device would need fewer."
+    if found["shares"]["validation"] > 4 * LITTLE:
+        said += f" Validation takes {_share(found, 'validation')}."
+    return said + _pace(epochs, files)
+
+
+def _limit(found: Mapping[str, Any]) -> str:
+    """The limit where it is not loading: compute, unless devices may also wait for each other."""
+    most = found["intervals"]["synchronisation"][1]
+    return "Compute is the limit" if most <= 2 * LITTLE else "Loading is not the limit"
+
+
+def _invalid_sentence(why: str) -> str:
+    return f"Invalid: {why}. What the devices waited for is not known."
+
+
+def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:
+    """Whether section 11 met the machine as the epochs had met it."""
+    paces = [epoch["images_per_second"] for epoch in epochs]
+    if min(paces) <= files["high"] and max(paces) >= files["low"]:
+        return ""
+    return (
+        f" The epochs themselves ran at {min(paces):,.0f} to {max(paces):,.0f} images/s: these "
+        "shares were measured at another pace."
+    )
+
+
+def _spread(found: Mapping[str, Any]) -> str:
+    """``96 images/s (94 to 101)``: the median of the rounds, the least and the most."""
+    return (
+        f"{found['images_per_second']:,.0f} images/s ({found['low']:,.0f} to {found['high']:,.0f})"
+    )
+
+
+def _share(found: Mapping[str, Any], name: str) -> str:
+    """``13 % of an epoch (10 % to 15 %)``: with the least and the most of the rounds."""
+    least, most = found["intervals"][name]
+    return f"{_percent(found['shares'][name])} of an epoch ({_percent(least)} to {_percent(most)})"
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share)} %"  # a whole number has no -0

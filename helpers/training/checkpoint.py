@@ -1,0 +1,253 @@
+"""After every epoch what is needed to go on from there: weights, optimiser, what was measured.
+
+A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
+weights, Adam's two moments for each of them and the number of steps. Nothing else goes on from
+epoch to epoch, for the order of the images and every crop follow from seed, epoch and image. So a
+run that was killed and resumed takes the same steps as one that was not.
+
+The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
+name that is renamed once they are on the disk, while the next epoch trains.
+
+The file holds arrays and JSON, and nothing in it is ever executed. One that is damaged is set aside
+and training begins anew: a run that nobody watches must not stop at what it cannot mend.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.networks.weights import Arrays, under
+from helpers.training import record, run_identity
+from helpers.training.record import Run
+
+FILE = "checkpoint.safetensors"
+DAMAGED = "checkpoint.damaged"
+"""What a checkpoint is called that could not be gone on from."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where training begins: after epoch 0 with the initial weights, or after a later one."""
+
+    weights: Arrays
+    folder: Path
+    about: dict[str, Any]
+    """What must be the same for a run to go on: the recipe, and the digest of the images."""
+    code: str | None = None
+    """Digest of the code that trains now."""
+    changed_code: bool = False
+    """Whether the epochs that are done were trained by other code."""
+    optimizer: Arrays = field(default_factory=dict)
+    """What the framework module's ``load_optimizer`` takes; nothing at the beginning."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    first_step: float = float("nan")
+    damaged: str | None = None
+    """Why the checkpoint that was there could not be used."""
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are done."""
+        return len(self.history)
+
+    def as_record(self, seconds: float) -> dict[str, Any]:
+        """The record's section ``checkpoint``; ``seconds`` are those of its :class:`Writer`."""
+        said: dict[str, Any] = {"resumed_after": self.epoch, "seconds": seconds}
+        said |= {"changed_code": True} if self.changed_code else {}
+        return said | ({"damaged": self.damaged} if self.damaged else {})
+
+
+class Writer:
+    """Writes a run's checkpoints, each in the place of the one before."""
+
+    def __init__(self, begin: Checkpoint) -> None:
+        self._path = begin.folder / FILE
+        self._about, self._code = begin.about, begin.code
+        self._thread: Thread | None = None
+        self._error: BaseException | None = None
+        self.seconds = 0.0
+        """For how long :meth:`save` held training up, all epochs together.
+
+        The copy to the host, which is the caller's, comes before it."""
+
+    def save(
+        self,
+        history: Sequence[Mapping[str, Any]],
+        first_step: float,
+        weights: Mapping[str, np.ndarray],
+        optimizer: Mapping[str, np.ndarray],
+    ) -> None:
+        """Write a checkpoint while the caller goes on; the arrays are no longer the caller's."""
+        start = time.perf_counter()
+        self.close()
+        arrays = {f"weights/{name}": array for name, array in weights.items()}
+        arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
+        said: dict[str, Any] = {"about": self._about, "code": self._code}
+        said |= {"history": list(history), "first_step": first_step}
+        self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
+        self._thread.start()
+        self.seconds += time.perf_counter() - start
+
+    def close(self) -> None:
+        """Wait until the last checkpoint is on the disk.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            raise self._error
+
+    def _write(self, arrays: Arrays, said: str) -> None:
+        temporary = self._path.with_name(f".{FILE}.part")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            whole = {name: _contiguous(array) for name, array in arrays.items()}
+            save_file(whole, temporary, metadata={"said": said})
+            paths.replace(temporary, self._path)
+        except BaseException as error:
+            temporary.unlink(missing_ok=True)
+            self._error = error
+
+
+def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
+    """Where ``run`` begins: with ``resume`` at the last checkpoint in its folder, else anew.
+
+    Its record says already which recipe, data and code it is of. With other code a run goes on,
+    for whoever changes a cell wants to; that is printed and recorded. A damaged checkpoint gets
+    the name ``checkpoint.damaged`` and training begins anew; that is printed and recorded too.
+
+    Raises:
+        UserError: the checkpoint is of another recipe or other images.
+    """
+    path = run.folder / FILE
+    about, code = _about(run.content), run_identity.of(run.content).get("code")
+    start = Checkpoint(initial, run.folder, about, code)
+    if not resume:
+        path.unlink(missing_ok=True)  # else a later resume would take it for this run's
+        return start
+    if not os.path.lexists(path):
+        print(
+            f"Nothing to resume: no checkpoint in {run.folder}; training starts from the beginning"
+        )
+        return start
+    try:
+        said, arrays = _read(path, about, run, initial)
+    except _Damaged as error:
+        path.replace(path.with_name(DAMAGED))
+        print(f"{path}: damaged ({error}); training starts from the beginning. Kept as {DAMAGED}")
+        start = replace(start, damaged=str(error))
+        run.add("checkpoint", start.as_record(0.0))
+        return start
+    found = replace(
+        start,
+        weights=under("weights/", arrays),
+        optimizer=under("optimizer/", arrays),
+        history=said["history"],
+        first_step=said["first_step"],
+        changed_code=said.get("code") != code,
+    )
+    print(f"Resumed after epoch {found.epoch} of {about['epochs']}, from {path}")
+    if found.changed_code:
+        print("The code has changed since: the epochs before and after it are not of one program")
+    return found
+
+
+class _Damaged(Exception):
+    """Why a file cannot be gone on from, in a few words."""
+
+
+def _read(
+    path: Path, about: Mapping[str, Any], run: Run, initial: Arrays
+) -> tuple[dict[str, Any], Arrays]:
+    """What a checkpoint says of its run, and its arrays, once it is known to fit."""
+    if not path.is_file():  # a pipe would be waited for
+        raise _Damaged("not a file")
+    try:
+        with safe_open(path, "numpy") as file:
+            said = json.loads((file.metadata() or {}).get("said", "null"))
+            if not isinstance(said, dict) or not isinstance(said.get("about"), dict):
+                raise _Damaged("it does not say of which run it is")
+            _check_same(path, said["about"], about)
+            _check_history(said, run)
+            # Before an array is read: one could be larger than the memory.
+            names = list(file.keys())
+            _check_shapes(
+                {name: tuple(file.get_slice(name).get_shape()) for name in names}, initial
+            )
+            return said, {name: file.get_tensor(name) for name in names}
+    except _UNREADABLE as error:
+        raise _Damaged(str(error) or type(error).__name__) from None
+
+
+def _check_shapes(found: Mapping[str, tuple[int, ...]], initial: Arrays) -> None:
+    """Raises _Damaged unless these are the network's arrays, Adam's of each, and single numbers."""
+    wanted: dict[str, tuple[int, ...]] = {"optimizer/step": ()}
+    for name, array in initial.items():
+        trained = not name.endswith(("running_mean", "running_var"))
+        for kind in ("weights", "optimizer/first", "optimizer/second")[: 3 if trained else 1]:
+            wanted[f"{kind}/{name}"] = array.shape
+    if missing := sorted(wanted.keys() - found.keys()):
+        raise _Damaged(f"{missing[0]} is missing")
+    for name, shape in found.items():
+        if shape != wanted.get(name, ()):
+            raise _Damaged(f"{name} is of shape {list(shape)}, {list(wanted.get(name, ()))} fits")
+
+
+def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Raises UserError where a checkpoint is of another recipe or of other images."""
+    differing = sorted(key for key in about if was.get(key) != about[key])
+    if differing == [_IMAGES]:
+        raise UserError(
+            f"{path}: of a run on other images or labels; give it the same data, or remove the file"
+        )
+    if differing:
+        said = ", ".join(f"{key} {was.get(key)}" for key in differing)
+        raise UserError(
+            f"{path}: of a run with another recipe ({said}); set that again, or remove the file"
+        )
+
+
+def _check_history(said: Mapping[str, Any], run: Run) -> None:
+    """Raises _Damaged unless the epochs are some that the run's record can take, in order."""
+    rows, epochs = record.plain(said.get("history")), run.content["recipe"]["epochs"]
+    try:
+        record.check(run.content | {"epochs": rows})
+    except UserError as error:
+        raise _Damaged(str(error)) from None
+    done = [row["epoch"] for row in rows]
+    if len(done) > epochs or done != list(range(1, len(done) + 1)):
+        raise _Damaged(f"{len(done)} epochs, of {epochs}, in another order or too many")
+    if not isinstance(said.get("first_step"), float):
+        raise _Damaged("the time of the first step is missing")
+
+
+def remove(folder: Path) -> None:
+    """The run is whole, so nothing is left to go on with."""
+    (Path(folder) / FILE).unlink(missing_ok=True)
+
+
+_IMAGES = "images"
+_UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
+
+
+def _about(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says that must be the same for a run to go on."""
+    return {**content["recipe"], _IMAGES: run_identity.of(content).get("data")}
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    # ascontiguousarray would make a vector of a scalar.
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -1,0 +1,63 @@
+"""What of the environment that ``compare`` was started in reaches a kernel, and its record.
+
+Python's own variables (``PYTHONPATH``, ``PYTHONHOME``, ``PYTHONSTARTUP`` and all others) and
+IPython's start-up files can have a kernel import other packages than those that are locked, or run
+code before the notebook's: none of them reaches it. What libraries read does, for a machine may
+need it (``LD_LIBRARY_PATH``, ``OMP_NUM_THREADS``, ``CUDA_VISIBLE_DEVICES``). It can change what is
+measured, so it stands in the record.
+"""
+
+import os
+from collections.abc import Mapping
+
+from helpers import paths
+
+LIBRARIES = (
+    *("LD_", "GLIBC_TUNABLES", "MALLOC_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_"),
+    *("CUDA_", "CUDNN_", "CUBLAS_", "NCCL_", "GLOO_", "NVIDIA_TF32_OVERRIDE"),
+    *("TORCH", "PYTORCH_", "XLA_", "KERAS_", "MXNET_", "DMLC_", "CHAINER_", "CUPY_"),
+    # Not all of TF_: Terraform's begin so too, and hold passwords.
+    *("TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_GPU_"),
+    *("TF_NUM_", "TF_USE_", "TF_XLA_"),
+)
+"""How the names of variables begin that decide what libraries compute, and how fast."""
+
+
+def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment`` without what is Python's and IPython's own, and with this checkout first.
+
+    So a kernel runs the code that its runner is of, also where its environment was made for
+    another checkout (a git worktree).
+    """
+    kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")} | _own()
+    if not _takes_sockets(kept.get("TMPDIR", "")):
+        del kept["TMPDIR"]  # /tmp will do
+    return kept
+
+
+def to_record(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are set and can change what a run measures, by name."""
+    known = _own()
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if value and name.startswith((*LIBRARIES, "PYTHON")) and known.get(name) != value
+    }
+
+
+def _takes_sockets(folder: str) -> bool:
+    """Whether replicas can meet in ``folder``, by a socket's name and by an address.
+
+    A socket's name has 107 bytes, of which multiprocessing's own take 32; in an address ``#`` and
+    ``?`` end the path.
+    """
+    return len(os.fsencode(folder)) <= 75 and not {"#", "?"} & set(folder)
+
+
+def _own() -> dict[str, str]:
+    return {
+        "PYTHONPATH": str(paths.ROOT),
+        "PYTHONNOUSERSITE": "1",
+        "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # nobody's start-up files are there
+    }

@@ -1,0 +1,40 @@
+"""A sign of life: every step a notebook takes touches a file, at most once a second.
+
+The runner looks at it (``helpers.runner.run_batch.stalls``), beside the other files of the run.
+"""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+VARIABLE = "COMPARE_STEPS"
+"""Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
+FILE = ".steps"
+
+
+class _Last:
+    beat = -1.0
+
+
+def beat() -> None:
+    """A step was taken."""
+    file = os.environ.get(VARIABLE)
+    now = time.monotonic()
+    if file is None or now - _Last.beat < 1:
+        return
+    _Last.beat = now
+    with suppress(OSError):  # a full disk is somebody else's to report
+        Path(file).touch()
+
+
+def watched() -> bool:
+    """Whether a runner watches this process's run."""
+    return VARIABLE in os.environ
+
+
+def say(text: str) -> None:
+    """Let the runner show a line about how far the run is; without one nothing happens."""
+    if watched():
+        with suppress(OSError):
+            Path(os.environ[VARIABLE]).write_text(text, encoding="utf-8")

@@ -1,0 +1,235 @@
+"""What every process of a run does, the same in all frameworks: epochs, test, measurements.
+
+``helpers.training.measured_run`` calls these where the replicas live: in the notebook's own
+process, in a child, or in a process for each device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import gpumon
+from helpers.fairness.rehearsal import Trial
+from helpers.networks import weights
+from helpers.networks.weights import Arrays
+from helpers.recipe import ScaledRecipe
+from helpers.training import checkpoint, image_data, measurement_rounds, metrics
+from helpers.training.image_data import Data
+from helpers.training.step_clock import StepClock
+from helpers.training.stopwatch import Stopwatch
+from helpers.training.world import Lesson, Share, World
+
+WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process has to know to do its part."""
+
+    framework: ModuleType
+    lesson: Lesson
+    images: Data
+    recipe: ScaledRecipe
+    workers: int
+    monitor: gpumon.Monitor
+
+    def watch(self, world: World) -> Stopwatch:
+        """A stopwatch that waits for this process's devices at its ends."""
+        return Stopwatch(lambda: self.framework.synchronize(world.devices))
+
+    def ahead(self, world: World) -> int:
+        """Batches that this process's training loader may have ready."""
+        ahead = self.lesson.read_ahead
+        return ahead * -(-self.workers // world.processes) if ahead > 0 else -ahead
+
+    def noise(self, world: World, size: int) -> list[Share]:
+        """``size`` images of noise without findings for each device of this process."""
+        random = np.random.default_rng(self.recipe.recipe.seed)
+        side, outputs = self.recipe.recipe.crop, len(self.recipe.recipe.findings)
+        grey = random.integers(0, 256, (size, side, side), dtype=np.uint8)
+        return [(grey, np.zeros((size, outputs), np.float32))] * len(world.devices)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training leaves: the epochs' rows, and seconds."""
+
+    history: list[dict[str, Any]]
+    first_step: float
+    stalled: float
+    """For how long writing checkpoints held training up."""
+
+
+def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
+    """The mean loss of the trial's steps; the weights, and each share's logits, after them."""
+    lesson, framework = work.lesson, work.framework
+    with lesson.scope():
+        network = framework.shallow(trial.weights, world.devices)
+    replica = lesson.start(world, network, rule=trial.rule, rate=trial.rate)
+    first = world.rank * len(world.devices)
+    shares = list(trial.shares[first : first + len(world.devices)])
+    loader = lesson.make_fixed_loader(world, shares)
+    lesson.ready(replica, [loader])
+    loss = take_steps(work, replica, loader, trial.steps)[0]
+    after = framework.dump_weights(replica.network)
+    count = sum(len(grey) for grey, _ in trial.shares)
+    logits, _ = lesson.predict(replica, once(loader), count)
+    lesson.stop(replica)
+    # Processes read every n-th image; here each has a share of its own.
+    return (
+        loss,
+        after,
+        np.concatenate([logits[n :: world.processes] for n in range(world.processes)]),
+    )
+
+
+def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
+    """One step with ``size`` images per device, to see whether they fit into its memory."""
+    lesson = work.lesson
+    replica = lesson.start(world, lesson.build_model(arrays))
+    loader = lesson.make_fixed_loader(world, work.noise(world, size))
+    lesson.ready(replica, [loader])
+    take_steps(work, replica, loader, 1)
+    lesson.stop(replica)
+
+
+def with_replica(
+    world: World,
+    work: Work,
+    function: Callable[..., Any],
+    arrays: Arrays,
+    first_step: int,
+    *args: Any,
+) -> Any:
+    """What ``function(world, work, replica, *args)`` gives, with a replica of its own."""
+    lesson = work.lesson
+    replica = lesson.start(world, lesson.build_model(arrays), first_step=first_step)
+    found = function(world, work, replica, *args)
+    lesson.stop(replica)
+    return found
+
+
+def train(
+    world: World,
+    work: Work,
+    replica: Any,
+    begin: checkpoint.Checkpoint,
+    report: Callable[[dict[str, Any]], None],
+) -> Trained:
+    """All epochs that are left; process 0 writes checkpoints and the weights, and reports."""
+    lesson, framework, monitor = work.lesson, work.framework, work.monitor
+    scaler = getattr(replica, "scaler", None)
+    framework.load_optimizer(replica.network, replica.optimizer, begin.optimizer, scaler)
+    writer = checkpoint.Writer(begin)
+    loader = lesson.make_train_loader(world, begin.epoch, work.workers)
+    lesson.ready(replica, [loader])
+    validation = lesson.make_evaluation_loader(world, work.images.valid, work.workers)
+    steps = work.recipe.steps(len(work.images.train))
+    own = steps * work.recipe.recipe.batch * len(world.devices)  # images of this process
+    history, first_step = list(begin.history), begin.first_step
+    for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):
+        batches = iter(validation)  # read while training runs
+        with monitor.phase("train", epoch=epoch, images=own), work.watch(world) as training:
+            train_loss, clock = take_steps(work, replica, loader, steps)
+        if epoch == 1:
+            first_step = clock.first_step_seconds
+        seen = own_images(world, work.images.valid)
+        with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
+            scores, valid_loss = lesson.predict(replica, batches, len(work.images.valid))
+            auc = metrics.mean_auc(image_data.labels(work.images.valid), scores)
+        history.append(
+            {
+                "epoch": epoch,
+                "learning_rate": framework.learning_rate(replica.optimizer),
+                "steps": steps,
+                "images": steps * work.recipe.global_batch,
+                "train_loss": train_loss,
+                "train_seconds": training.seconds,
+                "images_per_second": training.rate(steps * work.recipe.global_batch),
+                "valid_loss": valid_loss,
+                "valid_auc": auc,
+                "valid_seconds": validating.seconds,
+                # All wait for the slowest.
+                "data_seconds": framework.slowest(clock.data_seconds, world.devices),
+                "sync_seconds": lesson.sync_seconds(replica),
+            }
+        )
+        if world.rank == 0:
+            report(history[-1])
+            state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
+            arrays = framework.dump_weights(replica.network)
+            writer.save(history, first_step, arrays, state)
+    if world.rank == 0:
+        weights.save(begin.folder / WEIGHTS, framework.dump_weights(replica.network))
+    writer.close()
+    return Trained(history, first_step, writer.seconds)
+
+
+def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, float]:
+    """Logits (images, 14) and mean loss of the test part, and the seconds it took."""
+    work.lesson.ready(replica, [])
+    loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
+    images = own_images(world, work.images.test)
+    with work.monitor.phase("test", images=images), work.watch(world) as watch:
+        scores, loss = work.lesson.predict(replica, iter(loader), len(work.images.test))
+    return scores, loss, watch.seconds
+
+
+def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_rounds.Seconds:
+    """Section 11's measurements of this process, in rounds."""
+    lesson, own = work.lesson, work.recipe.recipe.batch * len(world.devices)
+    fixed = lesson.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch))
+    files = lesson.make_train_loader(world, 0, work.workers)
+    lesson.ready(replica, [fixed, files])
+    arriving = lesson.load_alone(replica, files)
+
+    def turn(loader: Any, steps: int) -> float:
+        return take_steps(work, replica, loader, steps + 1)[1].seconds_a_step
+
+    def silent(steps: int) -> float:
+        with StepClock(work.framework.completion) as clock:
+            if lesson.without_all_reduce is not None:
+                lesson.without_all_reduce(replica, fixed, steps + 1, clock)
+            elif lesson.all_reduce_alone is not None:
+                lesson.all_reduce_alone(replica, steps + 1, clock)
+        return clock.seconds_a_step
+
+    with work.monitor.phase("warm-up"):
+        take_steps(work, replica, fixed, 1)
+    seconds = measurement_rounds.take_turns(
+        work.monitor.phase,
+        steps=steps,
+        images=own,
+        files=lambda steps: turn(files, steps),
+        synthetic=lambda steps: turn(fixed, steps),
+        silent=silent if world.size > 1 else None,
+        loader=lambda steps: measurement_rounds.seconds_a_batch(arriving, work.ahead(world)),
+    )
+    if lesson.without_all_reduce is None and "silent" in seconds:
+        # What a step takes without what was measured there.
+        pairs = zip(seconds["synthetic"], seconds["silent"], strict=True)
+        seconds["silent"] = [step - reduction for step, reduction in pairs]
+    return seconds
+
+
+def own_images(world: World, part: pd.DataFrame) -> int:
+    """How many of a part's images this process evaluates, with every n-th its own."""
+    return len(range(world.rank, len(part), world.processes))
+
+
+def once(loader: Any) -> Any:
+    """The first batch of an endless loader, for an evaluation; a loader may know how itself."""
+    return loader.once() if hasattr(loader, "once") else islice(loader, 1)
+
+
+def take_steps(work: Work, replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+    with StepClock(work.framework.completion) as clock:
+        loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    return loss, clock

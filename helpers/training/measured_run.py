@@ -1,0 +1,347 @@
+"""One run of a notebook: what is the same in every framework, told once.
+
+A notebook begins a run, defines its framework's part (``helpers.training.world.Lesson``), and lets
+the run carry it out: the check of fairness, the epochs, the test, the measurements of section 11,
+the charts and the record. Everything a notebook shows after that, it shows by a method of this
+class.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
+from inspect import signature
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from IPython.display import display
+
+import gpumon
+from helpers import terminal
+from helpers.fairness import reference_checks, rehearsal
+from helpers.fairness.certificate import Certificate
+from helpers.frameworks import replicas
+from helpers.networks import weights
+from helpers.networks.weights import Arrays, Weights
+from helpers.recipe import ScaledRecipe
+from helpers.training import (
+    attribution,
+    batch_size,
+    checkpoint,
+    heartbeat,
+    image_data,
+    in_world,
+    loader_workers,
+    measurement_rounds,
+    metrics,
+    parameters,
+    record,
+    run_pictures,
+)
+from helpers.training.image_data import Data
+from helpers.training.in_world import WEIGHTS, Trained, Work
+from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
+
+PARAMETERS = tuple(name for name in signature(parameters.resolve).parameters if name != "notebook")
+"""What a notebook's parameters cell sets, beside ``resume``."""
+
+
+def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run:
+    """Start the run that a notebook's parameters cell asks for; its record begins here.
+
+    ``names`` are the notebook's ``globals()``, of which the parameters are taken.
+
+    Raises:
+        UserError: what was asked for cannot be had.
+        UnsupportedError: this framework cannot compute in that precision, or on these devices.
+    """
+    given = {name: names[name] for name in PARAMETERS}
+    setup = parameters.resolve(notebook, **given)
+    kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
+    devices = tuple(framework.list_devices(kind, count, gpus))
+    framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
+    print(setup.devices)
+    return Run(notebook, framework, setup, devices, names["resume"])
+
+
+class Run:
+    """A run while it is measured. Make one with :func:`begin`.
+
+    ``devices`` are the framework's handles, ``recipe`` is scaled to them, ``workers`` serve the
+    loaders of all devices together, ``folder`` holds what the run leaves. ``lesson`` is what the
+    notebook has brought, ``certificate`` what the check of fairness has found so far.
+    """
+
+    def __init__(
+        self,
+        notebook: str,
+        framework: ModuleType,
+        setup: parameters.Setup,
+        devices: tuple[Any, ...],
+        resume: bool,
+    ) -> None:
+        self.setup, self.framework, self.devices = setup, framework, devices
+        self.folder, self.recipe, self.workers = setup.folder, setup.recipe, setup.workers
+        self.versions: dict[str, str] = framework.versions()
+        self.history: list[dict[str, Any]] = []
+        self._resume = resume
+        self.lesson: Lesson
+        self.certificate = self._of_network = Certificate(())
+        self._begin: checkpoint.Checkpoint
+        self._trained_since: float
+        # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
+        self.monitor = gpumon.Monitor(setup.folder / "trace", live=not heartbeat.watched())
+        self._replica: Any = None  # the kernel's own, where replicas live there
+        self._measured: dict[str, dict[str, Any]] = {}
+        self.record = record.start(
+            setup.folder,
+            notebook=notebook,
+            framework=framework.NAME,
+            kernel=framework.KERNEL,
+            versions=self.versions,
+            devices=setup.devices,
+            recipe=setup.recipe,
+            skipped=framework.SKIPPED,
+        )
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether replicas are on one GPU together, which NCCL refuses."""
+        return self.setup.devices.shared_gpus is not None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the devices are GPUs; else they are virtual ones, on the CPU."""
+        return self.setup.devices.kind == "gpu"
+
+    @cached_property
+    def images(self) -> Data:
+        """The images' tables: ``train``, ``valid`` and ``test``, split by patient."""
+        return image_data.load_data(self.setup)
+
+    @cached_property
+    def initial(self) -> Weights:
+        """The weights that every framework starts from."""
+        found = weights.canonical(self.recipe.recipe.weights, seed=self.recipe.recipe.seed)
+        self.record.add("weights", found.as_record())
+        return found
+
+    def show_images(self, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Any:
+        """Eight training images as ``evaluate_pixels`` shows them to the network."""
+        return run_pictures.images(self.images, evaluate_pixels)
+
+    def certify(
+        self,
+        model: Any,
+        build_model: Callable[[Mapping[str, np.ndarray]], Any],
+        evaluate_pixels: Callable[[np.ndarray], np.ndarray],
+        processes: str = IN_KERNEL,
+    ) -> pd.DataFrame:
+        """The fairness check of what stands in the notebook so far, as a table.
+
+        Args:
+            model: the network that will train, with the initial weights.
+            build_model: what made it.
+            evaluate_pixels: from a grey image, uint8 (H, W), to what the network sees of it in an
+                evaluation, float32 (3, crop, crop).
+            processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
+                it when it ends.
+        """
+        findings = self.recipe.recipe.findings
+        check = partial(
+            reference_checks.certify,
+            self.framework,
+            model,
+            self.initial,
+            self.recipe,
+            build_model=build_model,
+            devices=self.devices,
+            evaluate_pixels=evaluate_pixels,
+            findings=[column for column in self.images.train.columns if column in findings],
+        )
+        in_kernel = processes == IN_KERNEL
+        found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]
+        self.certificate = self._of_network = found
+        return self._certified()
+
+    def rehearse(self, lesson: Lesson) -> pd.DataFrame:
+        """Take the lesson's functions, and add to the check what its training loop does."""
+        self.take(lesson)
+
+        def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
+            found: tuple[float, Arrays, np.ndarray] = self.everywhere(in_world.rehearse, trial)[0]
+            return found
+
+        self.certificate = rehearsal.certify(
+            self._of_network,
+            trial,
+            devices=len(self.devices),
+            precision=self.recipe.recipe.precision,
+        )
+        return self._certified()
+
+    def take(self, lesson: Lesson) -> None:
+        """From now on all is done by this lesson's functions."""
+        self._end_replica()
+        self.lesson = lesson
+
+    def largest_batch(self) -> ScaledRecipe:
+        """The recipe; with ``batch = "auto"`` with the largest batch that fits the devices."""
+        if self.setup.search_batch:
+            arrays = self.initial.arrays
+            self.recipe = batch_size.largest(
+                self.recipe,
+                lambda size: self.everywhere(in_world.attempt, arrays, size),
+                self.framework.out_of_memory,
+                images=len(self.images.train),
+                kind=self.setup.devices.kind,
+            )
+            self.record.add("recipe", self.recipe.as_record())
+        return self.recipe
+
+    def train(self) -> pd.DataFrame:
+        """All epochs, under the monitor: a line for each as it ends, curves, and a table."""
+        if self.setup.measure_workers:
+            world = self.worlds()[0]
+            images = self.recipe.recipe.batch * len(world.devices)
+            self.workers = loader_workers.choose_workers(self.training_batches, images)
+        self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
+        self._begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
+        self.monitor.start()
+        self._trained_since = time.monotonic()
+        self._end_replica()  # training starts its own
+        first_step = self._begin.epoch * self.recipe.steps(len(self.images.train))
+        report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
+        with batch_size.explained(self.recipe, self.framework.out_of_memory):
+            trained: Trained = self.with_replica(
+                in_world.train, self._begin.weights, first_step, self._begin, report
+            )[0]
+        self.history = trained.history
+        said = record.training(self.history, trained.first_step, self._begin.epoch)
+        self.record.add("epochs", self.history)
+        self.record.add("training", said)
+        self.record.add("checkpoint", self._begin.as_record(trained.stalled))
+        display(run_pictures.learning(self.history))
+        return pd.DataFrame(self.history).set_index("epoch").round(4)
+
+    def test(self) -> pd.DataFrame:
+        """AUC per finding on the test part, by the weights that were saved: curves, a table."""
+        arrays = weights.load(self.folder / WEIGHTS)
+        scores, loss, seconds = self.with_replica(in_world.test, arrays, 0)[0]
+        result = metrics.evaluate(self.images.test, scores)
+        self.record.add("test", record.test(result, loss, seconds))
+        print(result)
+        display(run_pictures.roc(image_data.labels(self.images.test), scores, result))
+        return result.table.round(3)
+
+    def take_apart(self) -> pd.DataFrame:
+        """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
+        steps = measurement_rounds.steps_of_a_turn(self.history)
+        found = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
+        self.monitor.stop()
+        images = self.recipe.global_batch
+        self._measured = measurement_rounds.as_record(
+            measurement_rounds.slowest(found), steps=steps, images=images
+        )
+        for kind, measured in self._measured.items():
+            self.record.add(kind, measured)
+        return measurement_rounds.table(self._measured)
+
+    def chart(self) -> pd.DataFrame:
+        """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
+        self.record.add("monitor", self.monitor.provenance())
+        self.record.add("energy", record.energy(self.monitor.summary()))
+        display(self.monitor.plot())
+        return self.monitor.summary().round(2)
+
+    def explain(self) -> pd.DataFrame:
+        """Where the time went, in a sentence and by three ways, as a table."""
+        shares = attribution.attribute(
+            self.history,
+            self._measured,
+            devices=self.setup.devices.short,
+            utilisation=self.monitor.summary(),
+            format=self.images.format,
+            resumed_after=self._begin.epoch,
+        )
+        self.record.add("attribution", shares)
+        print(shares["sentence"])
+        print(attribution.agreement(shares))
+        return attribution.table(shares)
+
+    def finish(self) -> None:
+        """The run is whole: print where its record is."""
+        print(self.record.finish())
+        checkpoint.remove(self.folder)  # last: only a run that is whole needs none any more
+
+    def training_batches(self, workers: int) -> Iterator[Any]:
+        """What one process reads with so many workers, to see how fast it comes."""
+        world = self.worlds()[0]
+        yield from self.lesson.make_train_loader(world, 0, workers * world.processes)
+
+    def _certified(self) -> pd.DataFrame:
+        self.record.add("fairness", self.certificate.as_record())
+        return self.certificate.table()
+
+    def work(self) -> Work:
+        """What each of the run's processes has to know."""
+        lesson, images = self.lesson, self.images
+        return Work(self.framework, lesson, images, self.recipe, self.workers, self.monitor)
+
+    def worlds(self) -> list[World]:
+        """The run's world as each of its processes sees it."""
+        count, kind, gpus = len(self.devices), self.setup.devices.kind, self.setup.devices.gpus
+        if self.lesson.processes == PER_DEVICE:
+            return [World(n, count, (device,), kind, gpus) for n, device in enumerate(self.devices)]
+        return [World(0, count, self.devices, kind, gpus)]
+
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """What ``function(world, work, *args)`` gives in each of the run's processes."""
+        worlds, work = self.worlds(), self.work()
+        if self.lesson.processes == IN_KERNEL:
+            return [function(worlds[0], work, *args)]
+
+        def replica(rank: int) -> Any:
+            return function(worlds[rank], work, *args)
+
+        return replicas.run(replica, len(worlds), heard=self._heard)
+
+    def with_replica(
+        self, function: Callable[..., Any], arrays: Arrays, first_step: int = 0, *args: Any
+    ) -> list[Any]:
+        """As :meth:`everywhere`, with a replica that has these weights.
+
+        The kernel keeps its replica: a graph that was compiled belongs to it. Processes make one
+        each time, and end with it.
+        """
+        if self.lesson.processes != IN_KERNEL:
+            return self.everywhere(in_world.with_replica, function, arrays, first_step, *args)
+        (world,), work = self.worlds(), self.work()
+        if self._replica is None:
+            network = self.lesson.build_model(arrays)
+            self._replica = self.lesson.start(world, network, first_step=first_step)
+        else:
+            self.framework.load_weights(self._replica.network, arrays)
+        return [function(world, work, self._replica, *args)]
+
+    def _end_replica(self) -> None:
+        if self._replica is not None:
+            self.lesson.stop(self._replica)
+            self._replica = None
+
+    def _heard(self, row: Mapping[str, Any]) -> None:
+        """An epoch has ended."""
+        epochs = self.recipe.recipe.epochs
+        done = row["epoch"] - self._begin.epoch
+        left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
+        line = (
+            f"Epoch {row['epoch']} of {epochs}: loss {row['train_loss']:.4f}, validation loss "
+            f"{row['valid_loss']:.4f}, AUC {row['valid_auc']:.3f}, "
+            f"{row['images_per_second']:,.0f} images/s"
+        )
+        line += f", {terminal.clock(left)} left" if left else ""
+        print(line, flush=True)
+        heartbeat.say(line)

@@ -1,0 +1,134 @@
+"""Section 11's measurements, taken in rounds, so that a slow minute of the machine falls on all.
+
+In each round every measurement has one turn: training on *files*, on *synthetic* data that lies
+ready, the same *silent* (without all-reduce, where there is more than one device), and the
+*loader* alone. What is compared was then measured seconds apart, and the spread of the rounds is
+its interval: the least and the most of six hold the median with a probability of
+1 - 2 / 2**6 = 97 %, whatever the distribution.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from helpers.training import record
+
+ROUNDS = 6
+TURN_SECONDS = 2.0
+"""How long a turn should last; on a device that takes longer for a step it is one step."""
+LOADER_SECONDS = 0.3
+
+KINDS = ("files", "synthetic", "silent", "loader")
+# The loader comes right before the files: it leaves nothing read ahead, which would make the
+# first steps on files look as if loading cost nothing.
+_ORDERS = (
+    ("loader", "files", "synthetic", "silent"),
+    ("silent", "synthetic", "loader", "files"),
+)
+
+_TRAINING = ("files", "synthetic")
+
+Turn = Callable[[int], float]
+"""Takes that many steps, after one more that is not counted; the mean seconds of a step."""
+Seconds = dict[str, list[float]]
+"""By kind, the seconds of a step over all devices (for the loader: of a global batch), a round
+each."""
+
+
+def steps_of_a_turn(history: Sequence[Mapping[str, Any]]) -> int:
+    """How many steps a turn counts, from what a step took in training; never most of an epoch."""
+    last = history[-1]
+    wanted = round(TURN_SECONDS * last["steps"] / last["train_seconds"])
+    return max(1, min(wanted, math.ceil(last["steps"] / 4)))
+
+
+def take_turns(
+    phase: Callable[..., AbstractContextManager[Any]],
+    *,
+    steps: int,
+    images: int,
+    files: Turn,
+    synthetic: Turn,
+    loader: Turn,
+    silent: Turn | None = None,
+    rounds: int = ROUNDS,
+) -> Seconds:
+    """The seconds of a step in every turn.
+
+    Args:
+        phase: ``monitor.phase``; each turn is marked with its kind.
+        steps: that a turn counts; all replicas must take equally many.
+        images: in a step, over the devices whose work ``phase`` is to count. Only training's:
+            the loader's are as many as come in its time, and to be silent some frameworks only
+            reduce.
+    """
+    turns = {"files": files, "synthetic": synthetic, "silent": silent, "loader": loader}
+    seconds: Seconds = {kind: [] for kind, turn in turns.items() if turn is not None}
+    for number in range(rounds):
+        for kind in _ORDERS[number % 2]:
+            turn = turns[kind]
+            if turn is not None:
+                trained = {"images": (steps + 1) * images} if kind in _TRAINING else {}
+                with phase(_PHASES[kind], **trained):
+                    seconds[kind].append(turn(steps))
+    return seconds
+
+
+_PHASES = {
+    "files": "files",
+    "synthetic": "synthetic",
+    "silent": "without all-reduce",
+    "loader": "loader alone",
+}
+
+
+def seconds_a_batch(batches: Iterator[Any], ahead: int) -> float:
+    """Of a loader with nothing behind it, once ``ahead`` batches are taken that may lie ready."""
+    for _ in range(ahead):
+        next(batches)
+    count, start = 0, time.perf_counter()
+    while count < max(ahead, 1) or time.perf_counter() - start < LOADER_SECONDS:
+        next(batches)
+        count += 1
+    return (time.perf_counter() - start) / count
+
+
+def slowest(replicas: Sequence[Seconds]) -> Seconds:
+    """Of what every replica measured, turn by turn the one that took longest: all wait for it."""
+    return {
+        kind: [max(turn) for turn in zip(*(found[kind] for found in replicas), strict=True)]
+        for kind in replicas[0]
+    }
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, and the least and the most."""
+    return median(values), min(values), max(values)
+
+
+def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[str, Any]]:
+    """The record's sections ``files``, ``synthetic``, ``silent`` and ``loader``, by name.
+
+    Args:
+        steps: that a turn counted.
+        images: the global batch.
+    """
+    return {
+        kind: record.throughput([images / turn for turn in turns], images=images * steps)
+        for kind, turns in seconds.items()
+    }
+
+
+def table(measured: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """Images/s of each measurement: the median of its rounds, the least and the most."""
+    columns = {"images_per_second": "median", "low": "least", "high": "most"}
+    rows = {
+        _PHASES[kind]: {columns[key]: found[key] for key in columns}
+        for kind, found in measured.items()
+    }
+    return pd.DataFrame(rows).T.rename_axis("images/s").round(1)

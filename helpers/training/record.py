@@ -1,0 +1,311 @@
+"""The record of a run: one JSON file that is whole at every moment.
+
+A notebook starts a record, adds a section as it reaches it, and finishes it. Each addition is
+checked against ``record.schema.json`` and written to a temporary name first, so a reader never
+sees half a record. A run that is interrupted says so; one that was killed without a word is found
+out by its reader, because its process no longer exists.
+"""
+
+import atexit
+import json
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import psutil
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks.devices import Devices, hardware
+from helpers.recipe import ScaledRecipe
+from helpers.training import environment_variables, run_identity, schemas, strict_json
+
+if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
+    from helpers.training.metrics import Evaluation
+
+FILE = "record.json"
+SCHEMA_FILE = Path(__file__).with_name("record.schema.json")
+SCHEMA = 1
+"""The version of the schema."""
+
+_OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
+
+
+class Run:
+    """A run's record while it is written. Make one with :func:`start`."""
+
+    def __init__(self, folder: Path, content: dict[str, Any]) -> None:
+        self.folder = folder
+        self.content = content
+        self._began = time.monotonic()  # the clock on the wall can be set back
+        self._write()
+        atexit.register(self._left)
+        _watch_notebook_cells(self)
+
+    def add(self, section: str, value: Any) -> None:
+        """Put ``value`` under ``section`` and write the record."""
+        changed = {**self.content, section: plain(value)}
+        check(changed)
+        self.content = changed
+        self._write()
+
+    def finish(self) -> Path:
+        """The run is whole. Returns the record's path."""
+        self._end("finished", None)
+        return self.folder / FILE
+
+    def fail(self, error: BaseException) -> None:
+        """The run ended with ``error``: interrupted if somebody stopped it, else failed."""
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        lines = f"{type(error).__name__}: {error}".strip().splitlines()
+        # An error that carries another process's traceback names the cause in its last line.
+        reason = lines[0].rstrip(": ") + (f": {lines[-1]}" if len(lines) > 1 else "")
+        self._end("interrupted" if stopped else "failed", reason)
+
+    def _end(self, state: str, reason: str | None) -> None:
+        run = {
+            **self.content["run"],
+            "finished": datetime.now(UTC).isoformat(),
+            "seconds": time.monotonic() - self._began,
+        }
+        changed = {**self.content, "state": state, "reason": reason, "run": run}
+        check(changed)
+        self.content = changed
+        self._write()
+
+    def _left(self) -> None:
+        if self.content["state"] == "running" and self.content["run"]["process"] == os.getpid():
+            self._end("interrupted", "the process ended before the run was finished")
+
+    def _write(self) -> None:
+        write(self.folder, self.content)
+
+
+def write(folder: Path, content: Mapping[str, Any]) -> None:
+    """Put a record into a run's folder, in the place of an older one."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    paths.write_atomically(folder / FILE, text + "\n")
+
+
+def start(
+    folder: Path,
+    *,
+    notebook: str,
+    framework: str,
+    kernel: str,
+    versions: Mapping[str, str],
+    devices: Devices,
+    recipe: ScaledRecipe,
+    skipped: Mapping[str, str] = MappingProxyType({}),
+) -> Run:
+    """Begin the record of a run in ``folder``; an older record there is replaced.
+
+    ``skipped`` is what the framework cannot do, and why (its module's ``SKIPPED``); what is said
+    of one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
+    """
+    folder = Path(folder)
+    content = {
+        "schema": SCHEMA,
+        "run": {
+            "batch": folder.parent.name,
+            "notebook": notebook,
+            "started": datetime.now(UTC).isoformat(),
+            "finished": None,
+            "process": os.getpid(),
+            "process_ticks": _ticks(os.getpid()),
+            "host": socket.gethostname(),
+            "commit": run_identity.commit(),
+            "code": run_identity.code(notebook),
+            "environment": environment_variables.to_record(os.environ),
+        },
+        "state": "running",
+        "framework": {
+            "name": framework,
+            "kernel": kernel,
+            "versions": {"python": sys.version.split()[0], **versions},
+        },
+        "hardware": hardware(),
+        "devices": {
+            "kind": devices.kind,
+            "count": devices.count,
+            "names": list(devices.names),
+            **({"shared_gpus": devices.shared_gpus} if devices.shared_gpus else {}),
+        },
+        "recipe": recipe.as_record(),
+        "skipped": [
+            {"what": what, "reason": reason}
+            for what, reason in skipped.items()
+            if not what.endswith(_OTHER_KIND[devices.kind])
+        ],
+    }
+    content = plain(content)
+    check(content)
+    return Run(folder, content)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The checked record at ``path`` (a file, or the run's folder).
+
+    A record that says ``running`` although its process is gone is returned as ``interrupted``. It
+    may come from a stranger: its numbers are finite, and its texts hold nothing but text.
+
+    Raises:
+        UserError: it is missing, is not JSON, or does not fit the schema.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / FILE
+    if not path.exists():
+        raise UserError(f"{path}: no record there; run its notebook first")
+    content = strict_json.read(path)
+    check(content, path)
+    if content["state"] == "running" and not _alive(content["run"]):
+        content["state"] = "interrupted"
+        content["reason"] = "the process was killed before the run was finished"
+    return content
+
+
+def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
+    """Hold ``content`` against the schema.
+
+    Raises:
+        UserError: naming the first field that does not fit, or a newer version of the schema.
+    """
+    schemas.check(SCHEMA_FILE, content, where)
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON types: NumPy scalars and arrays unpacked, NaN as null, paths as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def training(
+    history: Sequence[Mapping[str, Any]], first_step_seconds: float, resumed_after: int = 0
+) -> dict[str, Any]:
+    """The section ``training`` from the epochs' rows (the schema's ``epochs``).
+
+    The rate is that of one process: of a run that was resumed, of the last one, unless it trained
+    no epoch any more.
+    """
+    own = history[resumed_after:] or history
+    steady = own[1:] or own
+    return {
+        "seconds": sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in history),
+        "images_per_second": median(epoch["images_per_second"] for epoch in steady),
+        "first_step_seconds": first_step_seconds,
+        "train_images_seen": sum(epoch["images"] for epoch in history),
+    }
+
+
+def test(result: "Evaluation", loss: float, seconds: float) -> dict[str, Any]:
+    """The section ``test`` from ``helpers.training.metrics.evaluate``."""
+    rows = result.table.astype(object).where(result.table.notna(), None)
+    return {
+        "mean_auc": result.mean,
+        "mean_low": result.low,
+        "mean_high": result.high,
+        "in_mean": result.in_mean,
+        "findings": rows.to_dict("records"),
+        "loss": loss,
+        "seconds": seconds,
+        "patients": result.patients,
+        "resamples": result.resamples.round(6),
+        "sample": result.sample,
+    }
+
+
+def throughput(rates: Sequence[float], *, images: int) -> dict[str, Any]:
+    """The sections ``files``, ``synthetic``, ``silent`` and ``loader``, from their rounds.
+
+    Args:
+        rates: images/s over all devices, a round each (``helpers.training.measurement_rounds``).
+        images: that each round counted.
+    """
+    return {
+        "images": images * len(rates),
+        "seconds": sum(images / rate for rate in rates),
+        "images_per_second": median(rates),
+        "low": min(rates),
+        "high": max(rates),
+        "rounds": list(rates),
+    }
+
+
+def energy(summary: pd.DataFrame) -> dict[str, Any]:
+    """The section ``energy``: joules of all GPUs while training, from ``Monitor.summary()``."""
+    unknown = {"joules": None, "images_per_joule": None}
+    gpus = summary[summary["device"] == "gpus"]
+    training = gpus[gpus["phase"] == "train"]
+    if gpus.empty:
+        return unknown | {"reason": "no GPU was measured"}
+    if training.empty:
+        return unknown | {"reason": "an earlier process had trained every epoch"}
+    figures = training.iloc[0]
+    joules = float(figures["energy (J)"])
+    if not joules > 0:
+        return unknown | {"reason": "the GPUs tell no energy, or one of them was lost"}
+    # The monitor's own figure, because what it could not measure is in neither of its parts.
+    per_joule = float(figures.get("images/J", figures["images"] / joules))
+    return {"joules": joules, "images_per_joule": per_joule, "reason": None}
+
+
+def _alive(run: Mapping[str, Any]) -> bool:
+    """Whether the run's process still exists, as far as this machine can tell."""
+    if run["host"] != socket.gethostname():
+        return True
+    if not psutil.pid_exists(run["process"]):
+        return False
+    began, now = run.get("process_ticks"), _ticks(run["process"])
+    return began is None or now is None or began == now
+
+
+def _ticks(process: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; None where that is not told.
+
+    A number is given to another process once it is free; and this clock is never set back.
+    """
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _watch_notebook_cells(run: Run) -> None:
+    """In a notebook, an error or interrupt in any cell goes into the record at once."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return
+    shell = get_ipython()
+    if shell is None:
+        return
+
+    def after_cell(result: Any) -> None:
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None and run.content["state"] == "running":
+            run.fail(error)
+        elif error is None and run.content["state"] in ("failed", "interrupted"):
+            run.content = {**run.content, "state": "running", "reason": None}
+            run._write()
+
+    shell.events.register("post_run_cell", after_cell)

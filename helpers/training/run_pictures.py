@@ -1,0 +1,107 @@
+"""What a notebook shows of its own run: images, curves of learning, ROC curves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from sklearn.metrics import roc_curve
+
+import data_prep
+from helpers.training.figure_style import (
+    FAINT,
+    INK,
+    WIDTH,
+    Chart,
+    heading,
+    panels,
+    plain_axes,
+    styled,
+)
+from helpers.training.image_data import Data
+from helpers.training.metrics import Evaluation
+
+IMAGES = 8
+TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
+
+
+@styled
+def images(data: Data, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Figure:
+    """Eight training images as an evaluation shows them to the network, with their findings.
+
+    Those with findings first, for most have none. The contrast is the picture's own.
+    """
+    table = data.train
+    order = np.argsort(data_prep.labels(table).sum(axis=1) == 0, kind="stable")
+    figure = Chart(figsize=(WIDTH, WIDTH / 1.7), layout="constrained")
+    for axes, number in zip(figure.subplots(2, IMAGES // 2).flat, order[:IMAGES], strict=False):
+        row = table.iloc[number]
+        read = data.packed is None
+        grey = data_prep.read_grey(row["path"]) if read else data.packed[row["row"]]  # type: ignore[index]
+        axes.imshow(evaluate_pixels(np.asarray(grey))[0], cmap="gray")
+        found = [name for name in data_prep.FINDINGS if row[name]]
+        axes.set_title("\n".join(_shortened(found)) or "no finding", fontsize=8, color=INK)
+        axes.set_axis_off()
+    return figure
+
+
+@styled
+def learning(history: Sequence[Mapping[str, Any]]) -> Figure:
+    """Loss and mean AUC over the epochs; ``history`` as the record's section ``epochs``."""
+    table = pd.DataFrame(history)
+    figure, (left, right) = panels(2, WIDTH, 2.6)
+    left.plot(
+        table["epoch"], table["train_loss"], color=TRAINING, lw=2, marker="o", label="training"
+    )
+    for axes, column in ((left, "valid_loss"), (right, "valid_auc")):
+        drawn = table[column].astype(float)  # None where no finding has enough images
+        axes.plot(table["epoch"], drawn, color=VALIDATION, lw=2, marker="o", label="validation")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("epoch")
+    left.legend(frameon=False)
+    heading(left, "Loss")
+    heading(right, "Mean AUC on the validation part")
+    return figure
+
+
+@styled
+def roc(labels: np.ndarray, scores: np.ndarray, result: Evaluation) -> Figure:
+    """The ROC curve of each finding in the mean, named where it is the best or the worst.
+
+    Args:
+        labels, scores: of the test part, (images, findings).
+    """
+    figure = Chart(figsize=(WIDTH / 2, WIDTH / 2), layout="constrained")
+    axes = figure.subplots()
+    plain_axes(axes, grid="both")
+    table = result.table[result.table["finding"].isin(result.in_mean)]
+    named = (
+        {table["auc"].idxmax(): VALIDATION, table["auc"].idxmin(): "#D55E00"} if len(table) else {}
+    )
+    for column, row in table.iterrows():
+        false, true, _ = roc_curve(labels[:, column], scores[:, column])
+        colour = named.get(column)
+        label = f"{row['finding'].replace('_', ' ')}: {row['auc']:.2f}" if colour else None
+        axes.plot(
+            false,
+            true,
+            color=colour or TRAINING,
+            lw=2 if colour else 1,
+            label=label,
+            zorder=3 if colour else 2,
+        )
+    axes.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=":")
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("true positive rate")
+    heading(axes, "ROC curves, best and worst named")
+    if named:
+        axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def _shortened(findings: Sequence[str]) -> list[str]:
+    """Two lines at most."""
+    names = [name.replace("_", " ") for name in findings]
+    return names if len(names) <= 2 else [names[0], f"and {len(names) - 1} more"]

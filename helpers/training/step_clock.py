@@ -1,0 +1,111 @@
+"""Where the time of an epoch goes, step by step, measured from inside the training loop.
+
+A framework that queues its work returns from a step long before the device has done it, so a
+clock read between two lines of the loop would measure how fast Python queues. Waiting for the
+device in the loop would slow down what is to be measured. Here a second thread waits for each
+step's result and notes when it was there; the loop itself never waits. What counts as waiting for
+data is the time between the moment the devices had finished everything and the moment the next
+batch had arrived: while they are busy, a late batch costs nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Any, TypeVar
+
+from helpers.training import heartbeat
+
+Batch = TypeVar("Batch")
+Completion = Callable[[Any], Callable[[], None] | None]
+"""A framework module's ``completion``: given what a step returned, a call that returns when the
+devices have computed it; None where they had when the step returned."""
+
+
+class StepClock:
+    """``with StepClock(framework.completion) as clock``, around one epoch's loop::
+
+        for batch in clock.batches(loader):
+            clock.queued(train_step(batch))
+
+    Afterwards, in seconds: ``data_seconds`` in which the devices waited for a batch,
+    ``first_step_seconds`` from the loop's start until its first step was done, and
+    ``step_seconds``, the list of times from one step's end to the next one's, and
+    ``seconds_a_step``, their mean.
+    """
+
+    def __init__(self, completion: Completion) -> None:
+        self._completion = completion
+        self._arrived: list[float] = []
+        self._done: list[float] = []
+        self._pending: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._watcher: Thread | None = None
+        self._error: BaseException | None = None
+        self._start = float("nan")
+
+    def __enter__(self) -> "StepClock":
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._watcher is not None:
+            self._pending.put(None)
+            if kind is None:  # after an error the devices may never finish
+                self._watcher.join()
+                if self._error is not None:
+                    raise self._error
+
+    def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        """The loader's batches; when each arrived is noted."""
+        for batch in loader:
+            self._arrived.append(time.perf_counter())
+            yield batch
+
+    def queued(self, result: Any) -> None:
+        """A step was queued; ``result`` is what it returned."""
+        wait = self._completion(result)
+        if wait is None:
+            self._note()
+            return
+        if self._watcher is None:
+            self._watcher = Thread(target=self._watch, daemon=True)
+            self._watcher.start()
+        self._pending.put(wait)
+
+    @property
+    def first_step_seconds(self) -> float:
+        return self._done[0] - self._start if self._done else float("nan")
+
+    @property
+    def step_seconds(self) -> list[float]:
+        return [b - a for a, b in zip(self._done, self._done[1:], strict=False)]
+
+    @property
+    def seconds_a_step(self) -> float:
+        """Mean of ``step_seconds``: the first step, and what came before it, does not count."""
+        times = self.step_seconds
+        return sum(times) / len(times) if times else float("nan")
+
+    @property
+    def data_seconds(self) -> float:
+        """Time in which the devices had nothing to do because the next batch was not there."""
+        free = [self._start, *self._done]
+        return sum(max(0.0, at - since) for since, at in zip(free, self._arrived, strict=False))
+
+    def _note(self) -> None:
+        self._done.append(time.perf_counter())
+        heartbeat.beat()
+
+    def _watch(self) -> None:
+        try:
+            while (wait := self._pending.get()) is not None:
+                wait()
+                self._note()
+        except BaseException as error:
+            self._error = error  # a framework may tell it only once: to the thread that waits

@@ -1,0 +1,195 @@
+"""What the README and the guides name is there: links, commands, options, pages, figures."""
+
+import ast
+import contextlib
+import io
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import publish_results
+import pytest
+
+from data_prep import __main__ as data_prep_command
+from gpumon import __main__ as gpumon_command
+from helpers import __main__ as compare_command
+from helpers import paths
+from helpers.fairness import reference_checks
+
+ROOT = paths.ROOT
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "compare": compare_command.main,
+    "data-prep": data_prep_command.main,
+    "gpumon": gpumon_command.main,
+}
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    return BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Every command of ours that a page shows, in a block or within a line, as its words."""
+    lines = [
+        line
+        for kind, text in BLOCK.findall(page.read_text(encoding="utf-8"))
+        if kind in ("console", "bash")
+        for line in text.replace("\\\n", " ").splitlines()
+    ]
+    lines += [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose(page))]
+    for line in lines:
+        with contextlib.suppress(ValueError):  # a quotation mark without its partner: no command
+            for words in both(shlex.split(line, comments=True)):
+                if len(words) > 1 and (words[0] == "make" or Path(words[0]).name in COMMANDS):
+                    yield [Path(words[0]).name, *words[1:]]
+                elif words and words[0].startswith(".venvs/lab/bin/"):
+                    yield words
+
+
+def both(words: list[str]) -> list[list[str]]:
+    """The commands on a line: `one && two`."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == "&&":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def help_of(program: str, words: list[str]) -> str:
+    """The --help of a program, or of its command that ``words`` begin with."""
+    subcommands = program != "compare" or words[:1] == ["report"]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as ended:
+        COMMANDS[program]([*words[: 1 if subcommands else 0], "--help"])
+    assert ended.value.code == 0, f"{program} {words[0]} is no command"
+    return said.getvalue()
+
+
+def unknown_options(program: str, words: list[str]) -> list[str]:
+    words = words[: words.index("--")] if "--" in words else words
+    options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    known = re.findall(r"(?<![\w-])--?[a-z][\w-]*", help_of(program, words))
+    return sorted(options - set(known))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{name(page)} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.M)
+            assert anchor in {slug(heading) for heading in headings}, f"{name(page)}: {target}"
+
+
+def slug(heading: str) -> str:
+    """A heading's address where GitHub and mkdocs make the same of it."""
+    bare = re.sub(r"[^\w\s-]", "", heading.lower())
+    return "differs" if re.search(r"\s\s", bare) else re.sub(r"\s", "-", bare)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_shown_can_be_given(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    for words in commands(page):
+        if words[0].startswith(".venvs"):
+            assert (Path(sys.executable).parent / Path(words[0]).name).exists(), words
+        elif words[0] == "make" and re.fullmatch("[a-z]+", words[1]):
+            assert words[1] in targets, f"{name(page)}: make {words[1]}"
+            options = shlex.split(" ".join(words[2:]).removeprefix("ARGS="))
+            if words[1] == "compare":
+                assert unknown_options("compare", options) == [], f"{name(page)}: {words}"
+        elif words[0] in COMMANDS:
+            assert unknown_options(words[0], words[1:]) == [], f"{name(page)}: {words}"
+
+
+def test_the_check_of_commands_can_fail() -> None:
+    assert unknown_options("compare", ["--devices", "1", "--devises", "2"]) == ["--devises"]
+    assert unknown_options("compare", ["report", "a", "--seed", "1"]) == ["--seed"]
+    assert unknown_options("gpumon", ["record", "--out", "a", "--", "x", "--other"]) == []
+    with pytest.raises(BaseException, match="2"):
+        unknown_options("data-prep", ["reduce", "a"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_on_a_page_is_python(page: Path) -> None:
+    for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if kind == "python":
+            ast.parse(text)
+
+
+def test_the_site_has_every_page() -> None:
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f": {page.name}\n" in site, f"{page.name} is not in mkdocs.yml"
+
+
+def test_readme_figures_are_those_measured() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.search(r"^\| \| demo here.*?\n\n", text, re.M | re.S)
+    assert rows
+    table = [
+        [c.strip() for c in line.split("|")[1:-1]] for line in rows[0].splitlines()[2:] if line
+    ]
+    shown = {row[0]: row[1:] for row in table}
+    folder = ROOT / "docs" / "results" / "cpu-2-cores" / "demo" / "csv"
+    repeats = pd.read_csv(folder / "repeats.csv").set_index("label")
+    assert shown.keys() == set(repeats.index)
+    assert (repeats["runs"] >= 3).all(), "a figure of fewer seeds has no range"
+    for label, run in repeats.iterrows():
+        assert tuple(shown[str(label)][:2]) == publish_results.cells(run)
+    for record in folder.parent.glob("*/record.json"):
+        cpu = json.loads(record.read_text(encoding="utf-8"))["hardware"]["cpu"]
+        assert cpu in text, f"README.md names another machine than {record}"
+
+
+def test_every_row_of_the_certificate_is_explained() -> None:
+    text = (ROOT / "docs" / "fairness.md").read_text(encoding="utf-8")
+    checks = ("reference_checks", "rehearsal")
+    sources = [ROOT / "helpers" / "fairness" / f"{module}.py" for module in checks]
+    code = "".join(source.read_text(encoding="utf-8") for source in sources)
+    made = re.findall(r'Check\(\s*f?"([^"{]+)', code) + list(
+        re.findall(r'names? = \(?"([^"]+)"', code)
+    )
+    assert len(set(made)) > 12
+    assert [row for row in made if row.strip() not in text] == []
+    for limit in (reference_checks.EXACT, reference_checks.SINGLE, reference_checks.STATISTICS):
+        mantissa, exponent = f"{limit:.0e}".split("e")
+        assert f"{mantissa}e{int(exponent)}" in text
+
+
+def test_every_function_of_a_framework_is_explained() -> None:
+    guide = (ROOT / "docs" / "adding-a-framework.md").read_text(encoding="utf-8")
+    module = ast.parse((ROOT / "helpers" / "frameworks" / "pytorch.py").read_text(encoding="utf-8"))
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            assert re.search(rf"^\|.*`{node.name}\b.*\|", guide, re.M), node.name
+
+
+def test_every_promise_names_tests_that_are_there() -> None:
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [A-Z`].* \| (`tests/.*) \|$", page, re.M)
+    promised = re.findall(r"^\| (?!promise)\S", page, re.M)
+    assert len(rows) == len(promised), "a promise without a test"
+    for row in rows:
+        for group in row.split("; "):
+            file, *names = re.findall(r"`([^`]+)`", group)
+            tests = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+            there = {node.name for node in tests if isinstance(node, ast.FunctionDef)}
+            assert names and there.issuperset(names), f"{file}: {set(names) - there}"

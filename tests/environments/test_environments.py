@@ -1,0 +1,550 @@
+"""The environments: what is promised is locked, the locks are sound, and build.py finds its way."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = ROOT / "environments"
+sys.path.insert(0, str(ENVIRONMENTS))
+
+import build  # noqa: E402
+import installed  # noqa: E402
+import kernels  # noqa: E402
+import python311  # noqa: E402
+import sources  # noqa: E402
+
+LOCKS = sorted(p.name for p in ENVIRONMENTS.glob("*.txt"))
+KERNEL_LOCKS = [n for n in LOCKS if re.sub(r"(-gpu.*)?\.txt$", "", n) in kernels.KERNELS]
+
+
+def name_of(requirement: str) -> str:
+    """The normalised project name at the head of a requirement."""
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def asked(file: str) -> Iterator[str]:
+    """The requirements of an .in file, with those it includes, without comments."""
+    for line in (ENVIRONMENTS / file).read_text().splitlines():
+        line = line.split("#")[0].strip()
+        if line.startswith("-r "):
+            yield from asked(line.removeprefix("-r "))
+        elif line:
+            yield line
+
+
+def dependencies() -> list[str]:
+    """What the project depends on, as setup.py lists it, without the folder that gpumon is in."""
+    listed = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("],\n")[0]
+    return re.findall(r'^ *f?"(.+)",$', listed, re.M)
+
+
+def locked(file: str) -> dict[str, str]:
+    """Versions by name in a lock."""
+    lines = (ENVIRONMENTS / file).read_text().splitlines()
+    pins = [line.removesuffix(" \\") for line in lines if re.match(r"[a-z0-9]", line)]
+    return {name_of(pin): pin.split(";")[0].split("==")[1].strip() for pin in pins}
+
+
+# --- The locks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("package", "lock"),
+    [
+        ("jupyterlab", "lab.txt"),
+        ("nvidia-ml-py", "lab.txt"),  # pynvml
+        ("torch", "pytorch.txt"),
+        ("torchvision", "pytorch.txt"),
+        ("torch", "pytorch-gpu-cuda12.txt"),
+        ("torchvision", "pytorch-gpu-cuda12.txt"),
+        ("tensorflow-cpu", "tensorflow.txt"),
+        ("tensorflow", "tensorflow-gpu.txt"),
+        ("keras", "tensorflow.txt"),
+        ("keras", "tensorflow-gpu.txt"),
+        ("mxnet", "mxnet.txt"),
+        ("mxnet-cu117", "mxnet-gpu.txt"),
+        ("chainer", "chainer.txt"),
+        ("chainer", "chainer-gpu.txt"),
+        ("cupy-cuda12x", "chainer-gpu.txt"),
+        ("chainercv", "chainercv.txt"),
+        ("pillow-simd", "pillow-simd.txt"),
+        ("uv", "uv.txt"),
+    ],
+)
+def test_every_promised_package_has_its_place(package: str, lock: str) -> None:
+    assert package in locked(lock)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_has_a_hash(lock: str) -> None:
+    text = re.sub(r"\\\n\s*", "", (ENVIRONMENTS / lock).read_text())  # one line a requirement
+    pins = [line for line in text.splitlines() if line and line.lstrip()[0] != "#"]
+    assert pins
+    for pin in pins:
+        assert re.match(r"[a-z0-9._-]+(\[[a-z0-9,_-]+\])?==\S+( ;.*?)? *--hash=sha256:", pin), pin
+
+
+@pytest.mark.parametrize("file", [p.name for p in sorted(ENVIRONMENTS.glob("*.[it][nx]*"))])
+def test_no_index_address_and_no_path_of_one_machine(file: str) -> None:
+    text = (ENVIRONMENTS / file).read_text()
+    assert "://" not in text
+    assert not re.search(r"(^|\s)(-i|-f|--\w*index\S*|--find-links)\b", text, re.M)
+    assert not re.search(r"(^|[\s=])/\w", text, re.M)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_holds_what_its_in_file_asks_for(lock: str) -> None:
+    pins = locked(lock)
+    for requirement in asked(lock.replace(".txt", ".in")):
+        name = name_of(requirement)
+        assert name in pins, requirement
+        if exact := re.search(r"==([\w.]+)$", requirement):
+            assert pins[name] == exact[1], requirement
+
+
+def test_every_in_file_has_a_lock_and_every_kernel_has_one() -> None:
+    ins = {p.stem for p in ENVIRONMENTS.glob("*.in")} - {"common"}
+    assert ins == {p.stem for p in ENVIRONMENTS.glob("*.txt")}
+    assert set(kernels.KERNELS) <= ins
+
+
+@pytest.mark.parametrize("lock", KERNEL_LOCKS)
+def test_every_kernel_has_what_the_project_needs(lock: str) -> None:
+    import tomllib
+
+    gpumon = tomllib.loads((ROOT / "gpumon" / "pyproject.toml").read_text())["project"]
+    extras = gpumon["optional-dependencies"]
+    asked_for = [*gpumon["dependencies"], *extras["plot"], *extras["tables"], *dependencies()]
+    assert {name_of(d) for d in asked_for} - set(locked(lock)) == {name_of(gpumon["name"])}
+    assert {"ipykernel", "pytest"} <= set(locked(lock))
+
+
+@pytest.mark.parametrize("lock", KERNEL_LOCKS)
+def test_pillow_is_the_one_that_pillow_simd_can_replace(lock: str) -> None:
+    import tomllib
+
+    stand_in = tomllib.loads((ENVIRONMENTS / "pillow-stand-in" / "pyproject.toml").read_text())
+    simd = locked("pillow-simd.txt")["pillow-simd"]
+    assert stand_in["project"]["dependencies"] == [f"pillow-simd=={simd}"]
+    assert locked(lock)["pillow"] == stand_in["project"]["version"] == simd.split(".post")[0]
+    assert sources.PILLOW_SIMD.endswith(simd)
+
+
+@pytest.mark.parametrize("gpu_lock", [n for n in KERNEL_LOCKS if "-gpu" in n])
+def test_cpu_and_gpu_forms_differ_only_where_they_must(gpu_lock: str) -> None:
+    """Both forms run the same framework, Keras and NumPy, or their results would not compare."""
+    cpu, gpu = locked(re.sub("-gpu.*", ".txt", gpu_lock)), locked(gpu_lock)
+    renamed = {"tensorflow": "tensorflow-cpu", "mxnet-cu117": "mxnet"}
+    for name in ("numpy", "keras", "chainer", "tensorflow", "mxnet-cu117", "pandas", "ipykernel"):
+        if name in gpu:
+            assert gpu[name] == cpu[renamed.get(name, name)], name
+
+
+@pytest.mark.parametrize("lock", [n for n in KERNEL_LOCKS if n.startswith(("mxnet", "chainer"))])
+def test_the_retired_frameworks_keep_their_old_numpy(lock: str) -> None:
+    assert locked(lock)["numpy"] == "1.23.5"
+    assert int(locked(lock)["setuptools"].split(".")[0]) < 74
+
+
+def test_conda_gets_the_labs_lock_on_the_same_python() -> None:
+    text = (ROOT / "environment.yml").read_text()
+    assert f"- python={python311.VERSION}\n" in text
+    named = re.findall(r"-r (\S+)", text)
+    assert named == ["environments/lab.txt"]
+    assert (ROOT / named[0]).is_file()
+    for kernel in kernels.KERNELS:
+        assert kernel in text, f"environment.yml says nothing of {kernel}"
+
+
+# --- build.py --------------------------------------------------------------------------------
+
+
+def run_build(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ENVIRONMENTS / "build.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--kernels", "lab,caffe"], ["caffe"], ["-U"]])
+def test_what_it_does_not_know_is_one_line_and_exit_2(arguments: list[str]) -> None:
+    done = run_build(*arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert arguments[-1].split(",")[-1] in done.stderr
+
+
+def program(path: Path, prints: str, code: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{prints}'\nexit {code}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("in_the_way", [".venvs", ".venvs/.lock"])
+def test_what_is_in_the_way_is_one_line_and_exit_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    in_the_way: str,
+) -> None:
+    if in_the_way == ".venvs":
+        (tmp_path / ".venvs").write_text("")
+    else:
+        (tmp_path / in_the_way).mkdir(parents=True)
+    monkeypatch.setattr(build, "VENVS", tmp_path / ".venvs")
+    assert build.main(["--kernels", "lab"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"build.py: {tmp_path / in_the_way}: ") and said.count("\n") == 1
+
+
+def test_no_kernel_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert build.main(["--kernels", ","]) == 2
+    assert "no kernel named: choose among lab" in capsys.readouterr().err
+
+
+def test_python_is_found_past_a_shim_that_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "old" / "python3", "3.9 /old/python3")
+    program(tmp_path / "shims" / "python3.11", "pyenv: python3.11: command not found", 127)
+    program(tmp_path / "liar" / "python3.11", "3.12 /liar/python3.12")
+    program(tmp_path / "good" / "python3.11", "3.11 /good/python3.11")
+    folders = [tmp_path / name for name in ("missing", "shims", "liar", "good")]
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "old" / "python3"))
+    monkeypatch.setenv("PATH", ":".join(map(str, folders)))
+    assert python311.find_python() == "/good/python3.11"
+    monkeypatch.setenv("PATH", ":".join(map(str, folders[:-1])))
+    assert python311.find_python() is None
+
+
+def test_python_is_this_one_if_it_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    found = python311.find_python()
+    assert found
+    assert ".venvs" not in found, "an environment must not stand on another environment"
+
+
+def test_no_python_and_no_uv_is_one_line_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "uv", "nothing found", 1)
+    with pytest.raises(python311.NoPython, match=r"install it .*apt install python3\.11"):
+        python311.fetch_python(tmp_path / "uv")
+    program(tmp_path / "python3", "No module named pip", 1)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(python311.NoPython, match="No module named pip"):
+        python311.find_uv(tmp_path / "venvs", None)
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A .venvs with a mxnet that counts as built."""
+    for module in (build, installed, kernels):
+        monkeypatch.setattr(module, "VENVS", tmp_path)
+    (tmp_path / "mxnet" / "bin").mkdir(parents=True)
+    (tmp_path / "mxnet" / "bin" / "python").symlink_to(sys.executable)
+    kernels.write_json(tmp_path / "mxnet" / "stamp.json", build.stamp("mxnet", CPU))
+    kernels.write_json(kernels.status_file("mxnet"), {"ok": True})
+    return tmp_path
+
+
+def machine(*capabilities: tuple[int, int], driver: str = "580.65.06") -> kernels.Machine:
+    """A machine with GPUs of these compute capabilities."""
+    return kernels.Machine(True, tuple(kernels.Gpu("a GPU", c, driver) for c in capabilities))
+
+
+CPU, GPU = kernels.Machine(gpu=False), machine((8, 0))
+
+
+def test_a_built_environment_is_left_alone(built: Path) -> None:
+    assert build.whole("mxnet", CPU)
+    assert not build.whole("mxnet", GPU), "the other form has another lock"
+
+
+@pytest.mark.parametrize("gone", ["stamp.json", "bin/python"])
+def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
+    (built / "mxnet" / gone).unlink()
+    assert not build.whole("mxnet", CPU)
+
+
+@pytest.fixture
+def packages(built: Path) -> Path:
+    """The site-packages of the built mxnet: every package of its lock, of one file each."""
+    site = built / "mxnet" / "lib" / "python3.11" / "site-packages"
+    for name in (*locked("mxnet.txt"), "chexnet_compare", "gpumon_phases"):
+        name = name.replace("-", "_")
+        put(site / name / "__init__.py", "VERSION = 1")
+        lines = [f"{name}/__init__.py,sha256=x,11", f"{name}-1.dist-info/RECORD,,"]
+        put(site / f"{name}-1.dist-info" / "RECORD", "\n".join(lines))
+    return site
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a file deleted": (lambda site: (site / "numpy/__init__.py").unlink(), "numpy/__init__.py is"),
+    "a file emptied": (
+        lambda site: put(site / "numpy/__init__.py", ""),
+        "numpy/__init__.py has 0 bytes, not 11",
+    ),
+    "a package deleted": (
+        lambda site: list(map(shutil.rmtree, site.glob("numpy*"))),
+        "numpy is gone",
+    ),
+    "its list emptied": (lambda site: put(site / "numpy-1.dist-info/RECORD", ""), "RECORD is dam"),
+    "its list damaged": (
+        lambda site: (site / "numpy-1.dist-info/RECORD").write_bytes(b"\xff\0" * 9),
+        "RECORD is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_package_is_noticed_and_made_anew(
+    packages: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    made: dict[str, dict[str, str]] = {}
+
+    def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
+        made.update({kernel: build.stamped(kernel) for kernel in todo})
+        return []
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
+    monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
+    assert installed.damage("mxnet") is None
+    assert build.main(["--cpu", "--kernels", "mxnet"]) == 0 and not made
+    damage, said = DAMAGE[name]
+    damage(packages)
+    assert build.main(["--cpu", "--kernels", "mxnet"]) == 0
+    assert made == {"mxnet": {}}, "nothing of the old one counts"
+    assert f"mxnet: {said}" in capsys.readouterr().out.replace("numpy-1.dist-info/", "")
+
+
+def test_a_whole_environment_is_made_anew_when_told_to(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
+        made.extend(todo)
+        return []
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
+    monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
+    assert build.main(["--cpu", "--kernels", "mxnet", "--rebuild"]) == 0
+    assert made == ["mxnet"] and not build.stamped("mxnet")
+
+
+def test_what_is_damaged_in_uvs_cache_is_no_environment(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv links files from its cache: made anew, they would be as damaged as before."""
+    (packages / "numpy/__init__.py").write_text("")
+    monkeypatch.setattr(build, "make", lambda *_: "pillow")
+    build.discard("mxnet")
+    maker = build.Maker(Path("uv"), "python", CPU)
+    found = build.bring_up_to_date("mxnet", maker, Any)  # type: ignore[arg-type]
+    assert not found["ok"] and "uv cache clean" in found["reason"]
+    assert not build.whole("mxnet", CPU)
+
+
+@pytest.mark.parametrize("setting", ["PIP_USER", "PIP_REQUIRE_VIRTUALENV"])
+def test_settings_of_pip_do_not_stop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """The real pip, outside of any virtual environment, given a package of ours in uv's place."""
+    pip = [python311.find_python() or sys.executable, "-m", "pip"]
+    if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("this Python has no pip")
+    wheel, about = (
+        tmp_path / "uv-1-py3-none-any.whl",
+        "Metadata-Version: 2.1\nName: uv\nVersion: 1\n",
+    )
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("uv-1.dist-info/METADATA", about)
+        file.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr("uv-1.dist-info/RECORD", "")
+    for name in ("PIP_USER", "PIP_REQUIRE_VIRTUALENV", "UV_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(setting, "1")
+    (tmp_path / "venvs").mkdir()
+    python311.set_up_uv(tmp_path / "venvs")
+    install = [*pip, "install", "--no-deps", "--no-index", "--target", tmp_path / "uv", wheel]
+    done = subprocess.run(list(map(str, install)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("changed", ["mxnet.txt", "tools.txt", "pillow-simd.txt"])
+def test_another_lock_is_another_build(
+    built: Path, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "environments"
+    copy.mkdir()
+    for file in [*ENVIRONMENTS.glob("*.txt"), *ENVIRONMENTS.glob("pillow-stand-in/pyproject.toml")]:
+        target = copy / file.relative_to(ENVIRONMENTS)
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    for module in (build, kernels):
+        monkeypatch.setattr(module, "HERE", copy)
+    assert build.whole("mxnet", CPU)
+    (copy / changed).write_text((copy / changed).read_text() + "# changed\n")
+    assert not build.whole("mxnet", CPU)
+
+
+def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    stamps = [build.stamp("mxnet", CPU)]
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    stamps.append(build.stamp("mxnet", CPU))
+    (tmp_path / "helpers" / "fast.c").write_text("int x;\n")
+    stamps.append(build.stamp("mxnet", CPU))
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon" / "pyproject.toml").write_text("[project]\n")
+    stamps.append(build.stamp("mxnet", CPU))
+    assert len({s["recipe"] for s in stamps}) == 1
+    assert len({s["project"] for s in stamps}) == 4
+
+
+@pytest.mark.parametrize(
+    ("kernel", "machine", "expected"),
+    [
+        ("mxnet", CPU, "cpu"),
+        ("mxnet", machine((8, 6)), "gpu"),
+        ("mxnet", machine((9, 0)), "cpu"),  # no code for Hopper in it
+        ("mxnet", machine((9, 0), (7, 0)), "gpu"),  # for the other one
+        ("mxnet", kernels.Machine(gpu=True), "gpu"),  # which GPUs is unknown
+        ("chainer", machine((9, 0)), "gpu"),
+        ("pytorch", machine((10, 0)), "gpu"),
+        ("pytorch", machine((7, 0)), "gpu-cuda12"),  # no code for Volta in today's
+        ("pytorch", machine((7, 0), (9, 0)), "gpu-cuda12"),  # serves both
+        ("pytorch", machine((8, 0), driver="535.129.03"), "gpu-cuda12"),
+        ("pytorch", machine((3, 7)), "cpu"),  # Kepler
+        ("lab", machine((9, 0)), "cpu"),
+    ],
+)
+def test_form(kernel: str, machine: kernels.Machine, expected: str) -> None:
+    assert kernels.form(kernel, machine) == expected
+
+
+def test_pytorch_has_one_lock_for_cpu_and_gpu_and_one_for_older_gpus() -> None:
+    assert kernels.lock_of("pytorch", "gpu") == kernels.lock_of("pytorch", "cpu")
+    assert kernels.lock_of("pytorch", "gpu-cuda12").name == "pytorch-gpu-cuda12.txt"
+    assert kernels.lock_of("chainer", "gpu") != kernels.lock_of("chainer", "cpu")
+
+
+def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = built / "mxnet" / "lib" / "python3.11" / "site-packages" / "nvidia" / "cudnn" / "lib"
+    library.mkdir(parents=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
+    kernels.register("mxnet", "gpu")
+    spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
+    assert spec["argv"][0] == str(built / "mxnet" / "bin" / "python")
+    assert spec["env"]["PATH"] == f"{built / 'mxnet' / 'bin'}:${{PATH}}"
+    assert spec["env"]["LD_LIBRARY_PATH"] == f"{library}:/driver"
+    kernels.register("mxnet", "cpu")
+    spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
+    assert "LD_LIBRARY_PATH" not in spec["env"]
+    kernels.unregister("mxnet")
+    assert not (built / "lab/share/jupyter/kernels/mxnet").exists()
+
+
+def test_a_failed_environment_says_why_and_the_others_go_on(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(kernel: str, *_: Any) -> str:
+        if kernel == "chainer":
+            raise build.BuildError("no wheel for this machine")
+        return "pillow 12.1.1 (no C compiler)"
+
+    monkeypatch.setattr(build, "make", make)
+    monkeypatch.setattr(build, "make_tools", lambda maker: None)
+    monkeypatch.setattr(build, "make_pillow_simd", lambda: None)
+    monkeypatch.setattr(build, "stamp", lambda *_: {"recipe": "1", "project": "1"})
+    maker = build.Maker(Path("uv"), "python", CPU)
+    by_name = {s["kernel"]: s for s in build.build_all(["chainer", "pytorch"], maker)}
+    assert by_name["pytorch"]["ok"] and not by_name["chainer"]["ok"]
+    assert kernels.status("chainer")["reason"] == "no wheel for this machine"
+    assert kernels.status("pytorch")["pillow"].startswith("pillow 12.1.1")
+    lines = capsys.readouterr().out.splitlines()
+    assert any("chainer" in line and "no wheel for this machine" in line for line in lines)
+    assert kernels.status("lab")["reason"] == "not made yet: make envs"
+
+
+def test_an_interrupt_leaves_nothing_that_counts_as_built(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> str:
+        assert not build.stamped("mxnet"), "the old stamp was there during the new build"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "make", interrupted)
+    monkeypatch.setattr(build, "stamp", lambda *_: {"recipe": "new", "project": "1"})
+    with pytest.raises(KeyboardInterrupt):
+        build.bring_up_to_date("mxnet", build.Maker(Path("uv"), "python", CPU), Any)  # type: ignore[arg-type]
+    assert not build.whole("mxnet", CPU)
+    assert kernels.status("mxnet")["reason"] == "interrupted"
+
+
+def test_a_command_that_fails_gives_its_reason_not_its_log(tmp_path: Path) -> None:
+    run = build.runner(tmp_path / "log")
+    run(["true"])
+    with pytest.raises(build.BuildError, match=r"^error: no such wheel$"):
+        run(["sh", "-c", "echo working; echo 'error: no such wheel' >&2; exit 1"])
+    assert "working" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("headers or library files could not be found for jpeg,", "libjpeg-dev"),
+        ("headers or library files could not be found for zlib,", "zlib1g-dev"),
+        ("src/decode.c:35:10: fatal error: Python.h: No such file", "python3-dev"),
+        ("internal compiler error", "see .venvs/pillow-simd.log"),
+    ],
+)
+def test_why_pillow_stayed(said: str, reason: str) -> None:
+    assert reason in sources.why_no_pillow_simd(f"Building\n{said}\nmore")
+
+
+def test_without_a_compiler_pillow_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources.shutil, "which", lambda name: None)
+    with pytest.raises(build.BuildError, match="no C compiler"):
+        build.make_pillow_simd()
+
+
+@pytest.mark.parametrize(
+    ("compiled", "compiler", "said"),
+    [(True, None, ""), (False, None, "Without a C compiler"), (False, "cc", ".venvs/lab.log")],
+)
+def test_who_has_no_compiled_part_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, compiler: str, said: str
+) -> None:
+    (tmp_path / "data_prep").mkdir()
+    if compiled:
+        (tmp_path / "data_prep" / "_grey.abi3.so").touch()
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(sources, "compiler", lambda: compiler)
+    line = build.what_is_slow()
+    assert said in line and bool(said) == ("two to three times" in line) and "\n" not in line

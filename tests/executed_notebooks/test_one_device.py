@@ -1,0 +1,59 @@
+"""Every framework on one device, by the command that users type; the demo above is on two."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_prep import make_demo, resize_folder
+from helpers import paths
+from helpers.runner.plans import framework_notebooks
+from helpers.training import record
+
+BATCH = "test-one-device"
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a batch on one device, with few images: five epochs of two steps."""
+    folder = tmp_path_factory.mktemp("few")
+    make_demo(folder / "large", images=240, size=64, progress=False)
+    resize_folder(folder / "large", folder / "data", size=38, progress=False)
+    runs = paths.RUNS / BATCH
+    shutil.rmtree(runs, ignore_errors=True)  # of a test that was cut short
+    latest = paths.RUNS / "latest"
+    before = latest.readlink() if latest.is_symlink() else None
+    choices = ["--devices", "1", "--data", str(folder / "data"), "--batch", BATCH]
+    done = subprocess.run(
+        [paths.VENVS / "lab" / "bin" / "compare", *choices], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    yield runs
+    shutil.rmtree(runs)
+    latest.unlink()
+    if before is not None:
+        latest.symlink_to(before)
+
+
+@pytest.mark.parametrize("notebook", framework_notebooks())
+def test_it_finishes_on_one_device(batch: Path, notebook: str) -> None:
+    found = record.read(batch / f"{notebook}-1x")
+    assert found["state"] == "finished" and found["devices"]["count"] == 1
+    checks: dict[str, dict[str, Any]] = {c["check"]: c for c in found["fairness"]["checks"]}
+    assert not [name for name, check in checks.items() if check["verdict"] == "fail"]
+    assert checks["validated with the statistics that are saved"]["verdict"] in ("pass", "known")
+    assert "silent" not in found, "on one device there is no all-reduce to leave out"
+    assert found["attribution"]["ways"]["ablation"]["synchronisation"] == pytest.approx(0)
+    for kind in ("files", "synthetic", "loader"):
+        low, middle, high = (found[kind][key] for key in ("low", "images_per_second", "high"))
+        assert 0 < low <= middle <= high and len(found[kind]["rounds"]) > 3
+
+
+def test_the_report_is_written(batch: Path) -> None:
+    assert (batch / "report.html").stat().st_size > 100_000
+    journal = json.loads((batch / "batch.json").read_text(encoding="utf-8"))
+    assert {run["state"] for run in journal["runs"]} == {"finished"}

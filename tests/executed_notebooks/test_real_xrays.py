@@ -1,0 +1,40 @@
+"""The main job on real input: 749 X-rays of the NIH's own, where they are at hand."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helpers import paths
+from helpers.training import record
+
+SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
+
+
+@pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH sample (../shared) is not here")
+def test_pytorch_trains_on_real_xrays(tmp_path: Path) -> None:
+    given = {"recipe": "demo", "data": SAMPLE, "devices": 1, "run": tmp_path}
+    options = [word for name, value in given.items() for word in ("-p", name, str(value))]
+    papermill: list[str | Path] = [
+        paths.VENVS / "lab" / "bin" / "papermill",
+        "--no-progress-bar",
+        *options,
+    ]
+    notebook = paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
+    done = subprocess.run(
+        [*papermill, "--cwd", paths.NOTEBOOKS, notebook, tmp_path / "notebook.ipynb"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+    found = record.read(tmp_path)
+    assert found["state"] == "finished"
+    assert found["data"]["kind"] == "real"
+    assert sum(found["data"]["images"].values()) == 749
+    assert sum(found["data"]["patients"].values()) == 189
+    assert (found["recipe"]["resized"], found["recipe"]["crop"]) == (64, 54)
+    assert (found["recipe"]["global_batch"], found["recipe"]["scaled_learning_rate"]) == (64, 1e-4)
+    assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
+    for row in found["test"]["findings"]:
+        assert row["auc"] is not None or "not computable" in row["reason"]

@@ -1,0 +1,69 @@
+"""What the executed notebooks left behind: run after ``pytest --nbmake notebooks/``."""
+
+import json
+from typing import Any
+
+import pytest
+
+from helpers import paths
+from helpers.networks import weights
+from helpers.runner.plans import framework_notebooks
+from helpers.training import record
+
+NOTEBOOKS = tuple(framework_notebooks())
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, dict[str, Any]]:
+    """The last interactive run of each notebook (runs/interactive/<notebook>-<n>x)."""
+    found = {}
+    for notebook in NOTEBOOKS:
+        folders = (paths.RUNS / "interactive").glob(f"{notebook}-*x")
+        found[notebook] = record.read(max(folders, key=lambda f: f.stat().st_mtime))
+    return found
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_run_is_whole(records: dict[str, dict[str, Any]], notebook: str) -> None:
+    found = records[notebook]
+    assert found["state"] == "finished", found["reason"]
+    failed = [c for c in found["fairness"]["checks"] if c["verdict"] == "fail"]
+    assert not failed
+    assert len(found["epochs"]) == found["recipe"]["epochs"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_linear_scaling_is_what_ran(records: dict[str, dict[str, Any]], notebook: str) -> None:
+    found = records[notebook]
+    devices, recipe = found["devices"]["count"], found["recipe"]
+    assert recipe["global_batch"] == 64 * devices
+    assert recipe["scaled_learning_rate"] == pytest.approx(1e-4 * devices)
+    steps = found["data"]["images"]["train"] // (64 * devices)
+    for epoch in found["epochs"]:
+        assert epoch["steps"] == steps
+        assert epoch["images"] == steps * 64 * devices
+        assert epoch["learning_rate"] == pytest.approx(1e-4 * devices)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_it_learned(records: dict[str, dict[str, Any]], notebook: str) -> None:
+    found = records[notebook]
+    assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
+    if found["data"]["kind"] == "generated":
+        assert 0.6 < found["test"]["mean_auc"] < 1
+
+
+def test_same_start_same_images_no_outlier(records: dict[str, dict[str, Any]]) -> None:
+    assert len({found["weights"]["sha256"] for found in records.values()}) == 1
+    assert len({json.dumps(found["data"]["images"]) for found in records.values()}) == 1
+    scores = sorted(found["test"]["mean_auc"] for found in records.values())
+    middle = scores[len(scores) // 2]
+    assert max(abs(score - middle) for score in scores) < 0.1, scores
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_trained_weights_are_kept(records: dict[str, dict[str, Any]], notebook: str) -> None:
+    folder = paths.RUNS / "interactive" / f"{notebook}-{records[notebook]['devices']['count']}x"
+    arrays = weights.load(folder / "weights.safetensors")
+    assert {name: array.shape for name, array in arrays.items()} == weights.shapes()
+    assert weights.digest(arrays) != records[notebook]["weights"]["sha256"]

@@ -1,0 +1,78 @@
+"""Verdicts at their limits, and what of a certificate goes into the record and the notebook."""
+
+import math
+
+import pytest
+
+from helpers.fairness.certificate import Certificate, Check
+
+NAN = math.nan
+PASS, KNOWN = Check("a", 1.0, 1.0), Check("b", 2.0, 1.0, "why", rest=0.5)
+FAIL, UNCHECKED = Check("c", 2.0, 1.0), Check("d", None, None, "there is one device")
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e-10, 1e-5, 1e-2])
+def test_a_difference_passes_up_to_its_limit_and_not_above(limit: float) -> None:
+    above = math.nextafter(limit, math.inf)
+    assert Check("", 0.0, limit).verdict == "pass"
+    assert Check("", limit, limit).verdict == "pass"
+    assert Check("", above, limit).verdict == "fail"
+    assert Check("", above, limit, "why", rest=limit).verdict == "known"
+    assert Check("", above, limit, "why", rest=above).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        (Check("", NAN, 1.0), "fail"),
+        (Check("", NAN, 1.0, "why", rest=NAN), "fail"),
+        (Check("", 2.0, 1.0, "why", rest=NAN), "fail"),
+        (Check("", math.inf, 1.0), "fail"),
+        (Check("", 0.5, NAN), "fail"),
+        (Check("", 2.0, 1.0, "a reason that predicts nothing"), "fail"),
+        (Check("", 0.5, 1.0, "why", rest=2.0), "pass"),
+        (Check("", None, 1.0), "not checked"),
+        (Check("", 0.0, None), "not checked"),
+        (Check("", None, None, "why", rest=0.0), "not checked"),
+    ],
+)
+def test_verdicts(check: Check, verdict: str) -> None:
+    assert check.verdict == verdict
+
+
+def test_one_failed_check_makes_a_run_not_comparable() -> None:
+    assert Certificate((PASS, KNOWN, UNCHECKED)).comparable
+    assert not Certificate((PASS, FAIL)).comparable
+    assert not Certificate((FAIL, PASS)).comparable
+    assert Certificate(()).comparable and Certificate(()).seconds == 0.0
+
+
+def test_the_record_has_every_check_with_its_verdict() -> None:
+    assert Certificate((KNOWN, FAIL), 1.5).as_record() == {
+        "comparable": False,
+        "seconds": 1.5,
+        "checks": [
+            {
+                "check": "b",
+                "difference": 2.0,
+                "threshold": 1.0,
+                "verdict": "known",
+                "reason": "why",
+            },
+            {
+                "check": "c",
+                "difference": 2.0,
+                "threshold": 1.0,
+                "verdict": "fail",
+                "reason": None,
+            },
+        ],
+    }
+
+
+def test_the_notebooks_table_has_a_row_a_check_and_no_none_for_a_reason() -> None:
+    table = Certificate((PASS, KNOWN, UNCHECKED)).table()
+    assert list(table.index) == ["a", "b", "d"] and table.index.name == "check"
+    assert list(table.columns) == ["difference", "threshold", "verdict", "reason"]
+    assert list(table["verdict"]) == ["pass", "known", "not checked"]
+    assert list(table["reason"]) == ["", "why", "there is one device"]

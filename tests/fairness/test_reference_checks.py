@@ -1,0 +1,275 @@
+"""The certificate must fail when something is broken on purpose; each test plants one thing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_prep import FINDINGS
+from helpers.fairness import certificate, reference, reference_checks
+from helpers.networks import weights
+from helpers.recipe import lookup
+
+SCALED = lookup("demo").on(2)
+INITIAL = weights.canonical("seeded").arrays
+
+
+def checks(**changes: Any) -> list[certificate.Check]:
+    given: dict[str, Any] = {
+        "evaluate_pixels": lambda grey: reference_checks.expected_pixels(grey, SCALED.recipe),
+        "findings": FINDINGS,
+        "recipe": SCALED,
+    } | changes
+    return reference_checks.same_inputs(**given)
+
+
+def failed(**changes: Any) -> list[str]:
+    return [check.check for check in checks(**changes) if check.verdict != "pass"]
+
+
+def with_changed(name: str, change: Any) -> certificate.Check:
+    held = {key: array.copy() for key, array in INITIAL.items()}
+    change(held[name])
+    return reference_checks.same_weights(held, INITIAL)
+
+
+def test_the_definition_passes_itself() -> None:
+    assert [(check.check, check.difference, check.reason) for check in checks()] == [
+        ("evaluation pixels", 0.0, None),
+        ("label order", 0.0, None),
+        ("learning rate x devices", 0.0, None),
+        ("global batch = batch x devices", 0.0, None),
+    ]
+    assert reference_checks.same_weights(INITIAL, INITIAL).verdict == "pass"
+
+
+def test_one_changed_weight_is_caught() -> None:
+    def nudge(array: np.ndarray) -> None:
+        array[7] += 1e-6
+
+    assert with_changed("features.norm5.running_var", nudge).verdict == "fail"
+
+
+def test_a_missing_layer_is_caught() -> None:
+    held = {name: array for name, array in INITIAL.items() if name != "features.norm5.bias"}
+    assert reference_checks.same_weights(held, INITIAL).verdict == "fail"
+
+
+def test_nan_does_not_pass() -> None:
+    assert with_changed("classifier.bias", lambda array: array.fill(np.nan)).verdict == "fail"
+
+
+@pytest.mark.parametrize("towards", [-np.inf, np.inf])
+def test_weights_agree_to_the_last_bit(towards: float) -> None:
+    def nudge(array: np.ndarray) -> None:
+        array[3] = np.nextafter(array[3], np.float32(towards))
+
+    check = with_changed("features.norm5.weight", nudge)
+    assert check.check == "initial weights" and check.reason is None
+    assert check.threshold == 0.0 and check.verdict == "fail"
+    assert check.difference == pytest.approx(1.2e-7, rel=0.6)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_name_on_one_side_only_is_told(held: bool) -> None:
+    more = INITIAL | {"features.b": np.zeros(1), "features.a": np.zeros(1)}
+    check = reference_checks.same_weights(*((more, INITIAL) if held else (INITIAL, more)))
+    assert check.difference == np.inf and check.verdict == "fail"
+    assert check.reason == "features.a is on one side only"
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_the_scale_of_the_recipe_is_checked(devices: int) -> None:
+    scaled = lookup("demo").on(devices)
+    assert failed(recipe=scaled) == []
+    for rate in (0.0, np.inf):
+        other = replace(scaled, learning_rate=float(np.nextafter(scaled.learning_rate, rate)))
+        assert failed(recipe=other) == ["learning rate x devices"]
+    for more in (-1, 1):
+        other = replace(scaled, global_batch=scaled.global_batch + more)
+        assert failed(recipe=other) == ["global batch = batch x devices"]
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_one_pixel_may_be_off_by_single_precision_and_no_more(sign: int) -> None:
+    def off_by(much: float) -> list[str]:
+        def pixels(grey: np.ndarray) -> np.ndarray:
+            seen = reference_checks.expected_pixels(grey, SCALED.recipe).astype(np.float64)
+            seen[2, 31, 0] += sign * much
+            return seen
+
+        return failed(evaluate_pixels=pixels)
+
+    assert off_by(0.95e-5) == []
+    assert off_by(1.05e-5) == ["evaluation pixels"]
+
+
+def test_the_references_pixels_are_the_definitions() -> None:
+    image = reference_checks.canonical_image(SCALED.recipe.resized)
+    known = reference.load()["pixels"]  # made by torchvision
+    assert np.abs(reference_checks.expected_pixels(image, SCALED.recipe) - known).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("findings", "misplaced"),
+    [
+        ((FINDINGS[1], FINDINGS[0], *FINDINGS[2:]), 2.0),
+        (FINDINGS[:-1], 1.0),
+        ((*FINDINGS, "Tumor"), 1.0),
+        ((*FINDINGS[:-1], "Tumor"), 1.0),
+    ],
+)
+def test_labels_out_of_place_are_counted(findings: Sequence[str], misplaced: float) -> None:
+    (check,) = (check for check in checks(findings=findings) if check.verdict != "pass")
+    assert check.check == "label order" and check.difference == misplaced
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_shifted_crop_is_caught(shift: int) -> None:
+    def shifted(grey: np.ndarray) -> np.ndarray:
+        return reference_checks.expected_pixels(np.roll(grey, shift, axis=1), SCALED.recipe)
+
+    assert failed(evaluate_pixels=shifted) == ["evaluation pixels"]
+
+
+def test_a_resize_instead_of_a_crop_is_caught() -> None:
+    from PIL import Image
+
+    def resized(grey: np.ndarray) -> np.ndarray:
+        crop = SCALED.recipe.crop
+        small = np.asarray(Image.fromarray(grey).resize((crop, crop)))
+        return reference_checks.expected_pixels(small, SCALED.recipe)
+
+    assert failed(evaluate_pixels=resized) == ["evaluation pixels"]
+
+
+def test_a_wrong_shape_is_caught() -> None:
+    def grey_only(grey: np.ndarray) -> np.ndarray:
+        return reference_checks.expected_pixels(grey, SCALED.recipe)[:1]
+
+    assert failed(evaluate_pixels=grey_only) == ["evaluation pixels"]
+    assert checks(evaluate_pixels=grey_only)[0].reason == "shape (1, 32, 32)"
+
+
+@pytest.mark.parametrize(
+    ("shape", "crop", "top", "left"), [((40, 50), 33, 4, 8), ((38, 39), 32, 3, 4)]
+)
+def test_the_crop_is_the_centre_by_torchvisions_rule(
+    shape: tuple[int, int], crop: int, top: int, left: int
+) -> None:
+    """Half a pixel goes to the even side: 3.5 to 4, 8.5 to 8."""
+    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    recipe = replace(SCALED.recipe, crop=crop)
+    part = image[top : top + crop, left : left + crop]
+    seen = reference_checks.expected_pixels(image, recipe)
+    assert seen.dtype == np.float32 and seen.shape == (3, crop, crop)
+    assert np.array_equal(seen, reference.network_input(part[None], recipe)[0].astype(np.float32))
+
+
+def statistics(
+    found: Mapping[str, np.ndarray], steps: int = 1, limit: float = 1e-6
+) -> list[certificate.Check]:
+    known, before = reference.load(), reference.arrays()
+    return reference_checks.running_statistics(found, known, before, steps, limit, "after a step")
+
+
+def after_a_step(**changes: float) -> dict[str, np.ndarray]:
+    """The reference's running statistics; ``norm0_mean`` and so on move them in proportion."""
+    found = {}
+    for norm in reference.NORMS:
+        for part in reference.RUNNING:
+            name = f"{norm}.{part}"
+            short = name.removeprefix("features.").replace(".running_", "_")
+            found[name] = reference.load()[name].astype(np.float64) * (1 + changes.get(short, 0.0))
+    return found
+
+
+@pytest.mark.parametrize("limit", [1e-6, 1e-5, 1e-2])
+@pytest.mark.parametrize("norm", ["norm0", "norm5"])
+@pytest.mark.parametrize(
+    ("part", "row"),
+    [("mean", "running mean after a step"), ("var", "running variance after a step")],
+)
+def test_running_statistics_at_their_limit(norm: str, part: str, row: str, limit: float) -> None:
+    """Of the larger limits 1e-2 is bfloat16's, above what the biased variance is off by."""
+    below, above = (
+        statistics(after_a_step(**{f"{norm}_{part}": much * limit}), limit=limit)
+        for much in (0.95, 1.05)
+    )
+    assert [(check.verdict, check.reason) for check in below] == [("pass", None)] * 2
+    assert [check.check for check in above if check.verdict == "fail"] == [row]
+    assert {check.threshold for check in above} == {limit}
+
+
+def biased(steps: int, **changes: float) -> dict[str, np.ndarray]:
+    """What a framework keeps that takes a batch's variance as it is: (n-1)/n of PyTorch's."""
+    found = after_a_step()
+    for norm, side in reference.NORMS.items():
+        name, n = f"{norm}.running_var", 4 * side**2
+        old = 0.9**steps * reference.arrays()[name].astype(np.float64)
+        off = 1 + changes.get(norm.removeprefix("features."), 0.0)
+        found[name] = off * (old + (found[name] - old) * (n - 1) / n)
+    return found
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_the_biased_variance_is_known_for_what_it_is(steps: int) -> None:
+    mean, variance = statistics(biased(steps), steps)
+    assert mean.verdict == "pass"
+    assert variance.verdict == "known" and variance.reason == reference_checks.BIASED
+    assert statistics(biased(steps), steps=6 - steps)[1].verdict == "fail"
+
+
+@pytest.mark.parametrize("norm", ["norm0", "norm5"])
+def test_the_biased_variance_explains_nothing_more_than_itself(norm: str) -> None:
+    limit = 1e-6
+    _, variance = statistics(biased(1, **{norm: 0.95 * limit}))
+    assert variance.verdict == "known"
+    _, variance = statistics(biased(1, **{norm: 1.05 * limit}))
+    assert variance.verdict == "fail" and variance.reason is None
+
+
+@pytest.mark.parametrize("name", ["norm0_mean", "norm5_var"])
+def test_statistics_that_are_not_numbers_fail(name: str) -> None:
+    assert [c.verdict for c in statistics(after_a_step(**{name: np.nan}))].count("fail") == 1
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        (1.0, "the devices' gradients are averaged"),
+        (1.0099, "the devices' gradients are averaged"),
+        (0.9901, "the devices' gradients are averaged"),
+        (1.0101, "1.01 times as long: a sum in place of a mean?"),
+        (0.9899, "0.99 times as long: a sum in place of a mean?"),
+        (2.0, "2 times as long: a sum in place of a mean?"),
+    ],
+)
+def test_a_sum_is_told_from_a_mean(scale: float, words: str) -> None:
+    known = np.array([1.0, -2.0, 0.5])
+    across = np.array([2.0, 1.0, 0.0])  # a difference that makes it no longer
+    assert reference_checks.scale_in_words(scale * known, known) == words
+    assert reference_checks.scale_in_words(scale * known + across, known) == words
+
+
+def test_on_one_device_there_is_nothing_to_compare() -> None:
+    found = reference_checks.same_on_all_devices(None, None, ["the only one"])
+    assert [(check.check, check.verdict, check.reason) for check in found] == [
+        ("gradients, n devices / one", "not checked", "there is one device"),
+        ("gradients, uneven batch, n devices / one", "not checked", "there is one device"),
+    ]
+
+
+def test_a_batch_that_is_too_short_is_made_longer_with_other_images() -> None:
+    grey, targets = reference.batch()
+    same, labels = reference_checks._at_least(4, grey, targets)
+    assert same is grey and labels is targets
+    for count, length in ((5, 8), (8, 8), (9, 16)):
+        more, labels = reference_checks._at_least(count, grey, targets)
+        assert len(more) == len(labels) == length and more.dtype == np.uint8
+        assert np.array_equal(more[:4], grey) and np.array_equal(labels[:4], targets)
+        assert np.array_equal(more[4:8], np.flip(grey, (1, 2)) // 2)
+        assert np.array_equal(labels[4:8], 1 - targets)
+        assert len(np.unique(more[:8].reshape(8, -1), axis=0)) == 8

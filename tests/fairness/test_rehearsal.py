@@ -1,0 +1,303 @@
+"""The training loop's limits: for each row of each precision a fault just above, one just below.
+
+What a loop would have come to is here the reference's own numbers, moved by a little; real loops
+are in ``tests/kernels``.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.fairness import certificate, reference, rehearsal
+from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness.reference_checks import BIASED
+from helpers.fairness.rehearsal import Trial
+from helpers.recipe import PRECISIONS
+
+Result = tuple[float, dict[str, np.ndarray], np.ndarray]
+Fault = Callable[[Trial, Result, float], Result]
+
+LIMITS = {
+    "fp32": {"values": 1e-5, "way": 2e-3},
+    "tf32": {"values": 2e-3, "way": 0.1},
+    "fp16": {"values": 2e-3, "way": 0.1},
+    "bf16": {"values": 1e-2, "way": 0.2},
+}
+"""Written out: those of the certificate may not move unnoticed."""
+
+KNOWN, START = reference.load(), reference.shallow_arrays()
+MEAN, VARIANCE = "features.norm0.running_mean", "features.norm0.running_var"
+VALIDATED = "validated with the statistics that are saved"
+SURVIVE = "whose BatchNorm statistics survive"
+ROWS = (
+    "mean loss of 5 SGD steps",
+    "way of 5 SGD steps",
+    "running mean after 5 SGD steps",
+    "running variance after 5 SGD steps",
+    "mean loss of 5 Adam steps",
+    "way of 5 Adam steps",
+    VALIDATED,
+    SURVIVE,
+)
+
+
+def sound(trial: Trial) -> Result:
+    """What a loop without a fault gives: the reference's path, or replica 0's statistics."""
+    if trial.steps > 1:
+        after = {name: KNOWN[f"{trial.rule} {name}"].astype(np.float64) for name in START}
+        nothing = np.zeros((0, 14))  # what it then validates with is looked at after one step
+        return float(KNOWN[f"{trial.rule} losses"].mean()), after, nothing
+    return of_replica_0(len(trial.shares))
+
+
+@cache
+def of_replica_0(devices: int) -> Result:
+    grey, targets = reference.batch()
+    shares = tuple((grey // (1 + number), targets) for number in range(devices))
+    return with_statistics(Trial(START, shares, "sgd", 0.0, 1), after_one_step(grey))
+
+
+def after_one_step(grey: np.ndarray) -> np.ndarray:
+    """The running mean, by BatchNorm's definition with PyTorch's momentum."""
+    mean = reference.after_conv0(START, grey).mean(axis=(0, 2, 3))
+    return 0.9 * START[MEAN].astype(np.float64) + 0.1 * mean
+
+
+def with_statistics(trial: Trial, mean: np.ndarray) -> Result:
+    after = {name: array.astype(np.float64) for name, array in START.items()} | {MEAN: mean}
+    grey = np.concatenate([share for share, _ in trial.shares])
+    return 0.7, after, reference.shallow_logits(after, grey)
+
+
+def checks_of(
+    fault: Callable[[Trial, Result], Result] = lambda trial, result: result,
+    *,
+    devices: int = 2,
+    precision: str = "fp32",
+) -> dict[str, Check]:
+    found = rehearsal.certify(
+        Certificate(()),
+        lambda trial: fault(trial, sound(trial)),
+        devices=devices,
+        precision=precision,
+    )
+    return {check.check: check for check in found.checks}
+
+
+def of_path(rule: str, change: Callable[[Result, float], Result]) -> Fault:
+    """A fault in the steps by one rule only."""
+    return lambda trial, result, by: (
+        change(result, by) if trial.steps > 1 and trial.rule == rule else result
+    )
+
+
+def of_statistics(change: Callable[[Result, float], Result]) -> Fault:
+    return lambda trial, result, by: change(result, by) if trial.steps == 1 else result
+
+
+def less_loss(result: Result, by: float) -> Result:
+    return result[0] - by, *result[1:]
+
+
+def longer(result: Result, by: float) -> Result:
+    """The trained weights further from the start than they should be."""
+    loss, after, logits = result
+    moved = {
+        name: array + by * (array - START[name]) if "running" not in name else array
+        for name, array in after.items()
+    }
+    return loss, moved, logits
+
+
+def other(name: str) -> Callable[[Result, float], Result]:
+    def scaled(result: Result, by: float) -> Result:
+        loss, after, logits = result
+        return loss, after | {name: after[name] * (1 + by)}, logits
+
+    return scaled
+
+
+def other_logit(result: Result, by: float) -> Result:
+    loss, after, logits = result
+    logits = logits.copy()
+    logits[1, 3] -= by
+    return loss, after, logits
+
+
+def survivor_moved(trial: Trial, result: Result, by: float) -> Result:
+    """The statistics, and the validation with them."""
+    return with_statistics(trial, result[1][MEAN] * (1 + by)) if trial.steps == 1 else result
+
+
+FAULTS: list[tuple[str, str, Fault]] = [
+    ("mean loss of 5 SGD steps", "values", of_path("sgd", less_loss)),
+    ("way of 5 SGD steps", "way", of_path("sgd", longer)),
+    ("running mean after 5 SGD steps", "values", of_path("sgd", other(MEAN))),
+    ("running variance after 5 SGD steps", "values", of_path("sgd", other(VARIANCE))),
+    ("mean loss of 5 Adam steps", "values", of_path("adam", less_loss)),
+    ("way of 5 Adam steps", "way", of_path("adam", longer)),
+    (SURVIVE, "values", survivor_moved),
+    (VALIDATED, "values", of_statistics(other_logit)),
+]
+
+
+def failed(checks: Mapping[str, Check]) -> list[str]:
+    return [name for name, check in checks.items() if check.verdict != "pass"]
+
+
+def test_every_precision_has_its_limits() -> None:
+    assert rehearsal.LIMITS.keys() == LIMITS.keys() == set(PRECISIONS)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_sound_loop_passes_every_row(precision: str) -> None:
+    checks = checks_of(precision=precision)
+    assert tuple(checks) == ROWS and failed(checks) == []
+    assert max(check.difference or 0.0 for check in checks.values()) < 1e-6
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_faults_just_below_all_limits_pass(precision: str) -> None:
+    def all_of_them(trial: Trial, result: Result) -> Result:
+        for _, kind, fault in FAULTS:
+            result = fault(trial, result, 0.8 * LIMITS[precision][kind])
+        return result
+
+    assert failed(checks_of(all_of_them, precision=precision)) == []
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(("row", "kind", "fault"), FAULTS)
+def test_a_fault_just_above_a_limit_fails_its_row(
+    precision: str, row: str, kind: str, fault: Fault
+) -> None:
+    by = 1.25 * LIMITS[precision][kind]
+    checks = checks_of(lambda trial, result: fault(trial, result, by), precision=precision)
+    assert failed(checks) == [row]
+
+
+def test_float32_is_what_is_meant_where_nothing_is_said() -> None:
+    found = rehearsal.certify(Certificate(()), sound, devices=1)
+    assert {check.threshold for check in found.checks} == {1e-5, 2e-3, None}
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_every_device_gets_the_references_batch_and_the_stated_steps(devices: int) -> None:
+    trials: list[Trial] = []
+
+    def note(trial: Trial, result: Result) -> Result:
+        trials.append(trial)
+        return result
+
+    checks_of(note, devices=devices)
+    assert [(t.rule, t.rate, t.steps) for t in trials] == [
+        ("sgd", 0.1, 5),
+        ("adam", 1e-3, 5),
+        ("sgd", 0.0, 1),
+    ]
+    grey, targets = reference.batch()
+    for trial in trials:
+        assert len(trial.shares) == devices
+        assert trial.weights.keys() == START.keys()
+        assert all(np.array_equal(trial.weights[name], START[name]) for name in START)
+        for number, (images, labels) in enumerate(trial.shares):
+            darker = grey // (1 + number) if trial.steps == 1 else grey
+            assert np.array_equal(images, darker) and np.array_equal(labels, targets)
+
+
+def test_a_sum_in_place_of_a_mean_is_named() -> None:
+    """Steps twice as long: what two devices make when they add their gradients up."""
+    checks = checks_of(lambda trial, result: of_path("sgd", longer)(trial, result, 1.0))
+    assert failed(checks) == ["way of 5 SGD steps"]
+    assert checks["way of 5 SGD steps"].reason == "2 times as long: a sum in place of a mean?"
+    assert checks_of()["way of 5 SGD steps"].reason == "the devices' gradients are averaged"
+
+
+def test_a_biased_variance_is_known_and_measured() -> None:
+    """After five steps of a variance kept (n-1)/n as large, n values a channel."""
+
+    def biased(trial: Trial, result: Result) -> Result:
+        loss, after, logits = result
+        if trial.steps == 1:
+            return result
+        n, old = 4 * 32 * 32, 0.9**5 * START[VARIANCE].astype(np.float64)
+        return loss, after | {VARIANCE: old + (after[VARIANCE] - old) * (n - 1) / n}, logits
+
+    checks = checks_of(biased)
+    assert [name for name, check in checks.items() if check.verdict == "known"] == [
+        "running variance after 5 SGD steps"
+    ]
+    assert checks["running variance after 5 SGD steps"].reason == BIASED
+    assert failed(checks) == ["running variance after 5 SGD steps"]  # not passed, but known
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_who_survives_is_named(devices: int) -> None:
+    def each(trial: Trial) -> list[np.ndarray]:
+        return [after_one_step(grey) for grey, _ in trial.shares]
+
+    def of(choose: Callable[[list[np.ndarray]], Any]) -> Check:
+        checks = checks_of(
+            lambda t, r: with_statistics(t, choose(each(t))) if t.steps == 1 else r,
+            devices=devices,
+        )
+        assert failed(checks) == []
+        return checks[SURVIVE]
+
+    for number in range(devices):
+        assert of(lambda means, n=number: means[n]).reason == f"replica {number}'s"  # type: ignore[misc]
+    average = of(lambda means: np.mean(means, axis=0))
+    assert average.reason == "the average of all replicas'"
+
+
+def test_statistics_of_nobody_fail() -> None:
+    """Those that each device had at the start, or the last two replicas' average."""
+    checks = checks_of(
+        lambda t, r: with_statistics(t, START[MEAN].astype(float)) if t.steps == 1 else r
+    )
+    assert failed(checks) == [SURVIVE]
+
+
+def test_validation_with_each_replicas_own_statistics_fails() -> None:
+    """The logits of the second share by the second replica's running mean, which is not saved."""
+
+    def own(trial: Trial, result: Result) -> Result:
+        loss, after, logits = result
+        if trial.steps > 1:
+            return result
+        second = after | {MEAN: after_one_step(trial.shares[1][0])}
+        theirs = reference.shallow_logits(second, trial.shares[1][0])
+        return loss, after, np.concatenate([logits[: len(theirs)], theirs])
+
+    for precision in PRECISIONS:
+        assert failed(checks_of(own, precision=precision)) == [VALIDATED]
+
+
+def test_on_one_device_nobody_else_could_survive() -> None:
+    check = checks_of(devices=1)[SURVIVE]
+    assert check == Check(SURVIVE, None, None, "there is one device")
+
+
+@pytest.mark.parametrize("row", [name for name, _, _ in FAULTS])
+def test_nan_fails(row: str) -> None:
+    for name, _, fault in FAULTS:
+        if name == row:
+            checks = checks_of(lambda t, r, fault=fault: fault(t, r, np.nan))  # type: ignore[misc]
+            assert checks[row].verdict == "fail"
+
+
+def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(rehearsal.time, "perf_counter", lambda: now[0])
+
+    def slow(trial: Trial) -> Result:
+        now[0] += 2.0
+        return sound(trial)
+
+    before = Certificate((certificate.Check("first", 0.0, 0.0),), 30.0)
+    found = rehearsal.certify(before, slow, devices=1)
+    assert found.seconds == 36.0
+    assert [check.check for check in found.checks] == ["first", *ROWS]

@@ -1,0 +1,99 @@
+import re
+
+import pytest
+
+from helpers.errors import UserError
+from helpers.frameworks import devices
+from helpers.frameworks.capabilities import Gpu
+
+
+def with_gpus(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    monkeypatch.setattr(devices, "visible", lambda: [Gpu(name) for name in names])
+
+
+def test_auto_takes_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gpus(monkeypatch, "V100", "V100", "V100", "V100")
+    found = devices.resolve("auto")
+    assert (found.kind, found.count, found.short) == ("gpu", 4, "4 GPUs")
+
+
+def test_auto_without_a_gpu_is_two_virtual_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gpus(monkeypatch)
+    found = devices.resolve("auto")
+    assert (found.kind, found.count) == ("cpu", 2)
+    assert "not how fast" in str(found)
+
+
+def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gpus(monkeypatch, "A100", "A100")
+    assert devices.resolve("1").names == ("A100",)
+    with pytest.raises(UserError, match="sees 2 GPU"):
+        devices.resolve(3)
+    with_gpus(monkeypatch)
+    assert devices.resolve(8).count == 8
+
+
+@pytest.mark.parametrize("wrong", ["two", 0, -1, "1.5", 1.5, True])
+def test_wrong_numbers(wrong: object) -> None:
+    with pytest.raises(UserError, match="devices"):
+        devices.resolve(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "names", "shared", "short"),
+    [
+        (4, 1, ("A",) * 4, 1, "4 replicas on 1 GPU"),
+        ("4", "2", ("A", "B", "A", "B"), 2, "4 replicas on 2 GPUs"),
+        (2, 2, ("A", "B"), None, "2 GPUs"),
+        ("auto", 1, ("A",), None, "1 GPU"),
+        (1, None, ("A",), None, "1 GPU"),
+    ],
+)
+def test_replicas_are_dealt_out_to_the_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+    count: int | str,
+    gpus: int | str | None,
+    names: tuple[str, ...],
+    shared: int | None,
+    short: str,
+) -> None:
+    with_gpus(monkeypatch, "A", "B")
+    found = devices.resolve(count, gpus)
+    assert (found.kind, found.names, found.shared_gpus) == ("gpu", names, shared)
+    assert found.short == short and found.gpus == len(set(names))
+    assert ("not how fast" in str(found)) is bool(shared)
+
+
+@pytest.mark.parametrize(
+    ("there", "count", "gpus", "said"),
+    [
+        (0, 4, 1, "gpus 1: this process sees no GPU; leave gpus out"),
+        (2, 4, 3, "gpus 3: this process sees 2 GPU(s); give 2, or leave gpus out"),
+        (3, 4, 3, "devices 4: cannot be spread evenly over gpus 3; give a multiple of 3"),
+        (2, 1, 2, "devices 1: cannot be spread evenly over gpus 2; give a multiple of 2"),
+        (2, 2050, 2, "devices 2050: at most 1024 replicas may share a GPU"),
+        (2, 4, "one", "gpus 'one': give a number, or auto"),
+        (2, 4, -1, "gpus -1: give 0 or more"),
+        (2, 4, 0.5, "gpus '0.5': give a number, or auto"),
+        (2, 4, "auto", "devices 4: this process sees 2 GPU(s); ask for fewer, for gpus 2 to let"),
+    ],
+)
+def test_gpus_that_cannot_be_had(
+    monkeypatch: pytest.MonkeyPatch, there: int, count: int, gpus: int | str, said: str
+) -> None:
+    with_gpus(monkeypatch, *"ABC"[:there])
+    with pytest.raises(UserError, match=f"^{re.escape(said)}"):
+        devices.resolve(count, gpus)
+
+
+def test_gpus_0_is_the_cpu_whatever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gpus(monkeypatch, "A", "B", "C")
+    assert devices.resolve("auto", 0).short == "2 virtual CPU devices"
+    found = devices.resolve(4, 0)
+    assert (found.kind, found.gpus, found.shared_gpus) == ("cpu", 0, None)
+    assert devices.used(4, 0) == [] and len(devices.used(3)) == 3 and len(devices.used(4, 1)) == 1
+
+
+def test_hardware_describes_this_machine() -> None:
+    found = devices.hardware()
+    assert found["cores"] >= 1 and found["memory_bytes"] > 2**28 and found["cpu"]

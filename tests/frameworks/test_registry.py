@@ -1,0 +1,112 @@
+"""The registry is the only list of what is compared, and says what is so."""
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import records
+
+from helpers import frameworks, paths
+from helpers.frameworks import ROWS, Row
+from helpers.results.comparison import Entry
+
+sys.path.append(str(paths.ROOT / "environments"))
+
+import kernels
+
+ALLOWED = {
+    "environments/kernels.py": "what is installed for each kernel, and how it is tried",
+    "benchmarks/notebook_loops.py": "how each notebook's loop is called",
+    "helpers/frameworks/__init__.py": "the registry",
+}
+MOST = 3
+"""So many frameworks beside each other are an example; more are a list."""
+FOLDERS = ("benchmarks", "data_prep", "environments", "gpumon", "helpers", "tests", "tools")
+
+
+def names_of(row: Row) -> set[str]:
+    return {row.name, row.framework, row.family, row.module, row.kernel, row.notebook}
+
+
+def texts(node: ast.AST, depth: int = 2) -> Iterator[str]:
+    """The strings of a list, tuple, set or dictionary, and of those directly in it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif depth and isinstance(node, ast.List | ast.Tuple | ast.Set):
+        for item in node.elts:
+            yield from texts(item, depth - 1)
+    elif depth and isinstance(node, ast.Dict):
+        for part in (*node.keys, *node.values):
+            if part is not None:
+                yield from texts(part, depth - 1)
+
+
+def lists(source: str) -> list[int]:
+    """The lines on which a list of frameworks begins."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
+            said = set(texts(node))
+            if len({row.family for row in ROWS if names_of(row) & said}) > MOST + 1:
+                found.append(node.lineno)
+    return found
+
+
+def test_there_is_no_second_list() -> None:
+    for folder in FOLDERS:
+        for path in sorted((paths.ROOT / folder).rglob("*.py")):
+            name = path.relative_to(paths.ROOT).as_posix()
+            if name not in ALLOWED:
+                assert lists(path.read_text(encoding="utf-8")) == [], name
+
+
+def test_a_second_list_would_be_found() -> None:
+    assert lists("A = ('PyTorch', 'Keras', 'TensorFlow', 'MXNet', 'Chainer')") == [1]
+    assert lists("A = {'pytorch': 1, 'tensorflow': 2, 'mxnet': 3, 'chainer': 4}") == [1]
+    assert lists("A = [('Keras', 1), ('Chainer', 2), ('PyTorch', 3)]") == []
+
+
+@pytest.mark.parametrize("field", ["name", "notebook"])
+def test_no_two_rows_have_the_same(field: str) -> None:
+    found = [getattr(row, field) for row in ROWS]
+    assert len(set(found)) == len(found)
+
+
+def test_rows_look_alike_where_they_are_of_one_framework_and_nowhere_else() -> None:
+    looks = {(row.family, row.colour, row.dark_colour, row.marker) for row in ROWS}
+    families = {row.family for row in ROWS}
+    for part in zip(*looks, strict=True):
+        assert len(set(part)) == len(families)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_its_notebook_says_the_same(row: Row) -> None:
+    path = paths.NOTEBOOKS / f"{row.notebook}.ipynb"
+    metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+    assert metadata["compare"]["framework"] == row.framework
+    assert metadata["kernelspec"]["name"] == row.kernel
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_its_runs_are_shown_by_its_name(row: Row) -> None:
+    entry = Entry(Path("run"), records.make(row.framework, notebook=row.notebook))
+    assert entry.label == row.name
+
+
+def test_every_framework_notebook_has_a_row() -> None:
+    there = {path.stem for path in paths.NOTEBOOKS.glob("*_MultiGPU*.ipynb")}
+    assert there == {row.notebook for row in ROWS}
+
+
+def test_the_environments_have_the_same_kernels() -> None:
+    assert set(kernels.KERNELS) - {"lab"} == {row.kernel for row in ROWS}
+
+
+def test_labels_and_notebooks_are_ordered_as_the_rows_and_others_follow() -> None:
+    names = ["Zoo", "Chainer", "MXNet_Gluon_MultiGPU", "PyTorch bf16", "PyTorch", "Keras_MultiGPU"]
+    assert sorted(names, key=frameworks.order) == [
+        "PyTorch", "PyTorch bf16", "Keras_MultiGPU", "MXNet_Gluon_MultiGPU", "Chainer", "Zoo",
+    ]  # fmt: skip

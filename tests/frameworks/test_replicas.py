@@ -1,0 +1,195 @@
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from helpers.frameworks import replicas
+
+
+def replicas_of(process: psutil.Process) -> list[psutil.Process]:
+    """Replicas are children of the server, which stays to start the next."""
+    servers = [c for c in process.children() if any("forkserver" in part for part in c.cmdline())]
+    return [replica for server in servers for replica in server.children()]
+
+
+def test_results_come_in_order_of_rank() -> None:
+    offset = 10  # a closure, as in a notebook: shipped by value
+
+    def replica(rank: int, factor: int) -> tuple[int, str, str, int]:
+        return offset + factor * rank, os.environ["RANK"], os.environ["WORLD_SIZE"], os.getpid()
+
+    (a, *first, pid0), (b, *second, pid1) = replicas.run(replica, 2, 5)
+    assert (a, b) == (10, 15)
+    assert (first, second) == (["0", "2"], ["1", "2"])
+    assert len({pid0, pid1, os.getpid()}) == 3
+
+
+def test_where_gloo_listens_is_not_for_the_shell_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
+
+    def replica(rank: int) -> list[str]:
+        addresses = psutil.net_if_addrs()[os.environ["GLOO_SOCKET_IFNAME"]]
+        return [address.address for address in addresses]
+
+    assert all("127.0.0.1" in found for found in replicas.run(replica, 2))
+
+
+def test_one_failure_ends_all() -> None:
+    def replica(rank: int) -> None:
+        if rank == 1:
+            raise ValueError("planted")
+        time.sleep(600)
+
+    began = time.monotonic()
+    with pytest.raises(replicas.ReplicaError, match=r"replica 1 failed[\s\S]*planted"):
+        replicas.run(replica, 2)
+    assert time.monotonic() - began < 500
+    assert not replicas_of(psutil.Process())
+
+
+def test_a_killed_replica_is_named() -> None:
+    def replica(rank: int) -> None:
+        if rank == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(600)
+
+    with pytest.raises(replicas.ReplicaError, match="replica 0 died with exit code -9"):
+        replicas.run(replica, 2)
+
+
+def test_interrupting_the_caller_leaves_no_process() -> None:
+    def replica(rank: int) -> Any:
+        time.sleep(600)
+
+    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        replicas.run(replica, 2)
+    assert not replicas_of(psutil.Process())
+
+
+def forking(folder: Path) -> None:
+    """Fork a process like Chainer's updater's, and leave its number in the folder."""
+    child = multiprocessing.Process(target=time.sleep, args=(600,))
+    child.start()
+    (folder / f"{os.getpid()}.part").write_text(str(child.pid))
+    (folder / f"{os.getpid()}.part").rename(folder / str(os.getpid()))
+
+
+def forked(folder: Path, count: int) -> list[psutil.Process]:
+    """The processes that ``count`` replicas forked, once all have."""
+    while len(found := [path for path in folder.iterdir() if path.suffix != ".part"]) < count:
+        time.sleep(0.1)
+    return [psutil.Process(int(path.read_text())) for path in found]
+
+
+def none_lives(processes: list[int]) -> bool:
+    """Whether all end soon; a zombie has ended, and is for whoever inherited it to bury."""
+    end = time.monotonic() + 60
+    while any(map(lives, processes)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def lives(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_killed_replica_whose_own_processes_live_on_is_noticed(tmp_path: Path) -> None:
+    """They hold its pipe open, so that it alone would never tell."""
+
+    def replica(rank: int) -> None:
+        forking(tmp_path)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(600)
+
+    with pytest.raises(replicas.ReplicaError, match="replica 1 died with exit code -9"):
+        replicas.run(replica, 2)
+    left = [int(path.read_text()) for path in tmp_path.iterdir() if path.suffix != ".part"]
+    assert left and none_lives(left)
+
+
+def test_what_a_replica_forked_ends_with_it(tmp_path: Path) -> None:
+    def replica(rank: int) -> int:
+        forking(tmp_path)
+        if rank == 1:
+            forked(tmp_path, 2)
+            raise ValueError("planted")
+        time.sleep(600)
+        return rank
+
+    with pytest.raises(replicas.ReplicaError, match="planted"):
+        replicas.run(replica, 2)
+    assert none_lives([int(path.read_text()) for path in tmp_path.iterdir()])
+
+
+@pytest.mark.parametrize(("dies", "told"), [(9, "signal 9"), (0, "exit code 3")])
+def test_a_replica_whose_own_process_dies_fails_instead_of_waiting(dies: int, told: str) -> None:
+    """As Chainer's updater would: in NCCL, for a GPU that does not answer any more."""
+
+    def replica(rank: int) -> None:
+        def updater() -> None:
+            if dies:
+                os.kill(os.getpid(), dies)
+            os._exit(3)
+
+        children = [
+            multiprocessing.Process(target=time.sleep, args=(600,)),
+            multiprocessing.Process(target=updater, name="GPU 1"),
+        ]
+        for child in children:
+            child.start()
+        replicas.end_with(children)
+        time.sleep(600)
+
+    with pytest.raises(replicas.ReplicaError, match=f"its process GPU 1 died with {told}"):
+        replicas.run(replica, 1)
+
+
+def test_a_process_that_ends_as_it_should_fails_nothing() -> None:
+    def replica(rank: int) -> int:
+        child = multiprocessing.Process(target=os.getpid)
+        child.start()
+        replicas.end_with([child])
+        child.join()
+        time.sleep(0.2)
+        return 7
+
+    assert replicas.run(replica, 1) == [7]
+
+
+SLEEPING = """
+import multiprocessing, os, sys, time
+from pathlib import Path
+from helpers.frameworks import replicas
+def replica(rank):
+    child = multiprocessing.Process(target=time.sleep, args=(600,))
+    child.start()
+    (Path(sys.argv[1]) / f"{rank}.part").write_text(str(child.pid))
+    (Path(sys.argv[1]) / f"{rank}.part").rename(Path(sys.argv[1]) / str(rank))
+    time.sleep(600)
+replicas.run(replica, 2)
+"""
+
+
+def test_replicas_end_when_the_caller_is_killed_with_what_they_forked(tmp_path: Path) -> None:
+    caller = psutil.Popen([sys.executable, "-c", SLEEPING, str(tmp_path)])
+    children = forked(tmp_path, 2)
+    found = replicas_of(caller)
+    assert len(found) == 2
+    caller.kill()
+    caller.wait()
+    assert none_lives([process.pid for process in found + children])

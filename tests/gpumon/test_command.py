@@ -1,0 +1,202 @@
+"""The command line, run as users run it, and what happens when the disk is full."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_nvml
+import pytest
+from gpumon_tools import gpu, write
+
+import gpumon
+from gpumon.launch import environment
+from gpumon.live import LiveView, picture_file
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(*arguments: str, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100", **extra}
+    return subprocess.run(
+        [sys.executable, "-m", "gpumon", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        timeout=300,
+    )
+
+
+def test_record_passes_the_exit_code_and_the_programs_own_phases(tmp_path: Path) -> None:
+    program = "import gpumon, sys\nwith gpumon.phase('train', epoch=1): pass\nsys.exit(7)"
+    done = command(
+        "record", "--interval", "0.05", "--out", "run/trace", "--", sys.executable, "-c", program,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    trace = gpumon.read(tmp_path / "run" / "trace")
+    assert list(trace.phases()["phase"]) == ["command", "train"]
+    shown = command("summary", "run/trace", cwd=tmp_path)
+    assert shown.returncode == 0 and "train" in shown.stdout
+    drawn = command("plot", "run/trace", "-o", "chart.svg", cwd=tmp_path)
+    assert drawn.stdout.strip() == "chart.svg" and "<svg" in (tmp_path / "chart.svg").read_text()
+
+
+def test_outside_record_a_phase_is_nothing() -> None:
+    with gpumon.phase("train"):
+        pass
+
+
+def test_record_passes_signals_on(tmp_path: Path) -> None:
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(30)\n"
+    )
+    for number, code in ((signal.SIGTERM, 3), (signal.SIGINT, 128 + signal.SIGINT)):
+        running = subprocess.Popen(
+            [sys.executable, "-m", "gpumon", "record", "--", sys.executable, "-c", program],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stdout is not None and running.stdout.readline() == "up\n"
+        running.send_signal(number)
+        running.communicate(timeout=300)
+        assert running.returncode == code
+    # The second run found the name taken.
+    assert (tmp_path / "gpumon-trace.jsonl").exists()
+    assert (tmp_path / "gpumon-trace-2.jsonl").exists()
+
+
+def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
+    for arguments, words in (
+        (["summary", "nothing"], "does not exist"),
+        (["record", "--"], "nothing to run"),
+        (["record", "--", "no-such-program"], "cannot run no-such-program"),
+        (["record", "--interval", "0", "--", "true"], "seconds between samples"),
+    ):
+        done = command(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert words in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path / "t", {})
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpumon", "summary", str(tmp_path / "t")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert done.returncode == 2
+    assert done.stderr == "gpumon: cannot write to standard output: No space left on device\n"
+
+
+def test_gpus_that_were_asked_for_are_refused_without_a_driver(tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("")  # no library, whatever the machine has
+    record = ("record", "--out", "trace", "--gpus", "99", "--", "touch", "ran")
+    done = command(*record, cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert re.fullmatch(r"gpumon: no GPU 99 on this machine: no NVIDIA driver.*\n", done.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["libnvidia-ml.so.1"]
+
+
+def test_devices_says_what_can_be_measured_and_why_not_the_rest(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(gpu(0, "utilisation 5\nmemory 100\ngpm 1\ngpm2 30"))
+    seen = fake_nvml.environment(script)
+    text = command("devices", cwd=tmp_path, **seen).stdout
+    assert "NVIDIA H200" in text and "yes  utilisation (%)" in text
+    assert "no   power (W): nvmlDeviceGetPowerUsage: Not Supported" in text
+    found = json.loads(command("devices", "--json", cwd=tmp_path, **seen).stdout)
+    assert [device["name"] for device in found["devices"]] == ["gpu0", "host"]
+    (tmp_path / "libnvidia-ml.so.1").write_text("")  # no library, whatever the machine has
+    alone = command("devices", cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path)).stdout
+    assert "GPUs: none" in alone and "yes  cpu (%)" in alone
+
+
+def test_a_full_disk_is_one_warning_and_the_program_goes_on(tmp_path: Path) -> None:
+    # A limit on the size of files stands in for the disk: the sampler's write fails just so.
+    program = f"""
+import gpumon, resource, time, warnings
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+warnings.simplefilter("always")
+with gpumon.Monitor({str(tmp_path / "trace")!r}, interval=0.005) as monitor:
+    for n in range(60):
+        with monitor.phase("train", filler="x" * 200):
+            time.sleep(0.03)
+print("went on")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=300,
+    )
+    assert done.returncode == 0 and done.stdout == "went on\n"
+    assert done.stderr.count("gpumon cannot write") == 1, done.stderr
+    assert done.stderr.count("gpumon cannot mark phases") == 1
+    trace = gpumon.read(tmp_path / "trace")
+    assert len(trace.frame()) > 10 and len(trace.phases()) > 5
+    assert trace.plot()
+
+
+def test_live_view_redraws_without_the_program_drawing(tmp_path: Path) -> None:
+    pictures: list[bytes] = []
+
+    class Output:
+        def __init__(self, data: bytes) -> None:
+            pictures.append(data)
+
+        def update(self, data: bytes) -> None:
+            pictures.append(data)
+
+    with gpumon.Monitor(tmp_path / "trace", interval=0.05) as monitor, monitor.phase("train"):
+        view = LiveView(monitor.path, period=0.1, display=Output)
+        picture_file(monitor.path).write_bytes(b"first")  # as the drawing process would
+        deadline = time.monotonic() + 60
+        while not pictures and time.monotonic() < deadline:
+            time.sleep(0.02)
+        view.stop()
+    assert pictures[0] == b"first"
+    assert pictures[-1].startswith(b"\x89PNG")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_drawing_process_draws_and_ends_with_its_parent(tmp_path: Path) -> None:
+    with gpumon.Monitor(tmp_path / "trace", interval=0.05) as monitor:
+        time.sleep(0.1)
+    config = json.dumps({"path": str(monitor.path), "period": 0.1, "parent": os.getpid()})
+    subprocess.run(
+        [sys.executable, "-m", "gpumon.live", config],
+        stdin=subprocess.DEVNULL,
+        env=environment(),
+        check=True,
+        timeout=300,
+    )
+    assert picture_file(monitor.path).read_bytes().startswith(b"\x89PNG")
+
+
+def test_live_outside_a_notebook_says_how_to_follow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with gpumon.Monitor(tmp_path / "trace", live=True):
+        pass
+    assert f"gpumon watch {tmp_path / 'trace'}" in capsys.readouterr().err

@@ -1,0 +1,204 @@
+"""The monitor in odd programs and on odd machines: it neither stops them nor loses a trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpumon
+from gpumon.launch import rank
+from gpumon.output import write_whole
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+RECORD = [sys.executable, "-m", "gpumon", "record", "--"]
+
+
+def program(text: str, *arguments: object, name: Path | None = None) -> str:
+    """Run a program that uses gpumon, and give what it printed; fails if it failed."""
+    words = ["-c", text]
+    if name is not None:
+        name.write_text(text)
+        words = [str(name)]
+    done = subprocess.run(
+        [sys.executable, *words, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=HERE,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+MANY = """
+import os, resource, sys, gpumon
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most), most))
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+with gpumon.Monitor(sys.argv[1]) as monitor, monitor.phase("train"):
+    pass
+print(list(monitor.phases()["phase"]))
+"""
+
+
+def test_a_program_with_a_thousand_open_files(tmp_path: Path) -> None:
+    assert "['train']" in program(MANY, tmp_path / "trace")
+
+
+NO_ROOM = """
+import sys, tempfile, gpumon
+tempfile._candidate_tempdir_list = lambda: ["/nowhere"]
+with gpumon.Monitor(sys.argv[1]) as monitor, monitor.phase("train"):
+    pass
+print(list(monitor.phases()["phase"]))
+"""
+
+
+def test_a_machine_without_a_temporary_folder(tmp_path: Path) -> None:
+    assert "['train']" in program(NO_ROOM, tmp_path / "trace")
+
+
+def test_a_program_whose_name_is_not_text_is_recorded(tmp_path: Path) -> None:
+    text = NO_ROOM.replace("/nowhere", str(tmp_path))
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/p\xff.py"))
+    said = program(text, tmp_path / "trace", name=odd)
+    assert "['train']" in said and "nothing is recorded" not in said
+    assert gpumon.read(tmp_path / "trace").recording.header["program"] == r"p\udcff.py"
+
+
+def test_a_phase_that_is_open_is_not_opened_again(tmp_path: Path) -> None:
+    """It was its own outer one, and the program went round in circles for ever."""
+    marker = gpumon.Marker(tmp_path / "t.marks.jsonl")
+    phase = marker.phase("train")
+    with phase, pytest.raises(gpumon.MonitorError, match="'train' is open already"):
+        phase.__enter__()
+    with phase:  # one after the other is fine
+        assert marker.current == "train"
+    assert marker.current == ""
+
+
+class Odd:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+CIRCLE: list[object] = []
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize(
+    "value", [{(1, 2): 3}, CIRCLE, Odd(), 10**5000], ids=["key", "circle", "no text", "long"]
+)
+def test_an_attribute_that_json_cannot_hold_ends_no_program(tmp_path: Path, value: object) -> None:
+    """What was raised left the phase open for ever as well."""
+    marker = gpumon.Marker(tmp_path / "t.marks.jsonl")
+    with marker.phase("train", value=value, images=3):
+        assert marker.current == "train"
+    assert marker.current == ""
+    assert (tmp_path / "t.marks.jsonl").read_text().count("\n") == 2
+
+
+def test_a_rank_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for text in ("²", "", "-1", "9" * 5000):
+        monkeypatch.setenv("RANK", text)
+        assert rank() is None
+
+
+def test_the_exit_code_of_a_command_where_ended_children_are_ignored(tmp_path: Path) -> None:
+    """`trap '' CHLD` in a shell, or a supervisor that leaves it so, made every command succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "record", "--out", tmp_path / "t", "--", "false"],
+        env=HERE,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    assert done.returncode == 1
+
+
+def test_two_recorders_that_start_at_once_keep_two_traces(tmp_path: Path) -> None:
+    """Neither had a sampler yet when the other looked, and both wrote into one file."""
+    words = [*RECORD, "sleep", "0.5"]
+    both = [subprocess.Popen(words, cwd=tmp_path, env=HERE, stderr=subprocess.PIPE) for _ in "ab"]
+    said = [one.communicate(timeout=60)[1] for one in both]
+    refused = [text for one, text in zip(both, said, strict=True) if one.returncode]
+    assert all(b"another monitor is writing" in text for text in refused)
+    traces = [path for path in tmp_path.glob("*.jsonl") if "marks" not in path.name]
+    assert len(traces) == 2 - len(refused)
+    assert [path.read_text().count('"sampler":') for path in traces] == [1] * len(traces)
+
+
+def test_a_monitor_that_is_starting_is_not_overwritten(tmp_path: Path) -> None:
+    first, second = gpumon.Monitor(tmp_path / "t"), gpumon.Monitor(tmp_path / "t")
+
+    def meanwhile() -> None:
+        with pytest.raises(gpumon.MonitorError, match="another monitor is writing"):
+            second.start()
+
+    first._wait_until_ready = meanwhile  # type: ignore[method-assign]
+    with first, first.phase("train"):
+        pass
+    assert list(first.phases()["phase"]) == ["train"]
+
+
+def test_a_link_leads_to_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("dear all")
+    (tmp_path / "t.jsonl").symlink_to("letter")
+    os.link(tmp_path / "letter", tmp_path / "u.jsonl")
+    for name in ("t", "u"):
+        with gpumon.Monitor(tmp_path / name):
+            pass
+        assert gpumon.read(tmp_path / name).provenance()["ended"] == "closed"
+    assert (tmp_path / "letter").read_text() == "dear all"
+
+
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *RECORD, "true"],
+        cwd=tmp_path,
+        env=HERE,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpumon: the working folder is gone")
+
+
+def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path) -> None:
+    def interrupted(file: Path) -> None:
+        file.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "chart.png", interrupted)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "matplotlib.py").write_text(
+        f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n"
+    )
+    with gpumon.Monitor(tmp_path / "t"):
+        pass
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "plot", tmp_path / "t"],
+        capture_output=True,
+        text=True,
+        env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+    )
+    assert (done.returncode, done.stderr) == (130, "gpumon: interrupted\n")
+
+
+def test_a_program_without_its_streams_is_recorded(tmp_path: Path) -> None:
+    """The trace had got the number of one of them."""
+
+    def close() -> None:
+        for number in range(3):
+            os.close(number)
+
+    words = [*RECORD[:-1], "--out", str(tmp_path / "t"), "--", "true"]
+    assert subprocess.run(words, env=HERE, timeout=60, preexec_fn=close).returncode == 0
+    assert gpumon.read(tmp_path / "t").provenance()["ended"] == "closed"

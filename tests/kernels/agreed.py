@@ -1,0 +1,179 @@
+"""What the tests of more than one framework assert: of loaders, precisions and learning rates."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from notebook_cells import CERTIFIED, lesson_with, namespace_of, write_different_images
+from PIL import Image
+from resuming import write_small_images
+
+import data_prep
+from helpers.errors import UnsupportedError
+from helpers.fairness import reference
+from helpers.networks.weights import Weights
+from helpers.training import image_data
+
+Names = dict[str, Any]
+Batch = Sequence[np.ndarray]
+
+
+def steps_of(names: Names) -> int:
+    """Steps of an epoch."""
+    steps: int = names["scaled"].steps(len(names["images"].train))
+    return steps
+
+
+def equal(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
+    """The same names with the same values, to the last bit."""
+    return found.keys() == expected.keys() and all(
+        np.array_equal(found[name], expected[name]) for name in expected
+    )
+
+
+def assert_pixels_are_pillows(
+    names: Names,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    suffix: str,
+    evaluated: Callable[[Any], Batch],
+    first_batch: Callable[[], Batch],
+) -> None:
+    """From files and from a packed folder, evaluation gives every image, training the same crops.
+
+    ``evaluated`` gives pixels (N, H, W) and targets of a part, ``first_batch`` that of training.
+    """
+    files, packed = write_different_images(folder, suffix), folder / "packed"
+    data_prep.pack_folder(files, packed, workers=1, progress=False)
+    found = []
+    for source in (files, packed):
+        images = image_data.load_data(replace(names["this_run"].setup, data=source))
+        monkeypatch.setitem(names, "images", images)
+        paths = [files / "images" / f"{Path(path).stem}{suffix}" for path in images.test["path"]]
+        grey, targets = evaluated(images.test)
+        crop = names["scaled"].recipe.crop
+        assert np.array_equal(grey, [_centre(path, crop) for path in paths])
+        assert np.array_equal(targets, image_data.labels(images.test))
+        found.append(first_batch())
+    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+
+
+def assert_later_epochs_are_the_same(names: Names, batches: Callable[..., Sequence[Batch]]) -> None:
+    """``batches(count, epoch=…, workers=…)`` of a loader that begins there, one batch an epoch.
+
+    The images are equal and their labels are not: crops and order can be told apart.
+    """
+    assert steps_of(names) == 1
+    first, second, third = batches(3)
+    assert not np.array_equal(first[1], second[1]), "every epoch is shuffled anew"
+    assert not np.isin(_rows(first[0]), _rows(second[0])).all(), "every epoch draws new crops"
+    for workers in (0, 1, 3):
+        again = batches(2, epoch=1, workers=workers)
+        for begun, expected in zip(again, (second, third), strict=True):
+            assert all(np.array_equal(*both) for both in zip(begun, expected, strict=True))
+
+
+def ramp(size: int) -> np.ndarray:
+    """A grey plane, uint8 (size, size), whose first pixel tells whether it was flipped."""
+    return np.arange(size, dtype=np.uint8)[None].repeat(size, axis=0)
+
+
+def assert_half_are_flipped(ramps: Iterable[Any]) -> None:
+    """Of :func:`ramp` after the training transform, many times."""
+    first = [np.ravel(image)[0] for image in ramps]
+    assert 0.4 < np.mean(np.array(first) != 0) < 0.6
+
+
+def assert_refused(
+    configure: Callable[[str, str], None], precision: str, kind: str, reason: str
+) -> None:
+    """By a framework that computes in float32 only."""
+    with pytest.raises(UnsupportedError, match=rf"precision {precision}: .*{reason}.*; use fp32"):
+        configure(precision, kind)
+
+
+def assert_float32_is_float32(
+    configure: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the CUDA libraries' own switch."""
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    configure("fp32", "gpu")
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
+    configure("tf32", "gpu")
+    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+
+
+def assert_warms_up(
+    notebook: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    watch: Callable[[Names], Callable[[], Sequence[float]]],
+) -> None:
+    """The learning rate climbs step by step, and is constant where there is no warm-up.
+
+    ``watch(names)`` is called before anything trains, on two devices; what it gives is called
+    after each training, and gives the rates that the optimiser really had in its steps.
+    """
+    names = namespace_of(
+        notebook,
+        folder,
+        devices=2,
+        until=CERTIFIED,
+        checked=False,
+        data=str(write_small_images(folder / "data")),
+        batch=8,
+    )
+    run, scaled, steps = names["this_run"], names["scaled"], steps_of(names)
+    assert scaled.devices == 2 and steps > 2
+    rates_used = watch(names)
+    train_shallow(names)
+
+    def train(epochs: int, warmup: float, done: int = 0) -> list[float]:
+        """The rates that the recipe has for these epochs; compared with those that were used."""
+        recipe = replace(scaled.recipe, epochs=epochs, warmup_epochs=warmup)
+        run.recipe = names["scaled"] = warming = replace(scaled, recipe=recipe)
+        monkeypatch.setattr(run, "_resume", done > 0)
+        run.train()
+        expected = [
+            warming.learning_rate_at(step, steps) for step in range(done * steps, epochs * steps)
+        ]
+        np.testing.assert_allclose(rates_used(), expected, rtol=1e-6)
+        rows = [row["learning_rate"] for row in run.history[done:]]
+        np.testing.assert_allclose(rows, expected[steps - 1 :: steps], rtol=1e-6)
+        return expected
+
+    whole = {warmup: train(2, warmup) for warmup in (0, 0.5, 1.5)}
+    assert len(set(whole[1.5])) > steps
+    train(1, 1.5)
+    assert train(2, 1.5, done=1) == whole[1.5][steps:]
+    run.monitor.stop()
+
+
+def train_shallow(names: Names) -> None:
+    """Let the notebook train ``reference``'s shallow net, for it takes no time."""
+    run = names["this_run"]
+    framework, devices, scope = run.framework, run.devices, run.lesson.scope
+
+    def build_model(arrays: Mapping[str, np.ndarray]) -> Any:
+        with scope():
+            return framework.shallow(arrays, devices)
+
+    names["build_model"] = build_model
+    run.initial = Weights(reference.shallow_arrays(), "seeded", "shallow")
+    run.take(lesson_with(names))
+
+
+def _rows(grey: np.ndarray) -> np.ndarray:
+    """A number for each image of equal pixels that tells its crop: its first four pixels."""
+    return np.ascontiguousarray(grey[:, 0, :4, 0]).view(np.uint32)[:, 0]
+
+
+def _centre(path: Path, crop: int) -> np.ndarray:
+    """What Pillow makes of a file, without its margin."""
+    with Image.open(path) as image:
+        margin = (image.width - crop) // 2
+        return np.asarray(image)[margin : margin + crop, margin : margin + crop]

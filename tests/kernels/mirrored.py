@@ -1,0 +1,91 @@
+"""What the tests of TensorFlow and of Keras share, for both train under MirroredStrategy."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework.dataset_options_pb2 import Options
+from tensorflow.python.ops import gen_dataset_ops
+
+from helpers.training.step_clock import StepClock
+from helpers.training.world import World
+
+
+def one_strategy(patch: pytest.MonkeyPatch) -> None:
+    """Notebooks that run in one process share their strategies.
+
+    Two over the same devices would take each other's all-reduce for their own.
+    """
+    make: Any = lru_cache(tf.distribute.MirroredStrategy)
+
+    def shared(devices: Sequence[str], reduction: Any = None) -> Any:
+        return make(tuple(devices), reduction)
+
+    patch.setattr(tf.distribute, "MirroredStrategy", shared)
+
+
+def tuned(patch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether tf.data tunes it: for each data set that is iterated from now on, our own or not.
+
+    It reads the options that the runtime itself goes by.
+    """
+    found: list[bool] = []
+
+    def watch(operation: str) -> None:
+        begin = getattr(gen_dataset_ops, operation)
+
+        def watched(dataset: tf.Tensor, *rest: Any, **options: Any) -> Any:
+            said = tf.raw_ops.GetOptions(input_dataset=dataset).numpy()
+            autotune = Options.FromString(said).autotune_options
+            found.append(not autotune.HasField("enabled") or autotune.enabled)
+            return begin(dataset, *rest, **options)
+
+        patch.setattr(gen_dataset_ops, operation, watched)
+
+    watch("make_iterator")
+    watch("multi_device_iterator_init")
+    return found
+
+
+def rates(patch: pytest.MonkeyPatch, names: dict[str, Any]) -> Callable[[], list[float]]:
+    """A call that gives the rate that the optimiser has had in each step since the last call."""
+    found: list[float] = []
+    queued = StepClock.queued
+
+    def noted(clock: StepClock, result: Any) -> None:
+        run = names["this_run"]
+        found.append(run.framework.learning_rate(run._replica.optimizer))
+        queued(clock, result)
+
+    def since() -> list[float]:
+        given = list(found)
+        found.clear()
+        return given
+
+    patch.setattr(StepClock, "queued", noted)
+    return since
+
+
+def world(names: dict[str, Any]) -> World:
+    """The notebook's one process, and all devices."""
+    (found,) = names["this_run"].worlds()
+    return found
+
+
+class Heard(logging.Handler):
+    """Keeps in ``lines`` what TensorFlow's logger says; it says as much as in Jupyter."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        logger = tf.get_logger()
+        patch.setattr(logger, "handlers", [self])
+        patch.setattr(logger, "level", logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Tests start more replicas than a notebook, each with graphs of its own.
+        if "retracing" not in (line := record.getMessage()):
+            self.lines.append(line)

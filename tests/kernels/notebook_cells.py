@@ -1,0 +1,143 @@
+"""Run a notebook's own first cells in a test, on data where every crop is different."""
+
+import ast
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from helpers import paths
+from helpers.fairness import certificate
+from helpers.runner.notebook_code import run_cells
+from helpers.training import measured_run
+from helpers.training.world import Lesson, lesson_of
+
+COLUMNS = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+
+
+def write_noise_images(folder: Path, patients: int = 200) -> Path:
+    """A data folder of ``patients`` equal noise images, 264 px: a crop is known by its corner."""
+    target = folder / "noise"
+    if target.exists():
+        return target
+    (target / "images").mkdir(parents=True)
+    noise = np.random.default_rng(0).integers(0, 256, (264, 264), dtype=np.uint8)
+    Image.fromarray(noise).save(target / "noise.png")
+    rows = [COLUMNS]
+    for patient in range(1, patients + 1):
+        name = f"{patient:08d}_000.png"
+        (target / "images" / name).hardlink_to(target / "noise.png")
+        finding = "Mass" if patient % 3 == 0 else "No Finding"
+        rows.append(f"{name},{finding},0,{patient},50,M,PA,264,264,0.1,0.1")
+    (target / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
+    return target
+
+
+def write_different_images(folder: Path, suffix: str) -> Path:
+    """The same data folder with images of which no two are alike, as ``.png`` or ``.jpg`` files."""
+    source, target = write_noise_images(folder), folder / f"different{suffix}"
+    (target / "images").mkdir(parents=True)
+    shutil.copy(source / "Data_Entry_2017.csv", target)
+    with Image.open(source / "noise.png") as image:
+        noise = np.asarray(image)
+    for number, path in enumerate(sorted((source / "images").iterdir())):
+        rolled = Image.fromarray(np.roll(noise, 7 * number))
+        rolled.save(target / "images" / f"{path.stem}{suffix}")
+    return target
+
+
+CERTIFIED = "this_run.train()"
+"""Up to here a notebook has checked itself, and trained nothing."""
+
+
+def namespace_of(
+    notebook: str, folder: Path, *, devices: int = 1, until: str = "## 6.", **given: Any
+) -> dict[str, Any]:
+    """The names a notebook has defined before its first cell that holds ``until``.
+
+    ``given`` are more of its parameters.
+    """
+    said: dict[str, Any] = {"data": str(write_noise_images(folder)), "devices": devices}
+    said |= {"run": str(folder / "run"), "recipe": "demo"} | given
+    return run_cells(notebook, until=until, **said)
+
+
+def cell_with(notebook: str, text: str) -> str:
+    """The source of the notebook's one code cell that holds ``text``."""
+    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    texts = ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+    (found,) = (source for source in texts if text in source)
+    return found
+
+
+@contextmanager
+def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> Iterator[None]:
+    """The notebook with a fault: the functions of one cell made again from a changed text."""
+    functions = [
+        node
+        for node in ast.parse(cell_with(notebook, sound).replace(sound, broken)).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    before = dict(names)
+    exec(compile(ast.Module(list(functions), []), notebook, "exec"), names)
+    try:
+        yield
+    finally:
+        names.update(before)
+
+
+def failed(checks: Iterable[certificate.Check]) -> set[str]:
+    """Names of the checks that failed."""
+    return {check.check for check in checks if check.verdict == "fail"}
+
+
+def assert_passed(
+    run: measured_run.Run, *, known: Iterable[str] = (), survivors: str = "replica 0's"
+) -> None:
+    """Nothing failed or was left unchecked; only ``known`` differs, and for a known reason.
+
+    ``survivors`` tells whose BatchNorm statistics are in the weights, the last thing looked at.
+    """
+    found = run.certificate
+    assert failed(found.checks) == set()
+    assert "not checked" not in set(found.table()["verdict"])
+    assert {check.check for check in found.checks if check.verdict == "known"} == set(known)
+    assert found.checks[-1].reason == survivors
+
+
+def failed_in_rehearsal(names: dict[str, Any], notebook: str, sound: str, broken: str) -> set[str]:
+    """Names of the checks that a notebook fails whose training loop has a fault in it."""
+    run = names["this_run"]
+    lesson, before = run.lesson, run.certificate
+    with planted(names, notebook, sound, broken):
+        run.rehearse(lesson_with(names))
+    found = failed(run.certificate.checks)
+    run.take(lesson)
+    run.certificate = before
+    return found
+
+
+def lesson_with(names: dict[str, Any]) -> Lesson:
+    """The notebook's lesson, of what its names stand for now."""
+    before = names["this_run"].lesson
+    return lesson_of(names, read_ahead=before.read_ahead, processes=before.processes)
+
+
+def adam(gradients: list[np.ndarray], scaled: Any) -> np.ndarray:
+    """Ones after PyTorch's Adam (torch.optim.Adam's documented algorithm), in float64."""
+    (beta1, beta2), epsilon = scaled.recipe.adam_betas, scaled.recipe.adam_epsilon
+    weight, first, second = np.ones(3), np.zeros(3), np.zeros(3)
+    for step, gradient in enumerate(gradients, start=1):
+        first = beta1 * first + (1 - beta1) * gradient
+        second = beta2 * second + (1 - beta2) * gradient.astype(np.float64) ** 2
+        root = np.sqrt(second / (1 - beta2**step)) + epsilon
+        weight = weight - scaled.learning_rate * first / (1 - beta1**step) / root
+    return weight

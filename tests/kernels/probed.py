@@ -1,0 +1,106 @@
+"""The probe's tests that every framework has: it passes, and what is wrong is found and named."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.runner.probe import inside, known
+
+
+def probe(framework: Any, folder: Path, kind: str, count: int) -> tuple[int, dict[Any, str | None]]:
+    """Its exit code; what each step that ended came to, by its name and device."""
+    told = folder / "steps.jsonl"
+    module = framework.__name__.rpartition(".")[2]
+    code = inside.main([module, kind, str(count), "--to", str(told)])
+    events = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
+    assert any(event.get("versions", {}).get("python") for event in events)
+    ended = [event for event in events if "end" in event]
+    assert all(event["seconds"] >= 0 for event in ended)
+    return code, {(event["end"], event["device"]): event["reason"] for event in ended}
+
+
+def steps_of(count: int) -> list[tuple[str, int | None]]:
+    layers = [(layer, device) for device in range(count) for layer in known.LAYERS]
+    return [(inside.START, None), *layers, (known.ALL_REDUCE, None)]
+
+
+def assert_works(framework: Any, folder: Path, kind: str, *counts: int) -> None:
+    for count in counts:
+        assert probe(framework, folder, kind, count) == (0, dict.fromkeys(steps_of(count)))
+
+
+def assert_finds_faults(framework: Any, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """In one number of one gradient, in an error, in a device without the sum."""
+    through_layer, all_reduced = framework.through_layer, framework.all_reduced
+
+    def a_little_wrong(layer: str, arrays: Any, device: Any) -> dict[str, np.ndarray]:
+        found = {name: array.copy() for name, array in through_layer(layer, arrays, device).items()}
+        name = {"convolution": "weight", "BatchNorm": "output", "pooling": "images"}[layer]
+        found[name].flat[-1] += 1
+        return found
+
+    patch.setattr(framework, "through_layer", a_little_wrong)
+    code, found = probe(framework, folder, "cpu", 2)
+    assert code == 1 and list(found) == steps_of(2)[:-1], "no device is waited for in vain"
+    for device in (0, 1):
+        for layer, what in (
+            ("convolution", "gradient of weight"),
+            ("BatchNorm", "output"),
+            ("pooling", "gradient of images"),
+        ):
+            assert f"wrong result: {what} is off by up to 1" in str(found[layer, device])
+
+    def raises(layer: str, arrays: Any, device: Any) -> dict[str, np.ndarray]:
+        if layer == "pooling":
+            raise RuntimeError("CUDA error: no kernel image is available\nfor this device")
+        return through_layer(layer, arrays, device)
+
+    patch.setattr(framework, "through_layer", raises)
+    code, found = probe(framework, folder, "cpu", 2)
+    said = "RuntimeError: CUDA error: no kernel image is available"
+    assert code == 1 and {key for key, why in found.items() if why == said} == {
+        ("pooling", 0),
+        ("pooling", 1),
+    }
+
+    def lost(shares: Any, devices: Any) -> list[np.ndarray]:
+        return [all_reduced(shares, devices)[0], shares[1]]
+
+    patch.setattr(framework, "through_layer", through_layer)
+    patch.setattr(framework, "all_reduced", lost)
+    code, found = probe(framework, folder, "cpu", 2)
+    assert code == 1
+    assert found[known.ALL_REDUCE, None] == "wrong result: device 1 has not the sum"
+    assert {why for key, why in found.items() if key[0] != known.ALL_REDUCE} == {None}
+
+
+def in_own_process(module: str, folder: Path, check: str) -> None:
+    """One of these checks, as a probe has it: in a process that has computed nothing before.
+
+    TensorFlow counts the all-reduces of each strategy from the same number. Where a notebook's
+    strategy over the same devices is at work too, they take each other's for their own.
+    """
+    words = [sys.executable, __file__, module, str(folder), check]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    framework = importlib.import_module(f"helpers.frameworks.{sys.argv[1]}")
+    with pytest.MonkeyPatch.context() as patch:
+        folder, check = Path(sys.argv[2]), sys.argv[3]
+        if check == "works":
+            assert_works(framework, folder, "cpu", 2, 1)
+        elif check == "works, CPU devices in place of GPUs":
+            tensorflow = importlib.import_module("helpers.frameworks.tensorflow")
+            two = tensorflow.list_devices("cpu", 2)
+            patch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: two[:count])
+            assert_works(framework, folder, "gpu", 2, 1)
+        else:
+            assert_finds_faults(framework, folder, patch)

@@ -1,0 +1,139 @@
+"""Train a notebook's own way, in a process that may be killed; and whether it can go on.
+
+    python tests/kernels/resuming.py NOTEBOOK DATA RUN RESUME
+
+runs the notebook's cells up to its training, without the fairness check.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from notebook_cells import COLUMNS
+from PIL import Image
+from safetensors import safe_open
+
+from helpers.networks import weights
+from helpers.runner.notebook_code import run_cells
+from helpers.training import checkpoint, record
+
+TRAINED = "this_run.train()"
+EPOCHS = 5
+PATIENTS = 100
+SECONDS = 900
+SAID = "said.txt"
+
+
+def run(notebook: str, data: str, folder: str, resume: bool) -> dict[str, Any]:
+    """All cells to the end of the training: the demo recipe, 8 images on each of 2 devices."""
+    given: dict[str, Any] = {"data": data, "devices": 2, "run": folder, "recipe": "demo"}
+    names = run_cells(
+        notebook,
+        after=TRAINED,
+        checked=False,
+        batch=8,
+        resume=resume,
+        **given,
+    )
+    names["this_run"].monitor.stop()
+    return names
+
+
+def assert_resumes(notebook: str, folder: Path, *, bits: bool = False) -> None:
+    """Killed at a random step and resumed, a run has the losses, AUC and weights of a whole one.
+
+    To the last bit with ``bits``, of a framework that trains the same twice from the same seed.
+    """
+    data = write_small_images(folder / "data")
+    whole, killed = folder / "whole", folder / "killed"
+    _end(_start(notebook, data, whole, resume=False), whole)
+    epochs = _kill_after_a_checkpoint(_start(notebook, data, killed, resume=False), killed)
+    assert 1 <= epochs < EPOCHS, "it was to be killed between its first and its last epoch"
+    assert not (killed / "weights.safetensors").exists()
+    said = _end(_start(notebook, data, killed, resume=True), killed)
+    assert f"Resumed after epoch {epochs} of {EPOCHS}" in said
+
+    rows, expected = (_record(run)["epochs"] for run in (killed, whole))
+    assert [row["epoch"] for row in rows] == [row["epoch"] for row in expected]
+    assert all(row["valid_auc"] is not None for row in expected)
+    for row, other in zip(rows, expected, strict=True):
+        for figure in ("train_loss", "valid_loss", "valid_auc", "learning_rate"):
+            np.testing.assert_allclose(row[figure], other[figure], rtol=1e-3, err_msg=f"{figure}")
+    assert _record(killed)["checkpoint"]["resumed_after"] == epochs
+    ends = [weights.load(run / "weights.safetensors") for run in (killed, whole)]
+    start = weights.canonical("seeded", seed=0).arrays
+    trained = [name for name in start if "running" not in name]
+    way, apart = (
+        np.sqrt(sum(float(((a[name] - b[name]) ** 2).sum()) for name in trained))
+        for a, b in ((ends[1], start), (ends[0], ends[1]))
+    )
+    assert apart < 1e-2 * way, f"{apart / way:.1e} of the way that training went"
+    assert not bits or apart == 0, f"{apart / way:.1e} of the way, and it should repeat itself"
+
+
+def write_small_images(folder: Path) -> Path:
+    """Noise, of the demo recipe's size, a different image for each patient."""
+    (folder / "images").mkdir(parents=True)
+    noise = np.random.default_rng(0).integers(0, 256, (PATIENTS, 38, 38), dtype=np.uint8)
+    rows = [COLUMNS]
+    for patient, grey in enumerate(noise, start=1):
+        name = f"{patient:08d}_000.png"
+        Image.fromarray(grey).save(folder / "images" / name)
+        # With seed 0, five of validation's ten patients: an AUC needs five of either class.
+        finding = "Mass" if patient <= PATIENTS // 2 else "No Finding"
+        rows.append(f"{name},{finding},0,{patient},50,M,PA,38,38,0.1,0.1")
+    (folder / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def _start(notebook: str, data: Path, folder: Path, *, resume: bool) -> "subprocess.Popen[str]":
+    command = [sys.executable, __file__, notebook, str(data), str(folder), str(int(resume))]
+    folder.mkdir(exist_ok=True)
+    with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild
+        return subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+
+def _end(process: "subprocess.Popen[str]", folder: Path) -> str:
+    code = process.wait(SECONDS)
+    said = (folder / SAID).read_text()
+    assert code == 0, said[-3000:]
+    return said
+
+
+def _kill_after_a_checkpoint(process: "subprocess.Popen[str]", folder: Path) -> int:
+    """Kill -9 somewhere in an epoch; the number of epochs in the checkpoint that is left."""
+    wanted, deadline = random.randint(1, EPOCHS - 2), time.monotonic() + SECONDS
+    while _epochs(folder) < wanted:
+        assert process.poll() is None, (folder / SAID).read_text()[-3000:]
+        assert time.monotonic() < deadline, "no checkpoint came"
+        time.sleep(0.01)
+    time.sleep(random.uniform(0, 0.1))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return _epochs(folder)
+
+
+def _epochs(folder: Path) -> int:
+    path = folder / checkpoint.FILE
+    if not path.exists():
+        return 0
+    with safe_open(path, "numpy") as file:
+        return len(json.loads(file.metadata()["said"])["history"])
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / record.FILE).read_text(encoding="utf-8"))
+    return content
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4] == "1")

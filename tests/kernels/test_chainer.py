@@ -1,0 +1,557 @@
+"""Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file.
+
+The network, the loader, the updater and the optimiser are the notebook's own, taken from its cells.
+"""
+
+import multiprocessing
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any
+
+import chainer
+import chainer.functions as F
+import chainer.links as L
+import numpy as np
+import probed
+import pytest
+from agreed import (
+    assert_float32_is_float32,
+    assert_half_are_flipped,
+    assert_pixels_are_pillows,
+    assert_refused,
+    assert_warms_up,
+    equal,
+    ramp,
+    steps_of,
+)
+from chainer.dataset import concat_examples
+from notebook_cells import (
+    CERTIFIED,
+    assert_passed,
+    failed,
+    failed_in_rehearsal,
+    namespace_of,
+    planted,
+)
+from resuming import assert_resumes
+
+from helpers.fairness import reference, reference_checks
+from helpers.frameworks import chainer as framework
+from helpers.networks import weights
+from helpers.training import chainer_parallel as parallel
+from helpers.training import image_data
+from helpers.training.step_clock import StepClock
+from helpers.training.world import World
+
+NOTEBOOK = "Chainer_MultiGPU"
+TWO = framework.list_devices("cpu", 2)
+WORLD = World(0, 2, tuple(TWO), "cpu")
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The notebook's names for two virtual devices, before it trains."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of(NOTEBOOK, folder, devices=2, until=CERTIFIED)
+
+
+class Tiny(chainer.Chain):
+    """Small enough to be quick, with BatchNorm and 14 outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.conv = L.Convolution2D(3, 4, 3, nobias=True)
+            self.norm = L.BatchNormalization(4)
+            self.classifier = L.Linear(4, 14)
+
+    def forward(self, x: Any) -> chainer.Variable:
+        return self.classifier(F.mean(F.relu(self.norm(self.conv(x))), axis=(2, 3)))
+
+
+@pytest.fixture
+def tiny() -> Tiny:
+    framework.seed(0)
+    with chainer.using_config("dtype", np.float64):
+        return Tiny()
+
+
+def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
+    initial = weights.canonical("seeded", seed=5)
+    model = cells["build_model"](initial.arrays)
+    assert weights.digest(framework.dump_weights(model)) == initial.sha256
+
+
+def test_weights_that_do_not_fit_are_refused(tiny: Tiny) -> None:
+    arrays = framework.dump_weights(tiny)
+    with pytest.raises(ValueError, match=r"features\.odd"):
+        framework.load_weights(tiny, arrays | {"features.odd": np.zeros(1, np.float32)})
+    with pytest.raises(ValueError, match=r"classifier\.bias"):
+        framework.load_weights(tiny, arrays | {"classifier.bias": np.zeros(1, np.float32)})
+
+
+def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
+    assert_passed(cells["this_run"])
+
+
+def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
+    with planted(cells, NOTEBOOK, "eps=recipe.bn_epsilon", "eps=2e-5"):  # Chainer's default
+        network = framework.exact(cells["build_model"], reference.arrays())
+        checks = reference_checks.same_network(framework, network, TWO[:1])
+        checks += reference_checks.same_in_training(framework, cells["build_model"], network)
+    assert {"logits, evaluation", "logits, training", "loss"} <= failed(checks)
+
+
+def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
+    """What Chainer's updaters do to a loss that is not divided."""
+    divided = "return loss / self.devices"
+    assert "way of 5 SGD steps" in failed_in_rehearsal(cells, NOTEBOOK, divided, "return loss")
+
+
+def test_a_validation_with_every_devices_own_statistics_is_caught(cells: dict[str, Any]) -> None:
+    """With an updater that sends no statistics, as MultiprocessParallelUpdater on GPUs."""
+    begin = '    """The network and its loss on one device."""\n'
+    parameters_only = """
+    def copyparams(self, link, copy_persistent=True):
+        super().copyparams(link, copy_persistent=False)
+"""
+    own = "other.copyparams(replica.copies[0])"
+    shared = "chainer.Chain.copyparams(other, replica.copies[0])"
+    with planted(cells, NOTEBOOK, begin, begin + parameters_only):
+        assert failed_in_rehearsal(cells, NOTEBOOK, own, shared) == set()
+        found = failed_in_rehearsal(cells, NOTEBOOK, "    share_statistics(replica)\n", "")
+    assert found == {"validated with the statistics that are saved"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_any_split_gives_the_same_gradients(tiny: Tiny, count: int) -> None:
+    grey, targets = reference.batch()  # 4 images: uneven on 3 devices
+    images = reference.network_input(grey)
+    before = framework.dump_weights(tiny)
+    one_loss, one = framework.gradients(tiny, images, targets, TWO[:1])
+    loss, found = framework.gradients(tiny, images, targets, TWO[:1] * count)
+    assert loss == pytest.approx(one_loss, abs=1e-12)
+    assert found.keys() == one.keys()
+    for name, expected in one.items():
+        assert np.abs(found[name] - expected).max() < 1e-12, name
+    after = framework.dump_weights(tiny)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> None:
+    """ThreadedUpdater adds threads to ParallelUpdater, and nothing else."""
+
+    def step(make: Callable[..., Any]) -> dict[str, np.ndarray]:
+        framework.seed(0)
+        copies = [cells["WithLoss"](Tiny(), number, 2) for number in range(2)]
+        copies[1].copyparams(copies[0])
+        random = np.random.default_rng(0)
+        batch = [(random.integers(0, 256, (1, 8, 8), np.uint8), np.eye(14, dtype=np.int32)[i % 14])
+                 for i in range(16)]  # fmt: skip
+        iterator = chainer.iterators.SerialIterator(batch, 16, shuffle=False)
+        optimizer = cells["make_optimizer"](copies[0], "adam", repeat(1e-3))
+        updater = make(iterator, optimizer, copies)
+        for _ in range(3):
+            updater.update()
+        assert all(
+            np.array_equal(array, framework.dump_weights(copies[1])[name])
+            for name, array in framework.dump_weights(copies[0]).items()
+        )
+        return framework.dump_weights(copies[0])
+
+    def ours(iterator: Any, optimizer: Any, copies: Any) -> Any:
+        return parallel.ThreadedUpdater(iterator, optimizer, concat_examples, copies, TWO)
+
+    def chainers(iterator: Any, optimizer: Any, copies: Any) -> Any:
+        models = {"main": copies[0], "other": copies[1]}
+        devices = {"main": TWO[0], "other": TWO[1]}
+        return chainer.training.ParallelUpdater(iterator, optimizer, models=models, devices=devices)
+
+    found, expected = step(ours), step(chainers)
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
+    """Epsilon after the bias correction, at gradients small enough that epsilon counts."""
+    rate = cells["scaled"].learning_rate
+    optimizer = cells["make_optimizer"](tiny, "adam", repeat(rate))
+    parameter, gradient = tiny.classifier.b, np.full(14, 1e-8)
+    expected = parameter.array.copy()
+    m, v = np.zeros(14), np.zeros(14)
+    for step in range(1, 4):
+        tiny.cleargrads()
+        parameter.grad = gradient.copy()
+        optimizer.update()
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        corrected = np.sqrt(v / (1 - 0.999**step)) + 1e-8
+        expected -= rate * m / (1 - 0.9**step) / corrected
+        assert np.abs(parameter.array - expected).max() < 1e-12
+    assert np.abs(expected).max() > 1e-4
+
+
+def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
+    """The state comes back bit for bit, and the next step is the one that would have come."""
+
+    def end(replica: Any) -> tuple[Any, Any]:
+        found = framework.dump_optimizer(replica.network, replica.optimizer)
+        return framework.dump_weights(replica.network), found
+
+    one, loader = begun(cells)
+    train(cells, one, loader, 2)
+    middle, state = end(one)
+    assert state["step"] == 2 and len(state) == 1 + 2 * 5
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+    again, other = begun(cells, middle, state)
+    assert equal(end(again)[1], state)
+    train(cells, one, loader, 1)
+    train(cells, again, other, 1)
+    for found, expected in zip(end(again), end(one), strict=True):
+        assert equal(found, expected)
+    assert end(one)[1]["step"] == 3
+
+
+def begun(
+    cells: dict[str, Any], arrays: Any = None, state: Any = None, devices: int = 2
+) -> tuple[Any, Any]:
+    """A replica of the shallow net, ready to train on noise, and the loader of that."""
+    world = World(0, devices, tuple(TWO[:devices]), "cpu")
+    network = framework.shallow(arrays or reference.shallow_arrays(), world.devices)
+    replica = cells["start"](world, network)
+    framework.load_optimizer(replica.network, replica.optimizer, state or {})
+    loader = cells["make_fixed_loader"](world, noise(devices))
+    cells["ready"](replica, [loader])
+    return replica, loader
+
+
+def noise(devices: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Two images for each device, no two alike."""
+    random = np.random.default_rng(0)
+    return [
+        (random.integers(0, 256, (2, 32, 32), np.uint8), np.zeros((2, 14), np.float32))
+        for _ in range(devices)
+    ]
+
+
+def train(cells: dict[str, Any], replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+    with StepClock(framework.completion) as clock:
+        return cells["train_epoch"](replica, loader, steps, clock), clock
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rates"
+
+    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
+        make_optimizer = names["make_optimizer"]
+
+        def recording(*given: Any) -> Any:
+            optimizer = make_optimizer(*given)
+
+            def note(optimizer: Any) -> None:
+                with file.open("a") as rates:
+                    rates.write(f"{optimizer.alpha!r}\n")
+
+            optimizer.add_hook(note)  # called after the notebook's own, before the step
+            return optimizer
+
+        names["make_optimizer"] = recording
+        return rates_used
+
+    def rates_used() -> list[float]:
+        rates = [float(line) for line in file.read_text().split()]
+        file.unlink()
+        return rates
+
+    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, watch)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_same_seed_gives_the_same_bits(
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The notebook's own loader, updater and network twice."""
+    recipe = replace(cells["scaled"].recipe, batch=8)
+    monkeypatch.setitem(cells, "scaled", recipe.on(count))
+    world = World(0, count, tuple(TWO[:count]), "cpu")
+    found: list[Any] = []
+    for _ in range(2):
+        replica = cells["start"](world, cells["build_model"](cells["initial"].arrays))
+        loader = cells["make_train_loader"](world, 0, 2)
+        cells["ready"](replica, [loader])
+        loss, _ = train(cells, replica, loader, 3)
+        found.append(framework.dump_weights(replica.network) | {"loss": loss})
+        cells["stop"](replica)
+    assert equal(*found)
+
+
+def test_one_updater_takes_files_and_a_fixed_batch_in_turns(cells: dict[str, Any]) -> None:
+    files = cells["make_train_loader"](WORLD, 0, 0)
+    fixed = cells["make_fixed_loader"](WORLD, noise(2))
+    (feed,) = parallel.feeds([files, fixed])
+    clock = StepClock(framework.completion)
+    feed.use(files, clock)
+    first = parallel.join(next(feed))
+    assert len(first[0]) == cells["scaled"].global_batch and first[1].any()
+    feed.use(fixed, clock)
+    for _ in range(2):
+        shares = next(feed)
+        for part, (grey, _), device in zip(shares, noise(2), TWO, strict=True):
+            pixels, targets = parallel.join([part], device)
+            assert np.array_equal(pixels[:, 0], grey) and not targets.any()
+    feed.use(files, clock)
+    assert not np.array_equal(parallel.join(next(feed))[0], first[0]), "they go on"
+    assert len(clock._arrived) == 4
+    with pytest.raises(ValueError, match="not in list"):
+        feed.use(cells["make_fixed_loader"](WORLD, noise(2)), clock)
+
+
+def test_what_an_updater_reads_changes_in_all_its_processes(cells: dict[str, Any]) -> None:
+    """As MultiprocessParallelUpdater's, which are forked before the first step."""
+    gpus = replace(WORLD, kind="gpu")
+    loaders = [cells["make_fixed_loader"](gpus, noise(4)[at : at + 2]) for at in (0, 2)]
+    first, second = parallel.feeds(loaders)
+    ours, theirs = multiprocessing.Pipe()
+
+    def read() -> None:
+        while theirs.recv():
+            theirs.send(parallel.join(next(second))[0])
+
+    process = multiprocessing.get_context("fork").Process(target=read)
+    process.start()
+    for number in (0, 1, 0):
+        first.use(loaders[number], StepClock(framework.completion))
+        ours.send(True)
+        assert np.array_equal(ours.recv()[:, 0], noise(4)[2 * number + 1][0])
+    ours.send(False)
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_a_fixed_batch_is_sent_to_its_device_once() -> None:
+    class Device:
+        sent = 0
+
+        def send(self, arrays: Any) -> Any:
+            self.sent += 1
+            return arrays
+
+    device, part = Device(), parallel.Fixed(np.zeros((2, 1, 4, 4), np.uint8))
+    for _ in range(3):
+        assert part.on(device)[0].shape == (2, 1, 4, 4)
+    assert device.sent == 1
+
+
+def test_the_updater_of_one_gpu_takes_a_fixed_batch(cells: dict[str, Any]) -> None:
+    """Section 11's, on GPUs: to a converter that is none of Chainer's it would give a number."""
+    replica, loader = begun(cells, devices=1)
+    alone = chainer.training.updaters.StandardUpdater(
+        replica.updater.get_iterator("main"), replica.optimizer, parallel.join, TWO[0]
+    )
+    _, clock = train(cells, replace(replica, updater=alone), loader, 3)
+    assert len(clock.step_seconds) == 2
+
+
+def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> None:
+    """MultiprocessParallelUpdater divides the rate of SGD by the devices, when it is made."""
+    optimizer = cells["make_optimizer"](tiny, "sgd", repeat(0.5))
+    optimizer.lr /= 2
+    before = tiny.classifier.b.array.copy()
+    tiny.cleargrads()
+    tiny.classifier.b.grad = np.ones(14)
+    optimizer.update()
+    assert tiny.classifier.b.array == pytest.approx(before - 0.5)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path)
+
+
+def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any]) -> None:
+    replica, loader = begun(cells)
+    for step, together in (("train_epoch", True), ("without_all_reduce", False)):
+        with StepClock(framework.completion) as clock:
+            cells[step](replica, loader, 1, clock)
+        first, second = (framework.dump_weights(copy.network) for copy in replica.copies)
+        assert equal(first, second) == together
+    assert cells["sync_seconds"](replica) > 0
+    assert cells["sync_seconds"](replica) == 0, "since the last call"
+    assert clock.first_step_seconds > clock.data_seconds > 0
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(MemoryError) as caught:
+        np.empty(1 << 60, np.uint8)
+    assert framework.out_of_memory(caught.value)
+    from_replica = RuntimeError("replica 0: cupy.cuda.memory.OutOfMemoryError: Out of memory")
+    assert framework.out_of_memory(from_replica)
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind", "reason"),
+    [
+        ("tf32", "cpu", "tensor cores"),
+        ("bf16", "gpu", "no bfloat16"),
+        ("fp16", "gpu", "weights in float16"),
+    ],
+)
+def test_precisions_are_refused_with_a_reason(precision: str, kind: str, reason: str) -> None:
+    assert_refused(framework.configure, precision, kind, reason)
+
+
+def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_float32_is_float32(framework.configure, monkeypatch)
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, chainer.Variable(np.array(1.0, np.float32)), 3)
+    losses.add(1, np.array(5.0, np.float32), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_nothing_in_the_accumulator_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pulled(array: Any) -> Any:
+        raise AssertionError("the loss was pulled to the host inside the loop")
+
+    losses = framework.DeviceLosses(TWO[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(framework.cuda, "to_cpu", pulled)
+        losses.add(0, np.array(1.0, np.float32), 2)
+        with pytest.raises(AssertionError, match="pulled"):
+            losses.mean()
+    assert losses.mean() == 1.0
+
+
+def test_devices_and_versions() -> None:
+    assert [device.name for device in TWO] == ["@numpy", "@numpy"]
+    assert framework.versions()["chainer"] == chainer.__version__
+    assert framework.skip("virtual devices") is None
+    assert framework.skip("compilation")
+
+
+def test_no_two_workers_draw_the_same_crops(
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notebook's own loader on images whose every crop is different."""
+    (first,) = corners(cells)
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first), "workers drew the same crops"
+    assert np.array_equal(first, corners(cells)[0]), "the same seed must give the same run"
+    scaled = cells["scaled"]
+    monkeypatch.setitem(cells, "scaled", replace(scaled, recipe=replace(scaled.recipe, seed=1)))
+    assert not np.array_equal(first, corners(cells)[0])
+
+
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
+    assert steps_of(cells) == 1
+    first, second, third = corners(cells, epochs=3)
+    assert not np.array_equal(first, second), "every epoch draws anew"
+    for workers in (0, 1, 3):
+        assert np.array_equal(corners(cells, epoch=1, epochs=2, workers=workers), [second, third])
+
+
+def corners(
+    cells: dict[str, Any], *, epoch: int = 0, epochs: int = 1, workers: int = 2
+) -> list[np.ndarray]:
+    """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
+    loader = cells["make_train_loader"](WORLD, epoch, workers)
+    with closing(iter(loader)) as batches:
+        return [grey[:, 0, 0, :4] for grey, _ in islice(batches, epochs)]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    def evaluated(part: Any) -> list[np.ndarray]:
+        grey, targets = evaluation(cells, part)
+        return [grey[:, 0], targets]
+
+    def first_batch() -> list[np.ndarray]:
+        with closing(cells["this_run"].training_batches(2)) as batches:
+            return next(batches)
+
+    assert_pixels_are_pillows(cells, monkeypatch, tmp_path, suffix, evaluated, first_batch)
+
+
+def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
+    before = set(multiprocessing.active_children())
+    loader = cells["make_train_loader"](WORLD, 0, 2)  # held: to drop it ends them too
+    batches = iter(loader)
+    assert len(next(batches)[0]) == cells["scaled"].global_batch
+    assert len(set(multiprocessing.active_children()) - before) == 2
+    batches.close()
+    assert set(multiprocessing.active_children()) == before
+
+
+def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
+    grey, draws = ramp(cells["scaled"].recipe.crop)[None], range(400)
+    assert_half_are_flipped(
+        cells["train_transform"](grey, np.random.default_rng([0, draw])) for draw in draws
+    )
+
+
+def test_loaders_share_the_images_of_an_epoch(
+    cells: dict[str, Any],
+) -> None:
+    """As on GPUs, a loader in each process: no image twice in an epoch, another order next."""
+    parts, used = 20, 16
+    orders = [parallel.ShareOfEpoch(parts, used, rank, 2, 0) for rank in range(2)]
+    epochs = [np.concatenate([order(np.arange(parts), 0) for order in orders]) for _ in range(2)]
+    for epoch, numbers in enumerate(epochs):
+        assert len(np.unique(numbers)) == len(numbers) == used
+        assert set(numbers // parts) == {epoch}
+
+
+def test_each_gpu_has_an_iterator_and_their_epochs_are_whole_batches(cells: dict[str, Any]) -> None:
+    scaled, table = cells["scaled"], cells["images"].train
+    loader = cells["make_train_loader"](replace(WORLD, kind="gpu"), 0, 0)
+    datasets = [iterator.dataset for iterator in loader.iterators]
+    images: list[int] = []
+    read = datasets[0].read
+
+    def note(image: int) -> np.ndarray:
+        images.append(int(image))
+        return read(image)
+
+    for dataset in datasets:
+        dataset.read = note
+    for iterator in loader.iterators:
+        for _ in range(steps_of(cells)):
+            assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch
+        assert iterator.epoch == 1 and iterator.is_new_epoch
+    used = steps_of(cells) * scaled.global_batch
+    assert len(set(images)) == len(images) == used, "no image twice in an epoch"
+    assert np.array_equal(datasets[0].order, datasets[1].order)
+    assert sorted(datasets[0].order) == list(range(len(table)))
+    before = datasets[0].order
+    next(loader.iterators[0])
+    assert not np.array_equal(datasets[0].order, before), "another order in the next epoch"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_evaluation_sees_every_image_once(cells: dict[str, Any], workers: int) -> None:
+    test = cells["images"].test
+    loader = cells["make_evaluation_loader"](WORLD, test, workers)
+    for _ in range(3):  # as validation does, epoch after epoch
+        targets = np.concatenate([parallel.join(parts)[1] for parts in loader])
+        assert np.array_equal(targets, image_data.labels(test))
+
+
+def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
+    """All images of a part, and their labels."""
+    loader = cells["make_evaluation_loader"](WORLD, part, 2)
+    batches = [parallel.join(parts) for parts in loader]
+    return [np.concatenate(each) for each in zip(*batches, strict=True)]
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

@@ -1,0 +1,450 @@
+"""Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
+
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice, repeat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+import probed
+import pytest
+import tensorflow as tf
+from agreed import (
+    assert_half_are_flipped,
+    assert_later_epochs_are_the_same,
+    assert_pixels_are_pillows,
+    assert_warms_up,
+    ramp,
+    steps_of,
+    train_shallow,
+)
+from mirrored import Heard, one_strategy, rates, tuned, world
+from notebook_cells import (
+    CERTIFIED,
+    adam,
+    assert_passed,
+    cell_with,
+    failed,
+    failed_in_rehearsal,
+    namespace_of,
+    planted,
+)
+from resuming import assert_resumes
+
+from helpers.errors import UserError
+from helpers.fairness import reference, reference_checks
+from helpers.frameworks import keras as framework
+from helpers.networks import weights
+from helpers.training import image_data
+from helpers.training.step_clock import StepClock
+
+TWO = framework.list_devices("cpu", 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_strategies() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        one_strategy(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def heard() -> Iterator[Heard]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Heard(patch)
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
+    """The notebook's names on two virtual devices, before it trains."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of("Keras_MultiGPU", folder, devices=2, until=CERTIFIED)
+
+
+def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
+    initial = weights.canonical("seeded", seed=0)
+    assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="predictions")])
+    arrays = {"classifier.weight": np.zeros((2, 3)), "classifier.bias": np.zeros(2)}
+    framework.load_weights(model, arrays)
+    with pytest.raises(ValueError, match=r"classifier\.odd"):
+        framework.load_weights(model, {**arrays, "classifier.odd": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"classifier\.weight"):
+        framework.load_weights(model, {**arrays, "classifier.weight": np.zeros((3, 2))})
+
+
+def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+    known = {
+        "running variance after a step",
+        "running variance after 5 SGD steps",
+        "gradients, uneven batch, n devices / one",
+    }
+    assert_passed(notebook["this_run"], known=known)
+
+
+def test_another_momentum_is_caught(notebook: dict[str, Any]) -> None:
+    momentum = "layer.momentum = 1 - scaled.recipe.bn_momentum"
+    with planted(notebook, "Keras_MultiGPU", momentum, "pass"):  # Keras's own is 0.99
+        network = framework.exact(notebook["build_model"], reference.arrays())
+        checks = reference_checks.same_in_training(framework, notebook["build_model"], network)
+    assert failed(checks) == {"running mean after a step", "running variance after a step"}
+
+
+def test_a_validation_with_every_replicas_own_statistics_is_caught(
+    notebook: dict[str, Any],
+) -> None:
+    shared, kept = "    share_statistics(replica)\n    return", "    return"
+    found = failed_in_rehearsal(notebook, "Keras_MultiGPU", shared, kept)
+    assert found == {"validated with the statistics that are saved"}
+
+
+def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+    """Gradients so small that it shows where epsilon is added."""
+    strategy = notebook["strategy"]
+    gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
+    with strategy.scope():
+        weight = keras.Variable(np.ones(3, np.float32))
+        network = SimpleNamespace(trainable_variables=[weight])
+        optimizer = notebook["make_optimizer"](network, "adam")
+        optimizer.learning_rate = notebook["scaled"].learning_rate
+    for gradient in gradients:
+        half = gradient / 2  # Keras adds the gradients of its two replicas up
+        strategy.run(lambda g=half: optimizer.apply([tf.constant(g)], [weight]))
+    assert np.allclose(weight.numpy(), adam(gradients, notebook["scaled"]), atol=1e-7)
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, tf.constant(1.0), 3)
+    losses.add(1, tf.constant(5.0), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_devices_and_versions() -> None:
+    assert TWO == ["CPU:0", "CPU:1"]
+    assert framework.list_devices("cpu", 1) == ["CPU:0"]
+    with pytest.raises(RuntimeError):
+        framework.list_devices("cpu", 9)
+    assert framework.versions()["keras"] == keras.__version__
+    framework.synchronize(TWO)
+    assert framework.skip("virtual devices") is None
+
+
+def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
+    """The notebook's own loader on equal images, of which every crop is different."""
+    first = crops(notebook, seed=0)
+    assert np.array_equal(first, crops(notebook, seed=0)), "the same seed must give the same run"
+    assert not np.array_equal(first, crops(notebook, seed=1))
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+
+
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
+    assert_later_epochs_are_the_same(notebook, partial(batches, notebook))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    assert_pixels_are_pillows(
+        notebook,
+        monkeypatch,
+        tmp_path,
+        suffix,
+        partial(evaluated, notebook),
+        lambda: batches(notebook, 1)[0],
+    )
+
+
+def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+    lots = np.random.default_rng(0).random((200, 3), np.float32)
+    grey = ramp(notebook["crop"])
+    assert_half_are_flipped(notebook["train_transform"](grey, lot) for lot in lots)
+
+
+def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+    before = threading.active_count()
+    stream = notebook["this_run"].training_batches(2)
+    assert len(next(stream)[0]) == notebook["scaled"].global_batch
+    stream.close()
+    assert threading.active_count() == before
+
+
+def test_every_image_is_evaluated_once(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
+    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
+    monkeypatch.setattr(image_data, "labels", lambda part: numbered)
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    found = list(loader)
+    assert {len(grey) for grey, _ in found} == {128}  # a fixed shape: one trace
+    assert np.array_equal(np.concatenate([t for _, t in found])[: len(part)], numbered)
+    replica = shallow_replica(notebook)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # not that the input ran out of data
+        logits, loss = notebook["predict"](replica, iter(loader), len(part))
+    assert logits.shape == (len(part), 14)
+    expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
+    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+
+
+def test_images_are_evaluated_in_order(notebook: dict[str, Any]) -> None:
+    """Through `predict`, over the devices: each image's own number comes back."""
+    part = notebook["images"].train.iloc[:130]
+    loader = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    numbers = iter(np.arange(2 * 128, dtype=np.float32))
+
+    def numbered() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for grey, targets in loader:
+            yield np.stack([np.full_like(one, next(numbers), np.float32) for one in grey]), targets
+
+    found, _ = notebook["predict"](corners(notebook), numbered(), len(part))
+    assert np.array_equal(found[:, 0], np.arange(len(part)))
+
+
+def test_an_evaluation_is_read_before_it_is_asked_for(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``iter`` of its loader does not wait, and begins."""
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def slow(path: str) -> np.ndarray:
+        asked.set()
+        assert goes_on.wait(60)
+        return np.zeros((264, 264), np.uint8)
+
+    monkeypatch.setitem(notebook, "read_grey", slow)
+    part = notebook["images"].valid
+    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    assert asked.wait(60)
+    goes_on.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+
+
+@pytest.fixture(params=["bf16", "fp16"])
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The notebook's names before it trains, in a precision of 16 bits."""
+    yield namespace_of(
+        "Keras_MultiGPU", tmp_path, devices=2, until=CERTIFIED, precision=request.param
+    )
+    keras.config.set_dtype_policy("float32")
+
+
+def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
+    assert lower["this_run"].certificate.comparable
+    policies = {layer.dtype_policy.name for layer in lower["model"].layers}
+    assert policies == {"float32", lower["policies"][lower["scaled"].recipe.precision]}
+    assert lower["model"].layers[-1].dtype_policy.name == "float32"
+    assert {variable.dtype for variable in lower["model"].variables} == {"float32"}
+    replica = lower["start"](world(lower), lower["model"])
+    assert replica.dtype_policy.name == "float32", "it is for the network alone"
+    assert lower["criterion"].dtype == "float32"
+    state = framework.dump_optimizer(replica.network, replica.optimizer)
+    assert ("scale" in state) == (lower["scaled"].recipe.precision == "fp16")
+    if "scale" in state:
+        state["scale"] = np.array(8.0)
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        assert framework.dump_optimizer(replica.network, replica.optimizer)["scale"] == 8
+
+
+def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
+    replica = shallow_replica(notebook)
+    network = replica.network
+    framework.load_optimizer(network, replica.optimizer, {})
+    train(notebook, replica, noise(notebook), 2)
+    state = framework.dump_optimizer(network, replica.optimizer)
+    assert state["step"] == 2 and len(state) == 1 + 2 * len(network.trainable_variables)
+    assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
+    again = shallow_replica(notebook)
+    framework.load_optimizer(again.network, again.optimizer, state)
+    found = framework.dump_optimizer(again.network, again.optimizer)
+    assert found.keys() == state.keys()
+    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+
+
+def test_fit_takes_every_batch_once_and_in_order(notebook: dict[str, Any]) -> None:
+    """Epoch after epoch; Keras would draw some more batches to build the model by."""
+    grey, targets = next(noise(notebook))
+    given = ((np.full_like(grey, number), targets) for number in range(20))
+    replica, taken = shallow_replica(notebook), []
+
+    class Noting(StepClock):
+        def batches(self, loader: Any) -> Iterator[Any]:
+            for batch in super().batches(loader):
+                shares = notebook["strategy"].experimental_local_results(batch[0])
+                taken.append({int(share.numpy().mean()) for share in shares})
+                yield batch
+
+    for steps in (3, 3, 2):
+        with Noting(framework.completion) as clock, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            notebook["train_epoch"](replica, given, steps, clock)
+    assert taken == [{number} for number in range(8)]
+    assert next(given)[0].mean() == 8, "what comes next was not read ahead by fit"
+
+
+def test_the_clock_sees_what_fit_waits_for(notebook: dict[str, Any]) -> None:
+    def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            time.sleep(0.5)  # longer than a step of this network on any machine
+            yield batch
+
+    replica, waited = shallow_replica(notebook), []
+    for loader in (noise(notebook), slowly(noise(notebook))):
+        loss, clock = train(notebook, replica, loader, 6)
+        assert len(clock.step_seconds) == 5 and loss > 0
+        waited.append(clock.data_seconds)
+    assert waited[1] > waited[0] + 0.5
+
+
+def test_nothing_that_is_iterated_is_tuned(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An iterator that ends would wait for the thread that tunes it."""
+    found, replica = tuned(monkeypatch), shallow_replica(notebook)
+    train(notebook, replica, notebook["make_train_loader"](world(notebook), 0, 2), 1)
+    fitted, part = len(found), notebook["images"].valid
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    notebook["predict"](replica, iter(loader), len(part))
+    assert 1 + len(TWO) <= fitted < len(found), "what Keras makes, and what it has on each device"
+    assert not any(found)
+
+
+def test_nothing_is_said_that_nobody_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+    """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
+    replica = shallow_replica(notebook)
+    next(notebook["make_train_loader"](world(notebook), 0, 2))
+    _, clock = train(notebook, replica, noise(notebook), 2)
+    notebook["all_reduce_alone"](replica, 2, clock)
+    assert not heard.lines, "in the check of fairness, the rehearsal, or here"
+
+
+def test_the_import_says_nothing() -> None:
+    code = "from helpers.frameworks import keras"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
+    """The notebook's own search and training, with a small network and a small memory."""
+    names = namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=CERTIFIED, checked=False)
+    run, train_epoch = names["this_run"], names["train_epoch"]
+
+    def limited(replica: Any, loader: Any, steps: int, clock: StepClock) -> float:
+        if isinstance(loader, repeat) and len(next(loader)[0]) > 2 * 16:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+        loss: float = train_epoch(replica, loader, steps, clock)
+        return loss
+
+    names["train_epoch"] = limited
+    train_shallow(names)
+    run.setup = replace(run.setup, search_batch=True)
+    exec(cell_with("Keras_MultiGPU", CERTIFIED), names)
+    run.monitor.stop()
+    scaled, last = names["scaled"], run.history[-1]
+    assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+    assert last["images"] == 32 * steps_of(names) > 32
+    assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
+    taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
+    assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = partial(rates, monkeypatch)
+    assert_warms_up("Keras_MultiGPU", tmp_path, monkeypatch, watch)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes("Keras_MultiGPU", tmp_path, bits=True)
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(tf.errors.OpError) as caught:
+        keras.ops.zeros((1 << 50,), "uint8")
+    assert framework.out_of_memory(caught.value)
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(UserError, match="tensor cores"):
+        framework.configure("tf32", "cpu")
+
+
+def shallow_replica(notebook: dict[str, Any]) -> Any:
+    """What the notebook starts for a shallow network."""
+    with notebook["scope"]():
+        network = framework.shallow(reference.shallow_arrays(), TWO)
+    return notebook["start"](world(notebook), network)
+
+
+def train(
+    notebook: dict[str, Any], replica: Any, loader: Iterator[Any], steps: int
+) -> tuple[float, StepClock]:
+    with StepClock(framework.completion) as clock:
+        loss = notebook["train_epoch"](replica, loader, steps, clock)
+    return loss, clock
+
+
+def noise(notebook: dict[str, Any]) -> Iterator[Any]:
+    """Two images for each device, again and again."""
+    crop = notebook["crop"]
+    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop), dtype=np.uint8)
+    share = grey, np.zeros((2, 14), np.float32)
+    batches: Iterator[Any] = notebook["make_fixed_loader"](world(notebook), [share] * 2)
+    return batches
+
+
+def corners(notebook: dict[str, Any]) -> keras.Model:
+    """A model, on the notebook's devices, that gives back each image's first pixel, 14 times."""
+    with notebook["scope"]():
+        grey = keras.Input((notebook["crop"], notebook["crop"], 1))
+        return keras.Model(grey, keras.ops.repeat(grey[:, 0, :1, 0], 14, axis=1))
+
+
+def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
+    """Corner pixels of all crops of some epochs."""
+    scaled = notebook["scaled"]
+    notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
+    try:
+        found = batches(notebook, epochs * steps_of(notebook))
+    finally:
+        notebook["scaled"] = scaled
+    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
+
+
+def batches(
+    notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The first training batches of a loader that begins with an epoch."""
+    return list(islice(notebook["make_train_loader"](world(notebook), epoch, workers), count))
+
+
+def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels and targets of all images of a part."""
+    found = list(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+    return grey[..., 0], targets
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.in_own_process("keras", tmp_path, "works")
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
+    probed.in_own_process("keras", tmp_path, "faults")

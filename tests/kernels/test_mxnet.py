@@ -1,0 +1,509 @@
+"""Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import probed
+import pytest
+from agreed import (
+    assert_float32_is_float32,
+    assert_half_are_flipped,
+    assert_pixels_are_pillows,
+    assert_refused,
+    assert_warms_up,
+    equal,
+    ramp,
+    steps_of,
+)
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+from mxnet.gluon.model_zoo.vision import densenet121
+from notebook_cells import CERTIFIED, assert_passed, failed_in_rehearsal, namespace_of
+from resuming import assert_resumes
+
+from helpers.fairness import reference
+from helpers.frameworks import mxnet as framework
+from helpers.networks import weights
+from helpers.training import image_data
+from helpers.training.in_world import take_steps
+from helpers.training.step_clock import StepClock
+from helpers.training.world import World
+
+NOTEBOOK = "MXNet_Gluon_MultiGPU"
+TWO = framework.list_devices("cpu", 2)
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's own, thousands
+
+
+def build(dtype: str, devices: list[framework.Device]) -> framework.Model:
+    model = densenet121(classes=14)
+    features = model.features[:-2]
+    features.add(nn.GlobalAvgPool2D(), nn.Flatten())
+    model.features = features
+    model.initialize(ctx=devices)
+    model.cast(dtype)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> framework.Model:
+    model = build("float64", TWO)
+    framework.load_weights(model, weights.canonical("seeded").arrays)
+    model.hybridize(static_alloc=True)
+    return model
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The notebook's names on two virtual devices, before it trains."""
+    return namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until=CERTIFIED)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_weights_come_back_bit_for_bit(devices: int) -> None:
+    model = build("float32", framework.list_devices("cpu", devices))
+    initial = weights.canonical("seeded", seed=5)
+    # Values whose mean over three devices rounds, as those of a trained model would.
+    arrays = {
+        name: array + np.float32(0.1) if "running" in name else array
+        for name, array in initial.arrays.items()
+    }
+    framework.load_weights(model, arrays)
+    assert weights.digest(framework.dump_weights(model)) == weights.digest(arrays)
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    model = build("float32", TWO)
+    arrays = weights.canonical("seeded").arrays
+    with pytest.raises(ValueError, match=r"features\.odd"):
+        framework.load_weights(model, {**arrays, "features.odd": np.zeros(1, np.float32)})
+    transposed = arrays["classifier.weight"].T
+    with pytest.raises(ValueError, match=r"classifier\.weight"):
+        framework.load_weights(model, {**arrays, "classifier.weight": transposed})
+
+
+def test_statistics_that_survive_are_the_devices_mean(model: framework.Model) -> None:
+    held = framework.dump_weights(model)
+    parameter = next(p for n, p in model.collect_params().items() if n.endswith("running_mean"))
+    for value, copy in enumerate(parameter.list_data(), start=1):
+        copy[:] = value
+    assert (framework.dump_weights(model)["features.norm0.running_mean"] == 1.5).all()
+    framework.load_weights(model, held)
+
+
+def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+    known = {"running variance after a step", "running variance after 5 SGD steps"}
+    average = "the average of all replicas'"
+    assert_passed(notebook["this_run"], known=known, survivors=average)
+
+
+def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
+    all_images, of_one = "sum(len(grey) for grey, _ in parts)", "len(parts[0][0])"
+    assert "way of 5 SGD steps" in failed_in_rehearsal(notebook, NOTEBOOK, all_images, of_one)
+
+
+def test_a_validation_with_every_devices_own_statistics_is_caught(notebook: dict[str, Any]) -> None:
+    """What is saved is their average, whether the devices share it or not."""
+    shared, kept = "    share_statistics(replica)\n    return", "    return"
+    found = failed_in_rehearsal(notebook, NOTEBOOK, shared, kept)
+    assert found == {"validated with the statistics that are saved"}
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, mx.nd.array([1.0], TWO[0]), 3)
+    losses.add(1, mx.nd.array([5.0], TWO[1]), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_devices_and_versions() -> None:
+    assert [str(device) for device in TWO] == ["cpu(0)", "cpu(1)"]
+    assert [str(device) for device in framework.list_devices("gpu", 2)] == ["gpu(0)", "gpu(1)"]
+    assert framework.versions()["mxnet"] == mx.__version__
+    assert framework.skip("virtual devices") is None
+    assert "biased" in str(framework.skip("unbiased running variance on CPUs"))
+
+
+def test_no_two_workers_draw_the_same_crops(notebook: dict[str, Any]) -> None:
+    """The notebook's own loader on images whose every crop is different."""
+    (first,) = corners(notebook)
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+    assert np.array_equal(first, corners(notebook)[0]), "the same seed must give the same run"
+    assert not np.array_equal(first, corners(notebook, seed=1)[0])
+
+
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
+    assert steps_of(notebook) == 1
+    first, second, third = corners(notebook, epochs=3)
+    assert not np.array_equal(first, second), "every epoch draws anew"
+    for workers in (0, 1, 3):
+        begun = corners(notebook, epoch=1, epochs=2, workers=workers)
+        assert np.array_equal(begun, [second, third])
+
+
+def one_world(*devices: framework.Device) -> World:
+    """One process that drives these devices, or the first; all images of a batch lie there."""
+    devices = devices or (TWO[0],)
+    return World(0, len(devices), devices, "cpu")
+
+
+def corners(
+    notebook: dict[str, Any], *, epoch: int = 0, epochs: int = 1, seed: int = 0, workers: int = 2
+) -> list[np.ndarray]:
+    """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
+    scaled = notebook["scaled"]
+    notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
+    try:
+        loader = notebook["make_train_loader"](one_world(), epoch, workers)
+        return [grey[:, 0, :4, 0].asnumpy() for ((grey, _),) in islice(loader, epochs)]
+    finally:
+        notebook["scaled"] = scaled
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    def evaluated(part: Any) -> list[np.ndarray]:
+        (((grey, targets),),) = notebook["make_evaluation_loader"](one_world(), part, 2)
+        return [grey.asnumpy()[..., 0], targets.asnumpy()]
+
+    def first_batch() -> list[np.ndarray]:
+        ((grey, targets),) = next(notebook["make_train_loader"](one_world(), 0, 2))
+        return [grey.asnumpy(), targets.asnumpy()]
+
+    assert_pixels_are_pillows(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch)
+
+
+def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+    before = set(multiprocessing.active_children())
+    batches = notebook["this_run"].training_batches(2)
+    assert sum(len(grey) for grey, _ in next(batches)) == notebook["scaled"].global_batch
+    assert len(set(multiprocessing.active_children()) - before) == 2
+    batches.close()
+    for worker in set(multiprocessing.active_children()) - before:
+        worker.join(5)
+        assert not worker.is_alive()
+
+
+def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+    grey, draws = ramp(notebook["scaled"].recipe.crop)[..., None], range(400)
+    assert_half_are_flipped(
+        notebook["train_transform"](grey, np.random.default_rng([0, draw])) for draw in draws
+    )
+
+
+def test_every_evaluation_image_is_seen_once_on_all_devices(notebook: dict[str, Any]) -> None:
+    part = notebook["images"].train.iloc[:129]  # with two devices, one image is left over
+    parts = list(notebook["make_evaluation_loader"](one_world(*TWO), part, 2))
+    assert [[len(grey) for grey, _ in batch] for batch in parts] == [[64, 64], [1]]
+    assert [targets.context for _, targets in parts[0]] == TWO
+    seen = np.concatenate([targets.asnumpy() for batch in parts for _, targets in batch])
+    assert np.array_equal(seen, image_data.labels(part))
+
+
+def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -> None:
+    """Where all logits are one constant, the classifier's bias has a gradient known by hand.
+
+    Not zero: at exactly zero gluon's loss gives -y instead of 1/2 - y.
+    """
+    model = notebook["model"]
+    arrays = dict(notebook["initial"].arrays)
+    arrays["classifier.weight"] = np.zeros_like(arrays["classifier.weight"])
+    arrays["classifier.bias"] = np.full(14, 0.25, np.float32)
+    framework.load_weights(model, arrays)
+    recorder = framework._Recorder()
+    trainer = gluon.Trainer(model.collect_params(), recorder, update_on_kvstore=False)
+    random = np.random.default_rng(0)
+    batch = notebook["scaled"].global_batch
+    grey = random.integers(0, 256, (batch, 32, 32, 1)).astype(np.uint8)
+    targets = (random.random((batch, 14)) < 0.3).astype(np.float32)
+    host = (mx.nd.array(grey, dtype="uint8"), mx.nd.array(targets))
+    replica = notebook["Replica"](model, trainer, one_world(*TWO))
+    loader = iter([notebook["split"](replica.world, host)])
+    with StepClock(framework.completion) as clock:
+        loss = notebook["train_epoch"](replica, loader, 1, clock)
+    bias = next(g for name, g in recorder.gradients.items() if name.endswith("dense0_bias"))
+    probability = 1 / (1 + np.exp(-0.25))
+    assert bias == pytest.approx((probability - targets.mean(axis=0)) / 14, abs=1e-7)
+    each = targets * np.log(probability) + (1 - targets) * np.log(1 - probability)
+    assert loss == pytest.approx(-each.mean(), abs=1e-6)
+    framework.load_weights(model, notebook["initial"].arrays)
+
+
+def test_nothing_in_the_loop_pulls_values_to_the_host(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only `wait_to_read` may be called in the loop, and never on the newest batches."""
+
+    class Array:
+        """The first layer's weights and their copy."""
+
+        waits = 0
+
+        def list_data(self) -> list["Array"]:
+            return [Array(), Array()]
+
+        def copy(self) -> "Array":
+            return self
+
+        def wait_to_read(self) -> None:
+            Array.waits += threading.current_thread() is threading.main_thread()
+
+    class Network:
+        def collect_params(self) -> dict[str, Array]:
+            return {"weight": Array()}
+
+    def refuse(self: Any) -> None:
+        raise AssertionError("a value was pulled to the host inside the loop")
+
+    steps, allowed = 10, notebook["batches_in_flight"]
+
+    class Losses:
+        def __init__(self, devices: Any) -> None: ...
+
+        def mean(self) -> float:
+            return 0.0
+
+    monkeypatch.setitem(notebook, "train_step", lambda *_: [])
+    monkeypatch.setitem(notebook, "share_statistics", lambda replica: None)
+    monkeypatch.setattr(framework, "DeviceLosses", Losses)
+    replica = notebook["Replica"](Network(), None, one_world(*TWO))
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, iter([[]] * steps), steps, clock)
+    assert Array.waits == 2 * (steps - allowed)
+    assert len(clock.step_seconds) == steps - 1
+    monkeypatch.undo()
+
+    losses = framework.DeviceLosses(TWO)
+    monkeypatch.setattr(mx.nd.NDArray, "asnumpy", refuse)
+    monkeypatch.setattr(mx.nd.NDArray, "wait_to_read", refuse)
+    losses.add(0, mx.nd.ones(1, TWO[0]), 2)
+
+
+def test_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+    """Tiny gradients, where the place of epsilon shows; on two devices, against the paper."""
+    parameter = gluon.Parameter("weight", shape=(3,))
+    parameter.initialize(mx.init.Zero(), ctx=TWO)
+
+    class One:
+        @staticmethod
+        def collect_params() -> dict[str, gluon.Parameter]:
+            return {parameter.name: parameter}
+
+    optimizer = notebook["make_optimizer"](One(), 0, "adam", None)
+    gradient = np.array([1e-9, 1e-8, 1.0])
+    expected, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
+    (beta1, beta2), epsilon = (0.9, 0.999), 1e-8
+    for step in range(1, 6):
+        with autograd.record():  # the sum over the two devices is the gradient
+            halves = [
+                (parameter.data(device) * mx.nd.array(gradient / 2, device)).sum() for device in TWO
+            ]
+        autograd.backward(halves)
+        optimizer.step(1)
+        m, v = beta1 * m + (1 - beta1) * gradient, beta2 * v + (1 - beta2) * gradient**2
+        deviation = np.sqrt(v / (1 - beta2**step)) + epsilon
+        expected -= notebook["scaled"].learning_rate * m / (1 - beta1**step) / deviation
+    for copy in parameter.list_data():
+        assert copy.asnumpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
+    """The state comes back bit for bit, and the next step is the one that would have come."""
+    run = notebook["this_run"]
+    (world,) = run.worlds()
+    batch = run.lesson.make_fixed_loader(world, run.work().noise(world, 2))
+
+    def begun(weights: Any, state: Any) -> Any:
+        replica = run.lesson.start(world, framework.shallow(weights, TWO))
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        return replica
+
+    def states(replica: Any) -> dict[str, np.ndarray]:
+        return framework.dump_optimizer(replica.network, replica.optimizer)
+
+    replica = begun(reference.shallow_arrays(), {})
+    take_steps(run.work(), replica, batch, 2)
+    state, middle = states(replica), framework.dump_weights(replica.network)
+    assert state["step"] == 2 and len(state) == 1 + 2 * 5
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+    again = begun(middle, state)
+    assert equal(states(again), state)
+    for either in (replica, again):
+        take_steps(run.work(), either, batch, 1)
+    after = states(replica)
+    assert after["step"] == 3 and equal(states(again), after)
+    assert equal(framework.dump_weights(again.network), framework.dump_weights(replica.network))
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All weights on both devices have one rate in a step."""
+    asked: list[list[float]] = []
+
+    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
+        train_step = names["train_step"]
+
+        def watched(*given: Any) -> Any:
+            with monkeypatch.context() as patch:
+                asked.append(seen_rates(patch))
+                return train_step(*given)
+
+        names["train_step"] = watched
+        return rates_used
+
+    def rates_used() -> list[float]:
+        assert all(len(step) > 1 and len(set(step)) == 1 for step in asked)
+        rates = [step[0] for step in asked]
+        asked.clear()
+        return rates
+
+    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, watch)
+
+
+def seen_rates(patch: pytest.MonkeyPatch) -> list[float]:
+    """The rate with which each weight is updated from now on."""
+    found: list[float] = []
+    update = mx.optimizer.Optimizer._get_lrs
+
+    def seen(optimizer: Any, indices: Any) -> Any:
+        rates = update(optimizer, indices)
+        found.extend(rates)
+        return rates
+
+    patch.setattr(mx.optimizer.Optimizer, "_get_lrs", seen)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_same_seed_gives_the_same_bits(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The notebook's own loader and loop twice, with batches in flight."""
+    run, world = notebook["this_run"], one_world(*TWO[:count])
+    recipe = replace(notebook["scaled"].recipe, batch=8)
+    monkeypatch.setitem(notebook, "scaled", recipe.on(count))
+    monkeypatch.setattr(run, "devices", world.devices)
+    found = []
+    for _ in range(2):
+        network = run.lesson.build_model(notebook["initial"].arrays)
+        replica = run.lesson.start(world, network)
+        batches = run.lesson.make_train_loader(world, 0, 2)
+        loss, _ = take_steps(run.work(), replica, batches, 6)
+        scores, _ = run.lesson.predict(replica, islice(batches, 1), 8 * count)
+        found.append(framework.dump_weights(network) | {"loss": loss, "scores": scores})
+    assert equal(*found)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path)
+
+
+def test_without_all_reduce_every_device_goes_its_own_way(notebook: dict[str, Any]) -> None:
+    run = notebook["this_run"]
+    (world,) = run.worlds()
+    replica = run.lesson.start(world, framework.shallow(reference.shallow_arrays(), TWO))
+    weight = next(iter(replica.network.collect_params().values()))
+    grey, targets = run.work().noise(world, 2)[0]
+    loader = run.lesson.make_fixed_loader(world, [(grey, targets), (255 - grey, targets)])
+    for train, communicate in (
+        (run.lesson.train_epoch, True),
+        (run.lesson.without_all_reduce, False),
+    ):
+        with StepClock(framework.completion) as clock:
+            train(replica, loader, 1, clock)
+        first, second = (copy.asnumpy() for copy in weight.list_data())
+        assert np.array_equal(first, second) == communicate
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    column = mx.nd.ones((1 << 22, 1))
+    with pytest.raises(mx.MXNetError) as caught:
+        mx.nd.dot(column, column, transpose_b=True).wait_to_read()
+    assert framework.out_of_memory(caught.value)
+    assert framework.out_of_memory(mx.MXNetError("cudaMalloc retry failed: out of memory"))
+    assert not framework.out_of_memory(mx.MXNetError("Shape inconsistent"))
+
+
+def test_an_error_that_only_the_clock_has_seen_ends_the_loop() -> None:
+    """MXNet tells an error to the first thread that waits, and to no other."""
+    with (
+        pytest.raises(mx.MXNetError, match="scale parameter"),
+        StepClock(framework.completion) as clock,
+    ):
+        wrong = mx.nd.random.normal(0, -1, (2, 2))
+        clock.queued([wrong + 1])
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind", "reason"),
+    [
+        ("tf32", "cpu", "tensor cores"),
+        ("bf16", "cpu", "float64"),
+        ("bf16", "gpu", "float64"),
+        ("fp16", "gpu", "loss scaling"),
+    ],
+)
+def test_precisions_are_refused_with_a_reason(precision: str, kind: str, reason: str) -> None:
+    assert_refused(framework.configure, precision, kind, reason)
+
+
+def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_float32_is_float32(framework.configure, monkeypatch)
+
+
+def test_compiled_statistics_are_those_of_plain_python(notebook: dict[str, Any]) -> None:
+    """`static_shape=True` fails here: MXNet spoils the running statistics on two devices."""
+    random = np.random.default_rng(0)
+    host = [
+        (
+            mx.nd.array(random.integers(0, 256, (16, 32, 32, 1)), dtype="uint8"),
+            mx.nd.array(random.random((16, 14)) < 0.3),
+        )
+        for _ in range(2)
+    ]
+    world, found = one_world(*TWO), []
+    for compiled in (True, False):
+        model = notebook["build_model"](notebook["initial"].arrays)
+        if not compiled:
+            model.hybridize(False)
+        replica = notebook["start"](world, model)
+        for batch in host:
+            notebook["train_step"](replica, notebook["split"](world, batch))
+        found.append(framework.dump_weights(model))
+    for name, expected in found[1].items():
+        if "running" in name:
+            np.testing.assert_allclose(found[0][name], expected, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def test_devices_share_their_statistics(notebook: dict[str, Any]) -> None:
+    model = notebook["model"]
+    parameter = next(p for n, p in model.collect_params().items() if n.endswith("running_var"))
+    for value, copy in enumerate(parameter.list_data(), start=1):
+        copy[:] = value
+    notebook["share_statistics"](notebook["Replica"](model, None, one_world(*TWO)))
+    assert all((copy.asnumpy() == 1.5).all() for copy in parameter.list_data())
+    framework.load_weights(model, notebook["initial"].arrays)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_in_the_queue() -> Iterator[None]:
+    yield
+    mx.nd.waitall()
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

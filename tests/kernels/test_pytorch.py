@@ -1,0 +1,410 @@
+"""Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probed
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from agreed import assert_warms_up, steps_of
+from notebook_cells import (
+    CERTIFIED,
+    assert_passed,
+    failed,
+    failed_in_rehearsal,
+    namespace_of,
+    write_noise_images,
+)
+from PIL import Image
+from resuming import assert_resumes
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torchvision.models import densenet121
+from torchvision.transforms.v2 import functional as transforms
+
+import data_prep
+from data_prep import FINDINGS
+from helpers.errors import UserError
+from helpers.fairness import reference, reference_checks
+from helpers.frameworks import pytorch as framework
+from helpers.frameworks import replicas
+from helpers.networks import weights
+from helpers.recipe import lookup
+from helpers.training.all_reduce import AllReduceClock
+from helpers.training.in_world import take_steps
+from helpers.training.world import World
+
+NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
+TWO = framework.list_devices("cpu", 2)
+
+
+@pytest.fixture(scope="module", params=NOTEBOOKS)
+def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
+    """A notebook's names for two virtual devices, before it trains."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of(request.param, folder, devices=2, until=CERTIFIED)
+
+
+def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
+    assert_passed(cells["this_run"], known={"gradients, uneven batch, n devices / one"})
+
+
+OWN_STATISTICS = {
+    "PyTorch_MultiGPU": ("    share_statistics(replica)\n", ""),
+    "PyTorch_MultiGPU_Exp_Loss": ("b.clone()", "torch.zeros_like(b)"),
+}
+"""What a notebook says and what a wrong one would, whose replicas validate with their own."""
+
+
+def test_validating_with_other_statistics_than_are_saved_is_caught(cells: dict[str, Any]) -> None:
+    notebook = cells["this_run"].record.content["run"]["notebook"]
+    found = failed_in_rehearsal(cells, notebook, *OWN_STATISTICS[notebook])
+    assert found == {"validated with the statistics that are saved"}
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_the_learning_rate_climbs_step_by_step(
+    notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
+        make_optimizer = names["make_optimizer"]
+
+        def recording(*given: Any) -> Any:
+            optimizer = make_optimizer(*given)
+
+            def note(optimizer: Any, args: Any, kwargs: Any) -> None:
+                with (tmp_path / f"rates {os.environ.get('RANK')}").open("a") as file:
+                    file.write(f"{optimizer.param_groups[0]['lr']!r}\n")
+
+            optimizer.register_step_post_hook(note)
+            return optimizer
+
+        names["make_optimizer"] = recording
+        return rates_used
+
+    def rates_used() -> list[float]:
+        files = sorted(tmp_path.glob("rates *"))
+        first, *others = ([float(line) for line in file.read_text().split()] for file in files)
+        assert all(other == first for other in others)
+        for file in files:
+            file.unlink()
+        return first
+
+    assert_warms_up(notebook, tmp_path, monkeypatch, watch)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda grey, crop: transforms.resize(grey, [crop, crop]),
+        lambda grey, crop: transforms.center_crop(grey.roll(1, dims=-1), [crop, crop]),
+    ],
+    ids=["resized", "shifted"],
+)
+def test_other_pixels_are_caught(cells: dict[str, Any], fault: Any) -> None:
+    def pixels(grey: np.ndarray) -> np.ndarray:
+        faulty = fault(torch.from_numpy(grey)[None, None], cells["scaled"].recipe.crop)
+        return cells["to_network"](faulty).squeeze(0).numpy()
+
+    checks = reference_checks.same_inputs(pixels, FINDINGS, cells["scaled"])
+    assert failed(checks) == {"evaluation pixels"}
+
+
+def test_weights_come_back_bit_for_bit() -> None:
+    model = densenet121(weights=None, num_classes=14)
+    initial = weights.canonical("seeded", seed=5)
+    framework.load_weights(model, initial.arrays)
+    assert weights.digest(framework.dump_weights(model)) == initial.sha256
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    model = densenet121(weights=None, num_classes=14)
+    arrays = weights.canonical("seeded").arrays
+    arrays["features.odd"] = np.zeros(1, np.float32)
+    with pytest.raises(ValueError, match=r"features\.odd"):
+        framework.load_weights(model, arrays)
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, torch.tensor(1.0), 3)
+    losses.add(1, torch.tensor(5.0), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_nothing_in_the_accumulator_waits_for_the_device() -> None:
+    class Unreadable(torch.Tensor):
+        def item(self):  # type: ignore[no-untyped-def]
+            raise AssertionError("the loss was pulled to the host inside the loop")
+
+        __float__ = tolist = cpu = item
+
+    losses = framework.DeviceLosses(TWO[:1])
+    losses.add(0, torch.tensor(1.0).as_subclass(Unreadable), 2)
+
+
+def test_devices_and_versions() -> None:
+    assert [device.type for device in TWO] == ["cpu", "cpu"]
+    assert framework.versions()["torch"] == torch.__version__
+    assert framework.skip("virtual devices") is None
+
+
+def corners(
+    notebook: str, folder: Path, *, epoch: int, epochs: int = 1, workers: int = 2, **given: Any
+) -> Any:
+    """Corner pixels of all crops of an epoch, of one repeated image; and the labels."""
+    cells = namespace_of(notebook, folder, **given)
+    world = World(0, 1, cells["this_run"].devices, "cpu")
+    loader = cells["make_train_loader"](world, epoch - 1, workers)
+    batches = list(islice(loader, epochs * steps_of(cells)))
+    if notebook == "PyTorch_MultiGPU_Exp_Loss":  # a share for each device
+        batches = [share for (share,) in batches]
+    assert all(images.dtype == torch.uint8 for images, _ in batches)
+    return (
+        np.concatenate([images[:, 0, 0, :4].numpy() for images, _ in batches]),
+        np.concatenate([targets.numpy() for _, targets in batches]),
+    )
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_path: Path) -> None:
+    first, labels = corners(notebook, tmp_path, epoch=1)
+    again, same_labels = corners(notebook, tmp_path, epoch=1, workers=1)
+    assert np.array_equal(first, again) and np.array_equal(labels, same_labels)
+    both, _ = corners(notebook, tmp_path, epoch=1, epochs=2)
+    second, other_labels = corners(notebook, tmp_path, epoch=2)
+    assert np.array_equal(both, np.concatenate([first, second]))
+    assert not np.array_equal(first, second) and not np.array_equal(labels, other_labels)
+    assert not np.array_equal(first, corners(notebook, tmp_path, epoch=1, seed=1)[0])
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: Path) -> None:
+    data_prep.pack_folder(write_noise_images(tmp_path), tmp_path / "packed", progress=False)
+    files = corners(notebook, tmp_path, epoch=3)
+    packed = corners(notebook, tmp_path, epoch=3, data=str(tmp_path / "packed"))
+    assert all(np.array_equal(a, b) for a, b in zip(files, packed, strict=True))
+
+
+def test_jpeg_pixels_are_those_of_the_other_frameworks(tmp_path: Path) -> None:
+    cells = namespace_of("PyTorch_MultiGPU", tmp_path)
+    dataset = cells["XRays"](cells["images"].train, cells["evaluation_transform"])
+    smooth = np.add.outer(np.arange(264) / 3, 80 * np.sin(np.arange(264) / 9) + 80)
+    Image.fromarray(smooth.astype(np.uint8)).save(tmp_path / "a.jpg", quality=90)
+    dataset.paths[0] = str(tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as image:
+        assert np.array_equal(dataset.read(0), np.asarray(image))
+
+
+class Waits(TorchDispatchMode):
+    """Counts the operations for which the host would wait for a GPU.
+
+    Those that hand a value to Python, and tensors made of Python's values (lift_fresh): copied from
+    memory that is not pinned, they hold up the host until the device has them.
+    """
+
+    NAMES = ("_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "lift_fresh")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__.split(".")[0] in self.NAMES:
+            self.found.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def waits_of(notebook: str, folder: Path, precision: str, *steps: int) -> list[list[str]]:
+    """What the host waited for in epochs of so many steps, of a small network."""
+    names = namespace_of(notebook, folder, until=CERTIFIED, checked=False, precision=precision)
+
+    def replica(world: World, work: Any) -> list[list[str]]:
+        network = framework.shallow(reference.shallow_arrays(), world.devices)
+        replica = work.lesson.start(world, network)
+        loader = work.lesson.make_fixed_loader(world, work.noise(world, 4))
+        take_steps(work, replica, loader, 1)  # makes the optimiser's state
+        found = []
+        for count in steps:
+            with Waits() as waits:
+                take_steps(work, replica, loader, count)
+            found.append(waits.found)
+        if world.on_gpu:
+            batch = next(loader)
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                names["train_step"](replica, *(batch if notebook == NOTEBOOKS[0] else [batch]))
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        work.lesson.stop(replica)
+        return found
+
+    found: list[list[str]] = names["this_run"].everywhere(replica)[0]
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_training_step_never_waits_for_the_device(
+    notebook: str, precision: str, tmp_path: Path
+) -> None:
+    """Zero host synchronisations a step: counted on any machine, enforced by CUDA on a GPU."""
+    one, three = waits_of(notebook, tmp_path, precision, 1, 3)
+    assert one == three, "the host waits for an epoch, however many its steps"
+    assert one
+
+
+def test_replicas_listen_to_nobody_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gloo asks for no password, and where it listens the shell may have set for a cluster."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if addresses[0].family == socket.AF_INET and not addresses[0].address.startswith("127."):
+            monkeypatch.setenv("GLOO_SOCKET_IFNAME", name)
+
+    def replica(rank: int) -> list[str]:
+        dist.init_process_group(
+            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=2
+        )
+        dist.all_reduce(torch.ones(1))
+        listening = [
+            connection.laddr.ip
+            for connection in psutil.Process().net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        dist.destroy_process_group()
+        return listening
+
+    for listening in replicas.run(replica, 2):
+        assert listening and all(address.startswith("127.") for address in listening)
+
+
+def waits_for_all_reduce(
+    folder: Path, devices: int, reduce: Callable[..., Any], epochs: Sequence[int]
+) -> list[tuple[list[float], dict[str, np.ndarray]]]:
+    """What each replica's clock says after epochs of so many steps, and its last gradients."""
+
+    def replica(rank: int) -> tuple[list[float], dict[str, np.ndarray]]:
+        dist.init_process_group(
+            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=devices
+        )
+        model = DistributedDataParallel(framework.shallow(reference.shallow_arrays(), TWO[:1]))
+        clock, waits = AllReduceClock(model, reduce), []
+        torch.manual_seed(rank)
+        for steps in epochs:
+            with Waits() as host:
+                for _ in range(steps):
+                    model.zero_grad()
+                    model(torch.randn(2, 3, 32, 32)).square().mean().backward()
+            assert host.found == []
+            waits.append(clock.seconds())
+        dist.destroy_process_group()
+        found = {name: one.grad.numpy() for name, one in model.module.named_parameters()}
+        return waits, found
+
+    return replicas.run(replica, devices)
+
+
+def test_a_slow_all_reduce_is_seen_in_every_epoch(tmp_path: Path) -> None:
+    def slow(group: Any, bucket: dist.GradBucket) -> Any:
+        def wait(reduced: Any) -> Any:
+            time.sleep(0.05)
+            return reduced.value()
+
+        return allreduce_hook(group, bucket).then(wait)
+
+    steps = (5, 12, 3, 7)  # more than DDP's own log ever samples one after another
+    found = waits_for_all_reduce(tmp_path, 2, slow, steps)
+    sound = waits_for_all_reduce(tmp_path, 2, allreduce_hook, steps)
+    for (waits, gradients), (least, expected) in zip(found, sound, strict=True):
+        assert all(wait >= 0.05 * count for wait, count in zip(waits, steps, strict=True))
+        assert all(wait > 0 for wait in least) and len(set(least)) == len(steps)
+        assert all(np.array_equal(gradients[name], expected[name]) for name in expected)
+    assert found[0][0] == found[1][0], "all replicas give the same figure"
+
+
+def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:
+    def never(group: Any, bucket: dist.GradBucket) -> Any:
+        raise AssertionError("there is nothing to reduce")
+
+    ((waits, _),) = waits_for_all_reduce(tmp_path, 1, never, (2, 2))
+    assert waits == [0.0, 0.0]
+
+
+def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str, Any]) -> None:
+    """A network that is not takes other steps, and other memory; all start in one way."""
+
+    def layouts(world: World, work: Any, replica: Any) -> list[bool]:
+        weights = [
+            part.weight for part in replica.network.modules() if isinstance(part, torch.nn.Conv2d)
+        ]
+        return [weight.is_contiguous(memory_format=torch.channels_last) for weight in weights]
+
+    for found in cells["this_run"].with_replica(layouts, cells["initial"].arrays):
+        assert len(found) == 120 and all(found)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
+    assert_resumes(notebook, tmp_path, bits=True)
+
+
+def test_adam_is_where_it_was() -> None:
+    def trained(steps: int, begin: dict[str, np.ndarray]) -> tuple[Any, Any]:
+        model = framework.shallow(start, TWO[:1])
+        optimizer = torch.optim.Adam(model.parameters(), fused=True)
+        framework.load_optimizer(model, optimizer, begin)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3, 32, 32)).square().mean().backward()
+            optimizer.step()
+        return model, optimizer
+
+    start = reference.shallow_arrays()
+    model, optimizer = trained(2, {})
+    state = framework.dump_optimizer(model, optimizer)
+    assert state["step"] == 2 and len(state) == 1 + 2 * len(list(model.parameters()))
+    again, continued = trained(0, state)
+    assert all(
+        np.array_equal(value, state[name])
+        for name, value in framework.dump_optimizer(again, continued).items()
+    )
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert framework.out_of_memory(caught.value)
+    assert framework.out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(UserError, match="tensor cores"):
+        framework.configure("tf32", "cpu")
+
+
+def test_the_pixels_of_the_reference_are_torchvisions() -> None:
+    """What every notebook is held against, for the recipe's own sizes too."""
+    recipe = lookup("chexnet")
+    image = reference_checks.canonical_image(recipe.resized)
+    crop = transforms.center_crop(torch.from_numpy(image)[None], [recipe.crop])
+    rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
+    seen = transforms.normalize(rgb, list(recipe.mean), list(recipe.std)).numpy()
+    assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)

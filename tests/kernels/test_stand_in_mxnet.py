@@ -1,0 +1,83 @@
+"""MXNet's notebook on GPUs, as far as it goes where only they are missing: CPU contexts compute.
+
+Runs in the mxnet environment.
+"""
+
+from pathlib import Path
+
+import mxnet as mx
+import probed
+import pytest
+from import_order import at_import
+from notebook_cells import CERTIFIED, assert_passed, namespace_of
+from resuming import write_small_images
+
+from helpers.errors import UnsupportedError
+from helpers.frameworks import devices
+from helpers.frameworks import mxnet as framework
+from helpers.frameworks.devices import Devices
+
+NOTEBOOK = "MXNet_Gluon_MultiGPU"
+
+
+def test_the_loop_walks_the_path_of_one_device_stand_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", ("A", "B", "C")))
+    monkeypatch.setattr(mx, "gpu", mx.cpu)
+    names = namespace_of(
+        NOTEBOOK,
+        tmp_path,
+        until=CERTIFIED,
+        checked=False,
+        devices=3,
+        data=str(write_small_images(tmp_path / "data")),
+        batch=4,
+    )
+    run = names["this_run"]
+    assert run.on_gpu and run.devices == (mx.cpu(0), mx.cpu(1), mx.cpu(2))
+    run.rehearse(run.lesson)
+    biased = {"running variance after 5 SGD steps"}
+    assert_passed(run, known=biased, survivors="the average of all replicas'")
+
+
+def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
+    assert framework.list_devices("gpu", 2) == [mx.gpu(0), mx.gpu(1)]
+
+
+def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:
+    with pytest.raises(UnsupportedError, match=r"^2 replicas on 1 GPU: Gluon finds the copies"):
+        framework.list_devices("gpu", 2, 1)
+    assert len(framework.list_devices("gpu", 2, 2)) == len(framework.list_devices("cpu", 2, 0)) == 2
+
+
+def test_why_two_replicas_cannot_share_a_gpu_stand_in() -> None:
+    """Gluon's own: the second copy on a device takes the first one's place in its map."""
+    parameter = mx.gluon.Parameter("weight", shape=(1,))
+    parameter.initialize(ctx=[mx.cpu(0), mx.cpu(0)])
+    first, second = parameter._data
+    assert parameter.data(mx.cpu(0)) is second and first is not second
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("fp32", "0"), ("tf32", "")])
+def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
+    assert at_import(NOTEBOOK, "mxnet", precision) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Check failed: e == cudaSuccess: cudaMalloc retry failed: out of memory",
+        "cuDNN: CUDNN_STATUS_ALLOC_FAILED",
+        "CUDA: Check failed: e == CUDA_SUCCESS: CUDA_ERROR_OUT_OF_MEMORY",
+    ],
+)
+def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
+    assert framework.out_of_memory(mx.MXNetError(said))
+
+
+def test_the_probe_works_on_what_it_is_given_as_gpus_stand_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mx, "gpu", mx.cpu)
+    probed.assert_works(framework, tmp_path, "gpu", 3, 1)

@@ -1,0 +1,234 @@
+"""TensorFlow and Keras on GPUs, as far as they go where only the hardware is missing.
+
+Physical GPUs are put into TensorFlow's context, which then decides as it would on such a machine;
+where the GPUs have to compute, CPU devices do. Runs in the tensorflow environment.
+"""
+
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probed
+import pytest
+import tensorflow as tf
+from notebook_cells import CERTIFIED, assert_passed, failed, namespace_of, planted
+from resuming import write_small_images
+from tensorflow.python.eager import context
+
+from helpers.errors import UserError
+from helpers.fairness import reference_checks
+from helpers.frameworks import devices, installed, keras, memory, tensorflow
+from helpers.frameworks.capabilities import Gpu
+
+MODULES = {"tensorflow": tensorflow, "keras": keras}
+NOTEBOOKS = {"tensorflow": "TensorFlow_MultiGPU", "keras": "Keras_MultiGPU"}
+TWO = tensorflow.list_devices("cpu", 2)
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> context.Context:
+    """A context that has not begun to compute, on a machine with four GPUs."""
+    fresh = context.Context()
+    monkeypatch.setattr(context, "_context", fresh)
+    fresh._initialize_physical_devices()
+    gpus = [context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(4)]
+    fresh._physical_devices = [*fresh._physical_devices, *gpus]
+    fresh._visible_device_list = list(fresh._physical_devices)
+    fresh._memory_growth_map.update(dict.fromkeys(gpus))
+    return fresh
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("module", MODULES)
+def test_a_run_may_leave_gpus_unused_stand_in(
+    module: str, count: int, four_gpus: context.Context
+) -> None:
+    """TensorFlow's own options for so many of them: it sees no other, and they grow."""
+    assert MODULES[module].list_devices("gpu", count) == [f"GPU:{i}" for i in range(count)]
+    options = four_gpus.config.gpu_options
+    assert options.visible_device_list == ",".join(map(str, range(count)))
+    assert options.allow_growth
+    assert MODULES[module].list_devices("gpu", count), "the cell may be run again"
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The MiB that are free on a GPU, to be changed."""
+    found = [14_048]
+    monkeypatch.setattr(
+        devices, "visible", lambda: [Gpu("A", uuid="GPU-a"), Gpu("B", uuid="GPU-b")]
+    )
+    monkeypatch.setattr(memory, "free_on_gpus", lambda uuids: found[0] if uuids else None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("gpus", "part", "expected"),
+    [
+        (1, 3000, ["GPU:0", "GPU:1", "GPU:2", "GPU:3"]),
+        (2, 6000, ["GPU:0", "GPU:2", "GPU:1", "GPU:3"]),
+    ],
+)
+@pytest.mark.parametrize("module", MODULES)
+def test_replicas_that_share_a_gpu_have_equal_parts_of_its_memory_stand_in(
+    module: str, gpus: int, part: int, expected: list[str], four_gpus: Any, free: list[int]
+) -> None:
+    """TensorFlow's own options: logical GPUs, numbered GPU by GPU, and no memory that grows."""
+    assert MODULES[module].list_devices("gpu", 4, gpus) == expected
+    options = four_gpus.config.gpu_options
+    assert options.visible_device_list == ",".join(map(str, range(gpus)))
+    parts = [list(each.memory_limit_mb) for each in options.experimental.virtual_devices]
+    assert parts == [[part] * (4 // gpus)] * gpus
+    assert not options.allow_growth
+    free[0] = 100  # what TensorFlow has taken by then
+    assert MODULES[module].list_devices("gpu", 4, gpus) == expected, "the cell may be run again"
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_a_gpu_that_is_too_full_to_be_shared_is_one_line_stand_in(free: list[int]) -> None:
+    free[0] = 4000
+    with pytest.raises(UserError, match=r"^devices 4: 4000 MiB of GPU memory are free, too little"):
+        tensorflow.list_devices("gpu", 4, 1)
+
+
+@pytest.mark.usefixtures("four_gpus", "free")
+@pytest.mark.parametrize(("gpus", "shared"), [(2, False), (1, True)])
+def test_the_certificate_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
+    gpus: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorflow, "_STRATEGIES", {})
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda *given: given)
+    found = tensorflow.list_devices("gpu", 2, gpus)
+    places, reduction = tensorflow._strategy(None, found)
+    assert places == ["GPU:0", "GPU:1"]
+    assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
+
+
+@pytest.fixture
+def loop(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> dict[str, Any]:
+    """A notebook's names for two replicas on one or two "GPUs", up to its rehearsal.
+
+    CPU devices compute for them.
+    """
+    module, gpus = request.param
+    there = [Gpu("A"), Gpu("B")]
+    monkeypatch.setattr(devices, "visible", lambda: there)
+    monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
+    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: TWO[:count])
+    return namespace_of(
+        NOTEBOOKS[module],
+        tmp_path,
+        until=CERTIFIED,
+        wanted=lambda text: "certify(" not in text,
+        devices=2,
+        gpus=gpus,
+        recipe="demo",
+        data=str(write_small_images(tmp_path / "data")),
+        batch=4,
+    )
+
+
+@pytest.mark.parametrize("loop", [*product(NOTEBOOKS, [2, 1])], indirect=True, ids=str)
+def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
+    """With the switches for GPUs: the graph optimiser among them, which is off on CPUs.
+
+    Of replicas that share a GPU the first adds the gradients up.
+    """
+    shared = loop["this_run"].setup.devices.shared_gpus == 1
+    reduction = loop["strategy"].extended._cross_device_ops
+    assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
+    biased = {"running variance after 5 SGD steps"} if "keras" in loop else set()
+    assert_passed(loop["this_run"], known=biased)
+
+
+def tf32(x: tf.Tensor) -> tf.Tensor:
+    """float32 as a tensor core of Ampere takes it, with 10 bits of mantissa."""
+    if x.dtype != tf.float32 or not tf.config.experimental.tensor_float_32_execution_enabled():
+        return x
+    return tf.bitcast((tf.bitcast(x, tf.int32) + (1 << 12)) & ~((1 << 13) - 1), tf.float32)
+
+
+@pytest.fixture
+def tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Products as on Ampere and newer, wherever TensorFlow allows TF32."""
+    conv2d, matmul = tf.nn.conv2d, tf.linalg.matmul
+    monkeypatch.setattr(tf.nn, "conv2d", lambda x, w, *how: conv2d(tf32(x), tf32(w), *how))
+    monkeypatch.setattr(tf.linalg, "matmul", lambda a, b: matmul(tf32(a), tf32(b)))
+    yield
+    tensorflow.configure("fp32", "cpu")
+
+
+@pytest.mark.usefixtures("tensor_cores")
+def test_the_network_is_told_from_others_whatever_the_precision_stand_in(tmp_path: Path) -> None:
+    """TF32 moves its logits by 5e-3, and an epsilon of 2e-5 by 5e-5: no limit has room for both."""
+    notebook = "TensorFlow_MultiGPU"
+    names = namespace_of(
+        notebook, tmp_path, until="## 7.", data=str(write_small_images(tmp_path / "data"))
+    )
+    tensorflow.configure("tf32", "gpu")
+    build_model = names["build_model"]
+    assert failed(reference_checks.same_in_training(tensorflow, build_model, None)) == set()
+    assert tf.config.experimental.tensor_float_32_execution_enabled(), "the run itself may round"
+    with planted(names, notebook, "scaled.recipe.bn_epsilon", "2e-5"):
+        checks = reference_checks.same_in_training(tensorflow, names["build_model"], None)
+    assert "logits, training" in failed(checks)
+
+
+class OnGpu:
+    """A tensor whose copy to the host notes that it has begun, and takes what it is given."""
+
+    device = "/job:localhost/replica:0/task:0/device:GPU:0"
+
+    def __init__(self, begun: list[Any]) -> None:
+        self.begun = begun
+
+    def numpy(self) -> np.ndarray:
+        self.begun.append(self)
+        return np.zeros(())
+
+
+def test_the_clock_waits_for_this_step_alone_stand_in() -> None:
+    """Copies that begin when the next step is queued would come after it."""
+    interval, begun = sys.getswitchinterval(), list[Any]()
+    step = [OnGpu(begun) for _ in range(4)]
+    tensorflow._WAITING.submit(int).result()  # a thread that exists is not waited for
+    sys.setswitchinterval(10.0)  # no thread takes its turn unless it is given it
+    try:
+        wait = tensorflow.completion(step)
+        at_once = list(begun)
+    finally:
+        sys.setswitchinterval(interval)
+    assert wait is not None
+    wait()
+    assert set(at_once) == set(begun) == set(step)
+
+
+SAID = [
+    tf.errors.InternalError(
+        None, None, "Failed copying input tensor: Dst tensor is not initialized."
+    ),
+    tf.errors.InvalidArgumentError(None, None, "OOM when allocating tensor with shape[64,256]"),
+    tf.errors.UnknownError(None, None, "CUDNN_STATUS_ALLOC_FAILED in external/xla/cuda_dnn.cc"),
+    tf.errors.InternalError(None, None, "failed call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"),
+    tf.errors.InternalError(None, None, "NCCL: unhandled cuda error: Cuda failure 'out of memory'"),
+    tf.errors.InternalError(None, None, "Failed to allocate request for 2.0GiB (2147483648B)"),
+    MemoryError("Unable to allocate 8.00 GiB for an array"),
+]
+
+
+@pytest.mark.parametrize("error", SAID, ids=[str(error)[:40] for error in SAID])
+@pytest.mark.parametrize("module", MODULES)
+def test_a_full_gpu_is_known_by_all_it_says_stand_in(module: str, error: Exception) -> None:
+    assert MODULES[module].out_of_memory(error)
+    assert not MODULES[module].out_of_memory(tf.errors.InternalError(None, None, "no algorithm"))
+    assert not MODULES[module].out_of_memory(RuntimeError("OOM when allocating a name"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_probe_works_with_the_switches_for_gpus_stand_in(module: str, tmp_path: Path) -> None:
+    probed.in_own_process(module, tmp_path, "works, CPU devices in place of GPUs")

@@ -1,0 +1,406 @@
+"""Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probed
+import pytest
+import tensorflow as tf
+from agreed import (
+    assert_half_are_flipped,
+    assert_later_epochs_are_the_same,
+    assert_pixels_are_pillows,
+    assert_warms_up,
+    ramp,
+    steps_of,
+    train_shallow,
+)
+from mirrored import Heard, one_strategy, rates, tuned, world
+from notebook_cells import (
+    CERTIFIED,
+    adam,
+    assert_passed,
+    cell_with,
+    failed_in_rehearsal,
+    namespace_of,
+)
+from resuming import assert_resumes
+
+from helpers.errors import UserError
+from helpers.fairness import reference
+from helpers.frameworks import tensorflow as framework
+from helpers.networks import weights
+from helpers.training import image_data
+from helpers.training.step_clock import StepClock
+
+TWO = framework.list_devices("cpu", 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_strategies() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        one_strategy(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def heard() -> Iterator[Heard]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Heard(patch)
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
+    """The notebook's names on two virtual devices, before it trains."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until=CERTIFIED)
+
+
+def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
+    initial = weights.canonical("seeded", seed=0)
+    assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    layer = tf.Module()
+    layer.kernel = tf.Variable(tf.zeros((3, 2)), name="classifier.weight")
+    with pytest.raises(ValueError, match=r"classifier\.odd"):
+        framework.load_weights(
+            layer, {"classifier.weight": np.zeros((2, 3)), "classifier.odd": np.zeros(1)}
+        )
+    with pytest.raises(ValueError, match=r"classifier\.weight"):
+        framework.load_weights(layer, {"classifier.weight": np.zeros((3, 2))})
+
+
+def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+    assert_passed(notebook["this_run"])
+
+
+def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
+    divided = "loss / strategy.num_replicas_in_sync"
+    found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", divided, "loss")
+    assert "way of 5 SGD steps" in found
+
+
+def test_a_validation_with_every_replicas_own_statistics_is_caught(
+    notebook: dict[str, Any],
+) -> None:
+    shared, kept = "    share_statistics(replica)\n    return", "    return"
+    found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", shared, kept)
+    assert found == {"validated with the statistics that are saved"}
+
+
+def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+    """Gradients so small that it shows where epsilon is added."""
+    strategy = notebook["strategy"]
+    model, gradients = tf.Module(), [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
+    with strategy.scope():
+        model.weight = tf.Variable(np.ones(3, np.float32), name="weight")
+    optimizer = notebook["make_optimizer"](model, "adam")
+    optimizer.learning_rate.assign(notebook["scaled"].learning_rate)
+    for gradient in gradients:
+        strategy.run(optimizer, args=([tf.constant(gradient)],))
+    assert np.allclose(model.weight.numpy(), adam(gradients, notebook["scaled"]), atol=1e-7)
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, tf.constant(1.0), 3)
+    losses.add(1, tf.constant(5.0), 1)
+    assert losses.mean() == pytest.approx(2.0)
+
+
+def test_devices_and_versions() -> None:
+    assert TWO == ["CPU:0", "CPU:1"]
+    assert framework.list_devices("cpu", 1) == ["CPU:0"]
+    with pytest.raises(RuntimeError):
+        framework.list_devices("cpu", 9)
+    assert framework.versions()["tensorflow"] == tf.__version__
+    framework.synchronize(TWO)
+    assert framework.skip("virtual devices") is None
+
+
+def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
+    """The notebook's own loader on equal images, of which every crop is different."""
+    first = crops(notebook, seed=0)
+    assert np.array_equal(first, crops(notebook, seed=0)), "the same seed must give the same run"
+    assert not np.array_equal(first, crops(notebook, seed=1))
+    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+
+
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
+    assert_later_epochs_are_the_same(notebook, partial(batches, notebook))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    assert_pixels_are_pillows(
+        notebook,
+        monkeypatch,
+        tmp_path,
+        suffix,
+        partial(evaluated, notebook),
+        lambda: batches(notebook, 1)[0],
+    )
+
+
+def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+    lots = np.random.default_rng(0).random((200, 3), np.float32)
+    grey = ramp(notebook["crop"])
+    assert_half_are_flipped(notebook["train_transform"](grey, lot) for lot in lots)
+
+
+def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+    before = threads()
+    stream = notebook["this_run"].training_batches(2)
+    assert len(joined(notebook, next(stream))[0]) == notebook["scaled"].global_batch
+    assert threads() > before
+    stream.close()
+    assert threads() == before
+
+
+def test_every_image_is_evaluated_once(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
+    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
+    monkeypatch.setattr(image_data, "labels", lambda part: numbered)
+    replica = shallow_replica(notebook)
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    found = []
+    for batch in loader:
+        for share in notebook["on_each"](batch[1]):
+            assert len(share) == 64  # a fixed shape: one trace
+            found.append(share.numpy())
+    assert np.array_equal(np.concatenate(found)[: len(part)], numbered)
+    logits, loss = notebook["predict"](replica, iter(loader), len(part))
+    assert logits.shape == (len(part), 14)
+    expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
+    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+
+
+def test_an_evaluation_is_read_before_it_is_asked_for(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``iter`` of its loader does not wait, and begins."""
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def slow(image: tf.Tensor) -> tf.Tensor:
+        def read(number: np.ndarray) -> np.ndarray:
+            asked.set()
+            assert goes_on.wait(60)
+            return np.zeros((264, 264), np.uint8)
+
+        return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (264, 264))
+
+    monkeypatch.setitem(notebook, "reader", lambda part: slow)
+    part = notebook["images"].valid
+    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    assert asked.wait(60)
+    goes_on.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+
+
+@pytest.fixture(params=["bf16", "fp16"])
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """The notebook's names before it trains, in a precision of 16 bits."""
+    return namespace_of(
+        "TensorFlow_MultiGPU", tmp_path, devices=2, until=CERTIFIED, precision=request.param
+    )
+
+
+def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
+    assert lower["this_run"].certificate.comparable
+    shallow = framework.shallow(reference.shallow_arrays(), TWO)
+    output = shallow(tf.zeros((2, 32, 32, 3), lower["compute"]), training=True)
+    assert output.dtype == tf.float32 and lower["compute"].size == 2
+
+
+def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
+    names = namespace_of(
+        "TensorFlow_MultiGPU",
+        tmp_path,
+        devices=2,
+        until=CERTIFIED,
+        checked=False,
+        precision="fp16",
+    )
+    replica = shallow_replica(names)
+    replica.optimizer.loss_scale.assign(2.0**120)
+    before = framework.dump_weights(replica.network)
+    replica.train_step(*next(noise(names)))
+    assert float(replica.optimizer.loss_scale.numpy()) == 2.0**119
+    assert framework.dump_optimizer(replica.network, replica.optimizer)["step"] == 0
+    after = framework.dump_weights(replica.network)
+    assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
+
+
+def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
+    replica = shallow_replica(notebook)
+    network, optimizer = replica.network, replica.optimizer
+    framework.load_optimizer(network, optimizer, {})
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, noise(notebook), 2, clock)
+    optimizer.loss_scale.assign(8.0)
+    state = framework.dump_optimizer(network, optimizer)
+    assert state["step"] == 2 and state["scale"] == 8
+    assert len(state) == 2 + 2 * len(network.trainable_variables)
+    assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
+    again = shallow_replica(notebook)
+    framework.load_optimizer(again.network, again.optimizer, state)
+    found = framework.dump_optimizer(again.network, again.optimizer)
+    assert found.keys() == state.keys()
+    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+
+
+def test_nothing_that_is_iterated_is_tuned(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An iterator that ends would wait for the thread that tunes it."""
+    found = tuned(monkeypatch)
+    next(notebook["make_train_loader"](world(notebook), 0, 2))
+    for _ in notebook["make_evaluation_loader"](world(notebook), notebook["images"].valid, 2):
+        pass
+    assert found == [False] * 2 * (1 + len(TWO)), "each loader, and what it has on each device"
+
+
+def test_nothing_is_said_that_nobody_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+    """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
+    replica = shallow_replica(notebook)
+    next(notebook["make_train_loader"](world(notebook), 0, 2))
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, noise(notebook), 2, clock)
+    notebook["all_reduce_alone"](replica, 2, clock)
+    assert not heard.lines, "in the check of fairness, the rehearsal, or here"
+
+
+def test_the_import_says_nothing() -> None:
+    code = "from helpers.frameworks import tensorflow"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
+    """The notebook's own search and training, with a small network and a small memory."""
+    names = namespace_of("TensorFlow_MultiGPU", tmp_path, devices=2, until=CERTIFIED, checked=False)
+    run, train_step = names["this_run"], names["train_step"]
+
+    def limited(network: Any, optimizer: Any, grey: Any, targets: Any) -> Any:
+        if names["on_each"](grey)[0].shape[0] > 16:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+        return train_step(network, optimizer, grey, targets)
+
+    names["train_step"] = limited
+    train_shallow(names)
+    run.setup = replace(run.setup, search_batch=True)
+    exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), names)
+    run.monitor.stop()
+    scaled, last = names["scaled"], run.history[-1]
+    assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+    assert last["images"] == 32 * steps_of(names) > 32
+    assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
+    taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
+    assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = partial(rates, monkeypatch)
+    assert_warms_up("TensorFlow_MultiGPU", tmp_path, monkeypatch, watch)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(tf.errors.OpError) as caught:
+        tf.zeros((1 << 50,), tf.uint8)
+    assert framework.out_of_memory(caught.value)
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(UserError, match="tensor cores"):
+        framework.configure("tf32", "cpu")
+
+
+def test_float32_is_float32() -> None:
+    framework.configure("tf32", "gpu")
+    assert tf.config.experimental.tensor_float_32_execution_enabled()
+    framework.configure("fp32", "cpu")
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
+
+
+def shallow_replica(notebook: dict[str, Any]) -> Any:
+    """What the notebook starts for a shallow network."""
+    with notebook["scope"]():
+        network = framework.shallow(reference.shallow_arrays(), TWO)
+    return notebook["start"](world(notebook), network)
+
+
+def noise(notebook: dict[str, Any]) -> Iterator[Any]:
+    """Two images for each device, again and again."""
+    crop = notebook["crop"]
+    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop), dtype=np.uint8)
+    share = grey, np.zeros((2, 14), np.float32)
+    batches: Iterator[Any] = notebook["make_fixed_loader"](world(notebook), [share] * 2)
+    return batches
+
+
+def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
+    """Corner pixels of all crops of some epochs."""
+    scaled = notebook["scaled"]
+    notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
+    try:
+        found = batches(notebook, epochs * steps_of(notebook))
+    finally:
+        notebook["scaled"] = scaled
+    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
+
+
+def batches(
+    notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
+) -> list[tuple[np.ndarray, ...]]:
+    """The first training batches of a loader that begins with an epoch."""
+    loader = notebook["make_train_loader"](world(notebook), epoch, workers)
+    return [joined(notebook, batch) for batch in islice(loader, count)]
+
+
+def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels and targets of all images of a part."""
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    found = [joined(notebook, batch) for batch in loader]
+    grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+    return grey[..., 0], targets
+
+
+def joined(notebook: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
+    """A batch that is spread over the devices."""
+    on_each = notebook["on_each"]
+    return tuple(np.concatenate([share.numpy() for share in on_each(part)]) for part in batch)
+
+
+def threads() -> int:
+    """Threads of this process, TensorFlow's among them."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.in_own_process("tensorflow", tmp_path, "works")
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
+    probed.in_own_process("tensorflow", tmp_path, "faults")

@@ -1,0 +1,127 @@
+import hashlib
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import ROWS
+from helpers.networks import weights
+
+
+def test_layout_is_densenet121s() -> None:
+    shapes = weights.shapes()
+    # 727 entries in torchvision's state_dict, 121 of them num_batches_tracked counters.
+    assert len(shapes) == 727 - 121
+    trained = [name for name in shapes if not name.endswith(("running_mean", "running_var"))]
+    # torchvision documents 7,978,856 parameters with 1,000 outputs of 1,025 each.
+    assert sum(np.prod(shapes[name]) for name in trained) == 7_978_856 - (1000 - 14) * 1025
+
+
+def test_seeded_weights_are_the_same_bytes_everywhere() -> None:
+    # One digest for every kernel: NumPy 1.23 (mxnet, chainer) and 2 alike.
+    assert weights.canonical("seeded", seed=0).sha256.startswith("35911202cadc3978")
+    assert weights.canonical("seeded", seed=1).sha256 != weights.canonical("seeded").sha256
+
+
+@pytest.mark.parametrize("kernel", sorted({row.kernel for row in ROWS}))
+def test_same_bytes_in_kernel(kernel: str) -> None:
+    python = paths.VENVS / kernel / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"the {kernel} environment is not built")
+    code = "from helpers.networks import weights; print(weights.canonical('seeded').sha256)"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == weights.canonical("seeded").sha256
+
+
+def test_seeded_weights_are_he_normal() -> None:
+    arrays = weights.seeded(seed=3)
+    kernel = arrays["features.denseblock4.denselayer16.conv1.weight"]
+    assert kernel.std() == pytest.approx(np.sqrt(2 / kernel.shape[1]), rel=0.02)
+    assert arrays["features.norm0.running_var"].tolist() == [1.0] * 64
+    assert abs(arrays["classifier.weight"]).max() <= 1 / 32
+
+
+def test_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
+    arrays = weights.seeded()
+    weights.save(tmp_path / "w.safetensors", arrays)
+    assert weights.digest(weights.load(tmp_path / "w.safetensors")) == weights.digest(arrays)
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_auto_falls_back_to_seeded_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "CACHE", tmp_path / "absent.safetensors")
+    monkeypatch.setattr(paths, "VENVS", tmp_path)
+    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
+    found = weights.canonical("auto")
+    assert found.source == "seeded" and "pytorch environment" in found.note
+    with pytest.raises(UserError, match="weights=seeded"):
+        weights.canonical("imagenet")
+    with pytest.raises(UserError, match="give imagenet, seeded or auto"):
+        weights.canonical("imagnet")
+
+
+def test_a_damaged_file_of_imagenets_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a power cut leaves it; else every run on ImageNet's weights would fail for good."""
+    cache = tmp_path / "imagenet.safetensors"
+    monkeypatch.setattr(weights, "CACHE", cache)
+    backbone = {"features.conv0.weight": weights.seeded()["features.conv0.weight"]}
+    convert = lambda: weights.save(cache, backbone)  # noqa: E731
+    monkeypatch.setattr(weights, "convert_imagenet", convert)
+    monkeypatch.setattr(weights, "_convert_in_pytorch_kernel", convert)
+    cache.write_bytes(b"")
+    assert weights.canonical("imagenet").source == "imagenet"
+    assert weights.load(cache).keys() == backbone.keys()
+
+
+CONVERT = """
+import sys, json
+from pathlib import Path
+from helpers.networks import weights
+from helpers.errors import UserError
+try:
+    weights.convert_imagenet(Path(sys.argv[1]), sys.argv[2])
+except UserError as error:
+    sys.exit(str(error))
+print(weights.digest(weights.load(Path(sys.argv[1]))))
+"""
+
+PUBLISH = """
+import sys, re, torch, torchvision
+state = torchvision.models.densenet121(weights=None).state_dict()
+old = {re.sub(r"(denselayer\\d+\\.(?:norm|conv))(\\d)", r"\\1.\\2", k): v for k, v in state.items()
+       if "num_batches" not in k}
+torch.save(old, sys.argv[1])
+"""
+
+
+def test_torchvisions_file_is_checked_and_converted(tmp_path: Path) -> None:
+    """A file in the published form (old key names) is fetched, verified, renamed and cached."""
+    python = paths.VENVS / "pytorch" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("the pytorch environment is not built")
+    made = tmp_path / "made.pth"
+    subprocess.run([python, "-c", PUBLISH, made], check=True)
+    digest = hashlib.sha256(made.read_bytes()).hexdigest()[:8]
+    good = made.rename(tmp_path / f"densenet121-{digest}.pth")
+    cache = tmp_path / "cache.safetensors"
+
+    def convert(file: Path) -> subprocess.CompletedProcess[str]:
+        command = [str(python), "-c", CONVERT, str(cache), file.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    damaged = tmp_path / "densenet121-00000000.pth"
+    damaged.write_bytes(good.read_bytes())
+    assert "the file is damaged" in convert(damaged).stderr
+    assert not cache.exists()
+
+    assert convert(good).returncode == 0
+    arrays = weights.load(cache)
+    expected = {n: s for n, s in weights.shapes().items() if not n.startswith("classifier")}
+    assert {name: array.shape for name, array in arrays.items()} == expected

@@ -1,0 +1,134 @@
+"""What every notebook must be before anybody runs it: clean, in its kernel, in the fixed order."""
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.frameworks import ROWS
+from helpers.runner import plans
+from helpers.runner.kernel_processes import section_of_each_cell
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+FRAMEWORK_NOTEBOOKS = list(plans.framework_notebooks())
+ALL = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+STUDIES = [name for name in ALL if name.startswith("Study_")]
+KERNELS = {row.framework: row.kernel for row in ROWS}
+SECTIONS = [
+    "1. What this framework's data parallelism does",
+    "2. Parameters",
+    "3. Versions and devices",
+    "4. The recipe on these devices",
+    "5. Data: the native loader",
+    "6. Model and weights",
+    "7. Fairness check",
+    "8. Replicas, loss placement, optimiser",
+    "9. Train and validate, under the monitor",
+    "10. Test: AUC per finding",
+    "11. Synthetic data and the loader alone",
+    "12. GPU utilisation",
+    "13. Where the time went",
+    "14. The record",
+]
+
+
+def read(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text("utf-8"))
+    return content
+
+
+def code(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+
+
+def parameters(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [c for c in code(content) if "parameters" in c["metadata"].get("tags", [])]
+
+
+def test_the_notebooks_are_there() -> None:
+    assert "Compare" in ALL and "PyTorch_MultiGPU" in FRAMEWORK_NOTEBOOKS
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_outputs_are_committed(name: str) -> None:
+    for cell in code(read(name)):
+        assert cell["outputs"] == [] and cell["execution_count"] is None, cell["source"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_is_short_and_ends_with_a_newline(name: str) -> None:
+    assert len(read(name)["cells"]) <= (20 if name == "Compare" else 36)
+    assert (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8").endswith("}\n")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_names_its_kernel(name: str) -> None:
+    metadata = read(name)["metadata"]
+    framework = metadata.get("compare", {}).get("framework", "")
+    expected = KERNELS.get(framework, "lab")
+    if name in STUDIES:  # a study runs in any kernel, and is no run of a framework
+        assert framework == "" and metadata["kernelspec"]["name"] in KERNELS.values()
+    else:
+        assert metadata["kernelspec"]["name"] == expected
+    assert metadata["kernelspec"]["language"] == "python"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_has_one_cell_of_parameters(name: str) -> None:
+    (cell,) = parameters(read(name))
+    assigned = [node.targets[0] for node in ast.parse("".join(cell["source"])).body]  # type: ignore[attr-defined]
+    if name in STUDIES:  # what `make test` shrinks must be a parameter, or it shrinks nothing
+        mocked = cell["metadata"].get("nbmake", {}).get("mock", {})
+        assert set(mocked) <= {target.id for target in assigned}
+        return
+    names = ["batch"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
+    names += [] if name == "Compare" else ["precision", "workers", "batch"]
+    names += [] if name == "Compare" else ["warmup_epochs", "resume"]
+    assert [target.id for target in assigned] == names
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_sections_stand_in_the_fixed_order(name: str) -> None:
+    sections = section_of_each_cell(read(name)["cells"])
+    assert [title for title in dict.fromkeys(sections) if title] == SECTIONS
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_the_notebook_knows_its_own_name(name: str) -> None:
+    source = "\n\n".join("".join(cell["source"]) for cell in code(read(name)))
+    assert f'measured_run.begin("{name}", framework, globals())' in source
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_its_name_begins_with_its_framework(name: str) -> None:
+    framework = read(name)["metadata"]["compare"]["framework"]
+    assert name.startswith(f"{framework.replace(' ', '_')}_MultiGPU")
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_its_last_cell_finishes_the_run(name: str) -> None:
+    assert "".join(code(read(name))[-1]["source"]) == "this_run.finish()"
+
+
+LAST = "What this shows, and what it does not"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_ends_in_what_it_shows(name: str) -> None:
+    last = "".join(read(name)["cells"][-1]["source"])
+    assert re.match(rf"## \d+\. {LAST}\n\n\*\*Shown", last)
+    assert "\n**Not shown" in last
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_the_scaling_rule_leads_to_what_it_does_for_adam(name: str) -> None:
+    """Linear scaling was derived for SGD, and these notebooks train with Adam."""
+    texts = ["".join(cell["source"]) for cell in read(name)["cells"]]
+    (section,) = [text for text in texts if text.startswith("## 4. ")]
+    assert section.endswith(
+        "The rule was derived for SGD; these notebooks train with Adam ([what the rule then "
+        "keeps](Study_Linear_Scaling.ipynb))."
+    )

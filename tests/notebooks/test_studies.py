@@ -1,0 +1,289 @@
+"""The studies' last words, from figures made up for them; and that README repeats what they say."""
+
+import json
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import publish_results
+import pytest
+from test_notebooks import STUDIES
+
+from helpers import paths
+from helpers.results import intervals
+from helpers.runner.notebook_code import run_cells
+
+ROUNDS = 5
+EXECUTED = paths.ROOT / "docs" / "results" / "cpu-2-cores"
+# Chance between rounds or seeds: not the same from one to the next, 0 on average.
+NOISE = np.array([0.03, -0.04, 0.05, -0.03, -0.01])
+
+
+def run_only(notebook: str, *anchors: str, **names: Any) -> dict[str, Any]:
+    """Runs the parameters cell and those that hold an anchor, with these names in place."""
+    common = {"np": np, "pd": pd, "math": math, "intervals": intervals}
+    return run_cells(
+        notebook,
+        wanted=lambda text: (
+            text.startswith(PARAMETERS[notebook]) or any(a in text for a in anchors)
+        ),
+        **common | names,
+    )
+
+
+PARAMETERS = {
+    "Study_Linear_Scaling": "devices = [",
+    "Study_Loader": "data = ",
+    "Study_Loss_Placement": "devices = ",
+    "Study_Precision": "data = ",
+    "Study_Validation": "data = ",
+}
+
+
+def loader(rates: dict[tuple[str, str, int], tuple[float, float]]) -> dict[str, Any]:
+    """Study_Loader's names after section 9, from images/s alone and in training."""
+    rows = []
+    for number, ((name, kind, count), (alone, trained)) in enumerate(rates.items()):
+        for turn in range(ROUNDS):
+            chance = 1 + np.roll(NOISE, number)[turn]
+            rows.append((turn, name, kind, count, alone, trained * chance))
+    columns = ["round", "format", "kind", "workers", "alone", "in training"]
+    measured, keys = pd.DataFrame(rows, columns=columns), columns[1:4]
+    return run_only(
+        "Study_Loader", "def beside(", "def recommend(",
+        measured=measured, keys=keys, rounds=ROUNDS, cores=2, crop=224, statistics=None,
+        counts=sorted({count for _, _, count in rates}), FORMATS=["png", "jpeg", "packed"],
+        medians=measured.groupby(keys)[["alone", "in training"]].median(),
+    )  # fmt: skip
+
+
+def with_zero_workers_at(trained: float) -> dict[tuple[str, str, int], tuple[float, float]]:
+    rates: dict[tuple[str, str, int], tuple[float, float]] = {
+        ("without", "none", 0): (math.nan, 520.0)
+    }
+    for name, alone in (("png", 3000.0), ("jpeg", 3500.0), ("packed", 20000.0)):
+        for kind in ("processes", "threads"):
+            rates[name, kind, 0] = (1.3 * alone, trained)
+            rates[name, kind, 2] = (alone, 470.0)
+            rates[name, kind, 4] = (0.7 * alone, 440.0)
+    return rates
+
+
+def test_no_workers_are_not_recommended_for_what_chance_explains(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The study once did: faster alone, within chance in training, "enough for 110.8 devices"."""
+    found = loader(with_zero_workers_at(485.0))
+    assert found["best"][2] == 2
+    told = capsys.readouterr().out
+    assert "the training process itself" not in told
+    assert re.search(r"read by 2 (processes|threads)\. Training is at \d+ % \(\d+ % to", told)
+    assert re.search(r"enough for at most \d+\.\d devices", told)
+    assert re.search(r"without workers, training is changed by .*: not told apart", told)
+    # 64 images are read in 64/26,000 s and trained in 64/288 s, one after the other.
+    assert "would be at 285 without workers" in told
+
+
+def test_no_workers_are_enough_for_no_device(capsys: pytest.CaptureFixture[str]) -> None:
+    found = loader(with_zero_workers_at(700.0))
+    assert found["best"][2] == 0
+    told = capsys.readouterr().out
+    assert "the training process itself" in told and "each waits for its batch" in told
+    assert "enough for" not in told
+
+
+def test_more_workers_are_worse_only_where_the_rounds_say_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loader(with_zero_workers_at(300.0))
+    assert "Nowhere do the rounds tell 4 workers" in capsys.readouterr().out
+    rates = with_zero_workers_at(300.0)
+    rates["png", "threads", 4] = (2100.0, 200.0)
+    loader(rates)
+    assert re.search(r"4 against 2: with png and threads .* by -5\d %", capsys.readouterr().out)
+
+
+def precision(difference: float, spread: float, times: float) -> dict[str, Any]:
+    """Study_Precision's names after section 7: bf16 differs so in AUC and is so many times fp32."""
+    fp32 = pd.Series([0.73, 0.70, 0.63, 0.65, 0.71])
+    bf16 = fp32 + difference + spread * NOISE / NOISE.std(ddof=1)
+    auc = pd.DataFrame({"fp32": fp32, "bf16": bf16})
+    index = pd.MultiIndex.from_product([["fp32", "bf16"], ["NCHW"]])
+    ratios = pd.DataFrame(
+        [[1.0, times * (1 + each / 10)] for each in NOISE], columns=index, index=range(1, 6)
+    )
+    return run_only(
+        "Study_Precision", '"as good"',
+        auc=auc, difference=auc.sub(auc["fp32"], axis=0), tried=["fp32", "bf16"], ratios=ratios,
+        speed=1000 * ratios, layout_of={"fp32": "NCHW", "bf16": "NCHW"}, seeds=list(range(5)),
+        setup=SimpleNamespace(devices=SimpleNamespace(short="a device")), auc_margin=0.01,
+        statistics=__import__("statistics"),
+    )  # fmt: skip
+
+
+def test_a_wide_interval_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """The study once called this "as good": a mean within the seeds' spread of 0.042."""
+    assert precision(0.006, 0.025, times=1.5)["best"] == "fp32"
+    told = capsys.readouterr().out
+    assert "whether it is as good as fp32 is not shown, to within 0.01 AUC" in told
+    assert re.search(r"differs by \+0\.006 \(-0\.\d{3} to \+0\.\d{3}\), over 5 seeds", told)
+    assert "takes about 49" in told
+
+
+def test_as_good_is_said_with_its_margin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert precision(0.0, 0.003, times=1.5)["best"] == "bf16"
+    assert "as good as fp32, to within 0.01 AUC" in capsys.readouterr().out
+    assert precision(0.0, 0.003, times=1.02)["best"] == "fp32"  # not worth it
+    assert precision(-0.03, 0.003, times=1.5)["best"] == "fp32"
+    assert "worse than fp32 by more than 0.01 AUC" in capsys.readouterr().out
+
+
+def placement(count: int, times: dict[str, float]) -> None:
+    """Prints Study_Loss_Placement's section 7; how long gathering takes, relative to not."""
+    rows = []
+    for output, factor in times.items():
+        for loss in ("gathered", "on each"):
+            for number, read in enumerate(("item() each step", "once an epoch")):
+                chance = 1 + np.roll(NOISE, number + 2 * (loss == "gathered"))
+                base = 100 * (factor if loss == "gathered" else 1)
+                rows += [(output, loss, read, turn, base * chance[turn]) for turn in range(ROUNDS)]
+    columns = ["output", "loss", "read", "round", "ms a step"]
+    run_only(
+        "Study_Loss_Placement", "def gathered_against_each(",
+        runs=pd.DataFrame(rows, columns=columns), DEVICES=count, difference=0.0, on_gpu=False,
+        OUTPUTS=dict.fromkeys(times), READS=["item() each step", "once an epoch"],
+        moved_bytes=lambda pixels: 3600 * (count - 1),
+    )  # fmt: skip
+
+
+def test_one_device_gathers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    placement(1, {"14 numbers": 1.0, "a map": 1.3})
+    told = capsys.readouterr().out
+    assert told.startswith("One device: nothing to gather")
+    assert "through device 0" not in told and "So on this machine" not in told
+
+
+def test_where_the_loss_is_better_is_said_either_way(capsys: pytest.CaptureFixture[str]) -> None:
+    placement(2, {"14 numbers": 1.0, "a map": 1.0})
+    assert "these rounds show no difference in time" in capsys.readouterr().out
+    placement(2, {"14 numbers": 1.0, "a map": 1.4})
+    assert "the loss on each device is faster with a map" in capsys.readouterr().out
+    placement(2, {"14 numbers": 0.6, "a map": 1.0})
+    told = capsys.readouterr().out
+    assert "gathering is faster with 14 numbers" in told
+    assert re.search(r"14 numbers: .* -4\d % \(-\d+ to -\d+\)", told)
+
+
+def validation(epoch_saved: float) -> None:
+    """Prints Study_Validation's section 6; the best start saves 90 % of the gap."""
+    starts = ["late, new", "early, stay"]
+    rows = []
+    for number, start in enumerate(starts):
+        for turn in range(ROUNDS):
+            chance = 1 + np.roll(NOISE, number)[turn]
+            row = {"start": start, "factor": 1, "round": turn, "gap": (0.1, 0.01)[number] * chance}
+            row |= {"training": 0.5 * chance, "after training": (0.4, 0.3)[number] * chance}
+            rows.append(row | {"epoch": (1.0, 1.0 - epoch_saved)[number] * chance})
+    measured = pd.DataFrame(rows)
+    groups = measured.drop(columns="round").groupby(["start", "factor"], sort=False)
+    run_only(
+        "Study_Validation", "def change(",
+        measured=measured, medians=groups.median(), fastest=groups.min(), slowest=groups.max(),
+        STARTS=dict.fromkeys(starts), factors=[1], rounds=ROUNDS,
+    )  # fmt: skip
+
+
+def test_a_shorter_wait_is_not_a_shorter_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    validation(epoch_saved=0.01)
+    told = capsys.readouterr().out
+    assert re.search(r"the devices wait 10 ms instead of 99: -90 % \(-91 to -89\)", told)
+    assert "That the whole epoch is shorter these rounds do not show" in told
+    validation(epoch_saved=0.4)
+    assert "do not show" not in capsys.readouterr().out
+
+
+def test_scaling_gives_every_rule_and_every_run(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = ["base rate", "linear", "linear + warm-up", "square root"]
+    rows = []
+    for rule in rules:
+        for n in (1, 8) if rule == "base rate" else (8,):
+            for seed in range(4):
+                end = 0.9 + NOISE[seed] / 10
+                if (rule, n, seed) == ("linear + warm-up", 8, 3):
+                    end = 0.6  # never gets there
+                for at, auc in ((0, 0.5), (40, end)):
+                    rows.append((rule, n, 3e-3, seed, at, auc))
+    columns = ["rule", "devices", "rate", "seed", "updates", "auc"]
+    curves = pd.DataFrame(rows, columns=columns)
+    run_only(
+        "Study_Linear_Scaling", "def updates_to_target(", "def against(",
+        curves=curves, runs=curves, RULES=rules, MANY=8, devices=[1, 8], seeds=[0, 1, 2, 3],
+        steps_per_epoch={1: 8, 8: 1}, best={1: 3e-3, 8: 1e-2}, as_good={1: ["0.01"], 8: []},
+        kept=lambda n, per_doubling: per_doubling ** math.log2(n), kept_per_doubling=0.5,
+    )  # fmt: skip
+    told = capsys.readouterr().out
+    free, price, nothing = re.findall(r"^(?:AUC 0.80|The same).*?:\n((?:- .*\n)+)", told, re.M)
+    assert [line.split(":")[0][2:] for line in free.splitlines()] == rules
+    assert re.search(r"- base rate: 1\.0 \(1\.0 to 1\.0\) times as soon", free)
+    assert re.search(r"- linear \+ warm-up: .* 1 of 4 runs never arrived\)", free)
+    assert re.search(r"- square root: 0\.1 \(0\.1 to 0\.1\) times as soon", price)
+    assert [line.split(":")[0][2:] for line in nothing.splitlines()] == rules[1:]
+    assert "not told apart from it: 0.01." in told
+
+
+# What was executed, and what README says of it.
+
+
+def outputs(study: str) -> str:
+    """All that the executed study printed."""
+    content = json.loads((EXECUTED / f"{study}.ipynb").read_text(encoding="utf-8"))
+    found = [out for cell in content["cells"] for out in cell.get("outputs", [])]
+    return "".join("".join(out["text"]) for out in found if out["output_type"] == "stream")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_what_can_be_read_is_what_can_be_run(study: str) -> None:
+    """The executed study has the notebook's own cells, outputs and no error."""
+    executed = json.loads((EXECUTED / f"{study}.ipynb").read_text(encoding="utf-8"))
+    notebook = json.loads((paths.NOTEBOOKS / f"{study}.ipynb").read_text(encoding="utf-8"))
+    texts = [["".join(cell["source"]) for cell in each["cells"]] for each in (executed, notebook)]
+    assert texts[0] == texts[1]
+    assert str(paths.ROOT) not in json.dumps(executed)
+    kinds = {out["output_type"] for cell in executed["cells"] for out in cell.get("outputs", [])}
+    assert "stream" in kinds and "error" not in kinds
+
+
+def test_readme_repeats_the_studies_figures() -> None:
+    readme = " ".join((paths.ROOT / "README.md").read_text(encoding="utf-8").split())
+    scaling = outputs("Study_Linear_Scaling")
+    free = re.search(r"were communication free:\n((?:- .*\n)+)", scaling)
+    assert free
+    for line in free[1].splitlines():
+        rule, gain = re.fullmatch(r"- (.*?): (\S+ \(.*?\)|\S+) .*", line).groups()  # type: ignore[union-attr]
+        assert f"{rule}: {gain}" in readme or f"{gain} by {rule}" in readme, line
+    chainer = re.sub(r"(\d)%", r"\1 %", outputs("Study_Chainer_BatchNorm"))
+    left = re.search(r"(\d+ % \(\d+ % to \d+ %\)) of the old statistics are left", chainer)
+    below = re.search(r"tests (\S+ \(\S+ to \S+\)) below decay 0.9", chainer)
+    assert left and below
+    assert left[1] in readme and below[1] in readme
+
+
+def test_a_published_notebook_names_no_machine_and_its_links_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to the study beside a notebook leads to the study that is published."""
+    monkeypatch.setattr(publish_results, "STUDIES", tmp_path)
+    said = [f"{paths.ROOT}/data\n", "see [a study](Study_Loader.ipynb)\n"]
+    cell = {"cell_type": "markdown", "metadata": {"papermill": {}}, "source": said}
+    (tmp_path / "executed.ipynb").write_text(json.dumps({"metadata": {}, "cells": [cell]}))
+    (tmp_path / "demo" / "run").mkdir(parents=True)
+    for place, link in (("demo/run/notebook", "../../Study_Loader"), ("Study_A", "Study_Loader")):
+        target = tmp_path / f"{place}.ipynb"
+        publish_results._copy_notebook(tmp_path / "executed.ipynb", target)
+        (copied,) = json.loads(target.read_text())["cells"]
+        assert "".join(copied["source"]) == f"data\nsee [a study]({link}.ipynb)\n"
+        assert copied["metadata"] == {}

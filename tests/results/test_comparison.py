@@ -1,0 +1,302 @@
+"""Tables and charts from handmade records: one framework, several, and every kind of gap."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import records
+
+import gpumon
+from helpers import paths
+from helpers.frameworks import ROWS
+from helpers.results import charts, comparison, comparison_tables, device_waits
+from helpers.results.comparison import Comparison
+from helpers.results.report import chart_descriptions
+
+CHARTS = (charts.throughput, charts.curves, charts.auc, charts.utilisation, charts.attribution)
+TABLES = (
+    comparison_tables.training,
+    comparison_tables.synthetic,
+    comparison_tables.auc,
+    comparison_tables.state,
+    comparison_tables.fairness,
+    device_waits.table,
+    comparison_tables.versions,
+    comparison_tables.hardware,
+)
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Comparison:
+    """Four frameworks; one on two numbers of devices, one with gaps, one skipped."""
+    records.save(tmp_path, records.make("MXNet Gluon", 1, speed=110, gpu=True))
+    records.save(tmp_path, records.make("PyTorch", 1, speed=100, gpu=True))
+    records.save(tmp_path, records.make("PyTorch", 2, speed=180, auc=0.77, gpu=True))
+    exp_loss = "PyTorch_MultiGPU_Exp_Loss"
+    records.save(tmp_path, records.make("PyTorch", 2, notebook=exp_loss, speed=190, gpu=True))
+    keras = records.make("Keras", 1, speed=80, gpu=True)
+    reason = "not computable: no positive image in this part"
+    keras["test"]["findings"][-1] |= {"auc": None, "low": None, "high": None, "reason": reason}
+    records.save(tmp_path, keras)
+    records.save(tmp_path, records.short("Chainer", "skipped", "no compiler"))
+    return comparison.load(tmp_path)
+
+
+def test_a_folder_may_be_named_from_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.save(tmp_path / "sent", records.make("PyTorch", 1))
+    monkeypatch.chdir(tmp_path)
+    assert len(comparison.load("sent").entries) == 1
+    assert comparison.load("elsewhere").folders == (paths.RUNS / "elsewhere",)
+
+
+def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
+    assert [entry.run for entry in several.entries] == [
+        "PyTorch, 1 device",
+        "PyTorch, 2 devices",
+        "PyTorch Exp Loss, 2 devices",
+        "Keras, 1 device",
+        "MXNet Gluon, 1 device",
+        "Chainer",
+    ]
+
+
+def test_training_table_has_the_articles_shape(several: Comparison) -> None:
+    table = comparison_tables.training(several)
+    assert list(table.index) == ["PyTorch", "PyTorch Exp Loss", "Keras", "MXNet Gluon"]
+    assert list(table.columns) == [
+        ("1 device", "time (s)"),
+        ("1 device", "images/s"),
+        ("1 device", "test AUC"),
+        ("2 devices", "time (s)"),
+        ("2 devices", "images/s"),
+        ("2 devices", "speed-up"),
+        ("2 devices", "test AUC"),
+    ]
+    # 5 epochs of 1088 images at 100/s and 5 x 1 s of validation; 1024 images at 180/s.
+    assert table.loc["PyTorch"].to_list() == [
+        "59.4",
+        "100",
+        "0.750 (0.720 to 0.780)",
+        "33.4",
+        "180",
+        "1.78",
+        "0.770 (0.740 to 0.800)",
+    ]
+    assert table.loc["PyTorch Exp Loss", ("2 devices", "speed-up")] == "-"
+    assert table.loc["Keras", ("2 devices", "time (s)")] == "-"
+
+
+def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
+    other = records.make("Keras")
+    other["run"]["environment"] = {"LD_LIBRARY_PATH": "/opt/cuda", "OMP_NUM_THREADS": "2"}
+    records.save(tmp_path, records.make("PyTorch"))
+    records.save(tmp_path, other)
+    rows = (
+        comparison_tables.hardware(comparison.load(tmp_path))
+        .loc["environment"]
+        .set_index("value")["runs"]
+    )
+    assert rows["LD_LIBRARY_PATH=/opt/cuda OMP_NUM_THREADS=2"] == "Keras, 2 devices"
+    assert rows["not recorded"] == "PyTorch, 2 devices"
+
+
+def test_long_runs_are_told_in_minutes(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make(speed=4))
+    table = comparison_tables.training(comparison.load(tmp_path))
+    assert table.loc["PyTorch", ("2 devices", "time (min)")] == "21.4"
+
+
+def test_synthetic_times_from_fewer_images_are_marked(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", 2, speed=100))  # one epoch of five measured
+    whole = records.make("Keras", 2, speed=100)
+    whole["synthetic"] |= {"images": 5 * 1024, "seconds": 41.0}
+    records.save(tmp_path, whole)
+    column = comparison_tables.synthetic(comparison.load(tmp_path))[("2 devices", "time (s)")]
+    assert column["PyTorch"] == "~41.0"
+    assert column["Keras"] == "41.0"
+
+
+def test_repeats_are_shown_by_their_median(tmp_path: Path) -> None:
+    for name, speed in (("a", 100), ("b", 110), ("c", 400)):
+        records.save(tmp_path / name, records.make(speed=speed))
+    merged = comparison.load([tmp_path / name for name in "abc"])
+    assert len(merged.entries) == 3
+    assert (
+        comparison_tables.training(merged).loc["PyTorch", ("2 devices", "images/s")]
+        == "110 (100 to 400)"
+    )
+
+
+def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:
+    table = comparison_tables.auc(several)
+    assert table.loc["Hernia", "Keras, 1 device"] == "n/a"
+    assert table.loc["Effusion", "PyTorch, 2 devices"] == "0.770 (0.670 to 0.870)"
+    assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750 (0.720 to 0.780)"
+    assert "PyTorch, 1 device" not in table.columns  # the most devices only
+    said = comparison.remarks(several)["remark"]
+    assert "no positive image" in said["Keras, 1 device"]
+
+
+def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) -> None:
+    content = records.make("PyTorch")
+    content["test"]["in_mean"].remove("Hernia")
+    reason = "not in the mean: fewer than 5 positive images"
+    content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    assert f"Hernia: {reason}" in comparison.remarks(compared)["remark"].to_list()
+    assert comparison_tables.auc(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
+    assert chart_descriptions.left_out(compared).endswith("images of a class: Hernia. ")
+
+
+def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path: Path) -> None:
+    content = records.make("PyTorch")
+    for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
+        del content["test"][name]
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    assert comparison_tables.auc(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
+    assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
+    assert "an old record" in " ".join(comparison.remarks(compared)["remark"])
+    assert chart_descriptions.left_out(compared) == ""
+    assert charts.auc(compared) is not None
+
+
+def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_path: Path) -> None:
+    for name, auc in (("a", 0.74), ("b", 0.75), ("c", 0.78)):
+        records.save(tmp_path / name, records.make(auc=auc))
+    one = comparison.load(tmp_path / "a")
+    assert comparison_tables.training(one).loc["PyTorch", ("2 devices", "test AUC")] == (
+        "0.740 (0.710 to 0.770)"
+    )
+    assert "not shown at all" in chart_descriptions.uncertainty(one)
+    three = comparison.load([tmp_path / name for name in "abc"])
+    assert comparison_tables.training(three).loc["PyTorch", ("2 devices", "test AUC")] == (
+        "0.750 (0.740 to 0.780 over 3 runs)"
+    )
+    assert chart_descriptions.uncertainty(three).endswith("shows only what a seed leaves open.")
+
+
+def test_no_auc_at_all(tmp_path: Path) -> None:
+    content = records.make()
+    content["test"] |= {"mean_auc": None, "mean_low": None, "mean_high": None, "in_mean": []}
+    content["test"]["resamples"] = [None] * 1000
+    for row in content["test"]["findings"]:
+        row |= {"auc": None, "low": None, "high": None, "reason": "not computable"}
+    for epoch in content["epochs"]:
+        epoch["valid_auc"] = None
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "n/a"
+    for chart in (charts.auc, charts.curves):
+        figure = chart(compared)
+        assert figure is not None and figure._repr_png_()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "said"),
+    [
+        ("failed", "ValueError: x", "failed: ValueError: x"),
+        ("interrupted", "KeyboardInterrupt", "interrupted: KeyboardInterrupt"),
+        ("skipped", "no kernel", "skipped: no kernel"),
+    ],
+)
+def test_runs_that_did_not_finish_keep_their_reason(
+    tmp_path: Path, state: str, reason: str, said: str
+) -> None:
+    content = records.make("Keras") | {"state": state, "reason": reason}
+    for section in ("test", "synthetic", "loader", "training", "attribution"):
+        del content[section]
+    records.save(tmp_path, content)
+    records.save(tmp_path, records.make("PyTorch"))
+    compared = comparison.load(tmp_path)
+    assert comparison_tables.state(compared).loc["Keras", "reason"] == reason
+    assert comparison.remarks(compared).loc["Keras, 2 devices", "remark"] == said
+    assert list(comparison_tables.training(compared).index) == ["PyTorch"]
+    for chart in CHARTS:
+        chart(compared)
+
+
+def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch"))
+    other = records.make("Keras")
+    other["recipe"]["seed"] = 3
+    other["fairness"]["comparable"] = False
+    other["fairness"]["checks"][0]["verdict"] = "fail"
+    other["skipped"] = [{"what": "bf16", "reason": "not in this framework"}]
+    records.save(tmp_path, other)
+    said = comparison.remarks(comparison.load(tmp_path))["remark"]
+    assert said["seed differs"] == (
+        "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
+    )
+    about_keras = list(said[["Keras, 2 devices"]])
+    assert "fairness certificate not passed: logits" in about_keras
+    assert "bf16: not in this framework" in about_keras
+    assert "virtual CPU devices" in said["every finished run"].to_list()[0]
+
+
+def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make())
+    (tmp_path / "Broken-2x").mkdir()
+    (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
+    compared = comparison.load(tmp_path)
+    assert list(comparison_tables.training(compared).index) == ["PyTorch"]
+    assert "not JSON that is written here" in comparison.remarks(compared).loc["a record", "remark"]
+    assert comparison_tables.state(compared).loc["?", "state"] == "unreadable"
+
+
+def test_without_records_one_sentence_says_how_to_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "RUNS", tmp_path)
+    compared = comparison.load()
+    said = comparison.how_to_begin(compared)
+    assert said is not None and "make compare" in said
+    assert all(table(compared).empty for table in TABLES)
+    assert comparison.remarks(compared).empty and comparison.results(compared).empty
+    assert [chart(compared) for chart in CHARTS] == [None] * len(CHARTS)
+    assert comparison_tables.sentences(compared) == []
+
+
+def test_every_table_and_chart_of_one_framework_and_of_several(
+    several: Comparison, tmp_path: Path
+) -> None:
+    one = records.save(tmp_path / "one", records.make())
+    with gpumon.Monitor(one / "trace", interval=0.05) as monitor:
+        with monitor.phase("train", epoch=1, images=10):
+            sum(range(2_000_000))
+        with monitor.phase("validate", epoch=1, images=10):
+            sum(range(1_000_000))
+    alone = comparison.load(tmp_path / "one")
+    for compared in (alone, several):
+        assert comparison.how_to_begin(compared) is None
+        for table in TABLES:
+            assert not table(compared).empty, table.__name__
+    for chart in CHARTS:
+        figure = chart(alone)
+        assert figure is not None and figure._repr_png_()[:4] == b"\x89PNG"  # type: ignore[attr-defined]
+    assert charts.utilisation(several) is None  # none of them has a trace
+
+
+def test_names_from_a_record_are_never_formulas_or_markup(tmp_path: Path) -> None:
+    evil = "PyTorch $\\frac{<script>"
+    records.save(tmp_path, records.make(evil, notebook="x_MultiGPU"))
+    compared = comparison.load(tmp_path)
+    for chart in CHARTS:
+        figure = chart(compared)
+        assert figure is None or figure._repr_png_()  # type: ignore[attr-defined]
+    assert "<script>" not in comparison_tables.state(compared).to_html()
+
+
+def test_numbers_are_numbers(several: Comparison) -> None:
+    numbers = comparison.results(several).set_index(["label", "devices"])
+    assert numbers.loc[("PyTorch", 2), "images_per_second"] == 180.0
+    assert len(numbers) == 5
+    assert pd.api.types.is_float_dtype(numbers["seconds"])
+
+
+def test_colours_are_one_a_framework() -> None:
+    assert len(set(charts.COLOURS.values())) == len(charts.COLOURS) == 5
+    assert set(charts.COLOURS) == set(charts.MARKERS) == {row.family for row in ROWS}

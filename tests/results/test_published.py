@@ -1,0 +1,128 @@
+"""The article's figures: each with its source, the same wherever they stand, and none required."""
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import records
+
+from helpers import paths
+from helpers.results import charts, comparison, published
+
+FIGURES = {"training": "seconds", "synthetic": "seconds", "test": "mean_auc"}
+
+
+def runs() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = published.content()["runs"]
+    return found
+
+
+def test_the_file_says_what_it_is() -> None:
+    path = Path(published.__file__).with_name("published.json")
+    assert json.loads(path.read_text())["published"] is True
+    labels = {notebook.replace("_MultiGPU", "").replace("_", " ") for _, notebook, _ in records.SIX}
+    assert {run["framework"] for run in runs()} == labels == published.content()["versions"].keys()
+
+
+@pytest.mark.parametrize("run", runs(), ids=lambda run: f"{run['framework']}-{run['devices']}")
+def test_every_figure_has_its_source(run: dict[str, Any]) -> None:
+    assert re.fullmatch(r"notebooks/[\w-]+_MultiGPU[\w-]*\.ipynb", run["notebook"])
+    assert re.fullmatch("[0-9a-f]{40}", published.content()["source"]["commit"])
+    for part, figure in FIGURES.items():
+        assert run[part].keys() == {figure, "read"}
+        assert run[part]["read"] in published.content()["read"]
+        assert run[part][figure] is not None
+    assert run["training"]["seconds"] > run["synthetic"]["seconds"] > 5 * 60
+    assert 0.5 < run["test"]["mean_auc"] < 0.9
+
+
+@pytest.mark.parametrize("part", ["training", "synthetic"])
+def test_the_minutes_of_the_article_are_these_times_rounded(part: str) -> None:
+    """But for one, whose notebook was run again: a note names both figures."""
+    other = []
+    for run in runs():
+        minutes = run.get("article_minutes", {}).get(part)
+        if minutes is not None and minutes != round(run[part]["seconds"] / 60):
+            other.append((run["framework"], run["devices"], published.clock(run[part]["seconds"])))
+    assert other == ([] if part == "training" else [("PyTorch", 4, "8:36")])
+    assert any("8:27" in note and "8:36" in note and "8 minutes" in note for note in _notes())
+
+
+def _notes() -> list[str]:
+    found: list[str] = published.content()["notes"]
+    return found
+
+
+def test_the_figures_are_those_of_the_notebooks() -> None:
+    numbers = published.results().set_index(["label", "devices"])
+    assert numbers.loc[("TensorFlow", 1), "mean_auc"] == 0.8009
+    assert numbers.loc[("PyTorch", 4), "mean_auc"] == 0.8084
+    assert numbers.loc[("PyTorch Exp Loss", 4), "mean_auc"] == 0.8126
+    assert numbers.loc[("PyTorch", 4), "seconds"] == 9 * 60 + 43
+    rate = numbers.loc[("Keras", 1), "synthetic_images_per_second"]
+    assert rate == pytest.approx(5 * 87_306 / (35 * 60 + 51))
+    assert numbers["notebook"].str.contains("/blob/671e2a0").all()
+    table = published.training()
+    assert list(table.loc["TensorFlow"]) == ["33:29", "0.8009", "22:11", "1.51", "0.8120"]
+    assert list(table.loc["PyTorch Exp Loss"]) == ["-", "-", "9:28", "-", "0.8126"]
+    assert list(published.synthetic().loc["Chainer"]) == ["27:19", "7:23", "3.70"]
+
+
+def test_readme_shows_the_published_figures() -> None:
+    text = (paths.ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.search(r"^\|[^\n]*published: min:s, 1 and 4 GPUs.*?\n\n", text, re.M | re.S)
+    assert table
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[0].splitlines()[2:]]
+    shown = {row[0]: row[-2:] for row in rows if row}
+    expected = published.training()
+    assert shown.keys() == set(expected.index)
+    for label, row in expected.iterrows():
+        times, aucs = (
+            " and ".join(row[f"{n}", name] for n in ("1 GPU", "4 GPUs"))
+            for name in ("time (min:s)", "test AUC")
+        )
+        assert shown[str(label)] == [times, aucs]
+    about = re.search(r"\*Published\*:.*?(?=\n\n)", text, re.S)
+    assert about and published.content()["source"]["code"] in about[0]
+
+
+def test_notes_name_every_notebook() -> None:
+    last = published.notes()[-1]
+    assert all(run["notebook"] in last for run in runs())
+
+
+@pytest.fixture
+def gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in which figures are missing: a null is no 0, and no reason to fail."""
+    found = copy.deepcopy(published.content())
+    by_run = {(run["framework"], run["devices"]): run for run in found["runs"]}
+    by_run["Keras", 1]["training"]["seconds"] = None
+    by_run["Chainer", 4]["test"]["mean_auc"] = None
+    by_run["TensorFlow", 1]["synthetic"]["seconds"] = None
+    monkeypatch.setattr(published, "content", lambda: found)
+
+
+def test_missing_figures_stay_missing(gaps: None) -> None:
+    assert list(published.training().loc["Keras"]) == ["-", "0.8146", "17:50", "-", "0.8112"]
+    assert published.training().loc["Chainer", ("4 GPUs", "test AUC")] == "-"
+    assert list(published.synthetic().loc["TensorFlow"]) == ["-", "13:55", "-"]
+    assert pd.isna(published.results().set_index(["label", "devices"]).loc[("Keras", 1), "seconds"])
+
+
+def test_charts_draw_what_there_is(gaps: None, tmp_path: Path) -> None:
+    for devices in (1, 2):
+        records.save(tmp_path, records.make(devices=devices, gpu=True))
+    compared = comparison.load(tmp_path)
+    placed = charts.placed(compared)
+    assert placed is not None
+    labels = [text.get_text() for text in placed.axes[1].get_yticklabels()]
+    assert "PyTorch Exp Loss" in labels and "Keras" in labels
+    scaling = charts.scaling(compared)
+    assert scaling is not None
+    crosses = [line for line in scaling.axes[1].lines if line.get_marker() == "x"]
+    assert len(crosses) == 4  # of six, one has no run on one GPU, and one lost its time
+    assert charts.auc(compared) is not None

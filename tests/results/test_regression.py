@@ -1,0 +1,135 @@
+"""compare --against: what counts as moved, and the exit code that says so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from helpers.__main__ import main
+from helpers.errors import UserError
+from helpers.results import comparison, regression
+
+
+def batch(folder: Path, *contents: dict[str, Any]) -> Path:
+    """A batch; repeats of a run go into folders of their own."""
+    for number, content in enumerate(contents):
+        saved = records.save(folder / "new", content)
+        saved.rename(folder / f"{number}-{saved.name}")
+    (folder / "new").rmdir()
+    return folder
+
+
+def moved(old: Path, new: Path) -> dict[str, str]:
+    found = regression.compare(comparison.load(old), comparison.load(new))
+    return {
+        row["figure"]: row["verdict"] for _, row in found.iterrows() if row["verdict"] != "same"
+    }
+
+
+def test_same_batch_did_not_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = batch(tmp_path / "old", records.make(), records.make("Keras"))
+    assert main(["--against", str(old), "--batch", str(old)]) == 0
+    assert "Nothing moved beyond the spread" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("speed", "auc", "expected"),
+    [
+        (103.0, 0.751, {}),  # within the stated tolerances
+        (
+            80.0,
+            0.75,
+            {
+                "training time (s)": "worse",
+                "images/s, files": "worse",
+                "images/s, synthetic": "worse",
+            },
+        ),
+        (
+            130.0,
+            0.75,
+            {
+                "training time (s)": "better",
+                "images/s, files": "better",
+                "images/s, synthetic": "better",
+            },
+        ),
+        (100.0, 0.72, {"mean test AUC": "worse"}),
+    ],
+)
+def test_without_repeats_the_stated_tolerance_holds(
+    tmp_path: Path, speed: float, auc: float, expected: dict[str, str]
+) -> None:
+    old = batch(tmp_path / "old", records.make(speed=100, auc=0.75))
+    new = batch(tmp_path / "new", records.make(speed=speed, auc=auc))
+    assert moved(old, new) == expected
+    assert main(["--against", str(old), "--batch", str(new)]) == (1 if expected else 0)
+
+
+@pytest.mark.parametrize(("speeds", "is_moved"), [((94, 95, 96), False), ((96, 97, 98), True)])
+def test_repeats_give_their_own_spread(
+    tmp_path: Path, speeds: tuple[int, int, int], is_moved: bool
+) -> None:
+    """3 % slower is a move where repeats lie within 2 %, and none where they lie within 10 %."""
+    spread = (98, 100, 108) if not is_moved else (99, 100, 101)
+    old = batch(tmp_path / "old", *(records.make(speed=s) for s in spread))
+    new = batch(tmp_path / "new", *(records.make(speed=s) for s in speeds))
+    assert ("images/s, files" in moved(old, new)) == is_moved
+    found = regression.compare(comparison.load(old), comparison.load(new))
+    assert set(found["limit from"].dropna()) == {"repeats"}
+
+
+def test_what_is_gone_counts_as_moved(tmp_path: Path) -> None:
+    old = batch(tmp_path / "old", records.make(), records.make("Keras"))
+    new = batch(tmp_path / "new", records.make(), records.short("Keras", "failed", "boom"))
+    found = regression.compare(comparison.load(old), comparison.load(new))
+    assert list(found.loc[found["verdict"] == "lost", "run"]) == ["Keras, 2 devices"]
+    broken = batch(tmp_path / "broken", records.short("PyTorch", "failed", "driver gone"))
+    assert main(["--against", str(old), "--batch", str(broken)]) == 1
+
+
+def test_a_certificate_that_fails_now_counts_as_moved(tmp_path: Path) -> None:
+    old = batch(tmp_path / "old", records.make())
+    bad = records.make()
+    bad["fairness"]["comparable"] = False
+    new = batch(tmp_path / "new", bad)
+    assert moved(old, new) == {"-": "fair no more"}
+
+
+def test_times_of_a_resumed_run_are_not_compared(tmp_path: Path) -> None:
+    old = batch(tmp_path / "old", records.make(speed=100))
+    cut: dict[str, Any] = {"checkpoint": {"resumed_after": 2, "seconds": 0.1}}
+    new = batch(tmp_path / "new", records.make(speed=300, auc=0.76, **cut))
+    assert moved(old, new) == {"-": "resumed"}
+    found = regression.compare(comparison.load(old), comparison.load(new))
+    assert set(found["figure"]) == {"-", "mean test AUC"}
+
+
+def test_versions_that_changed_are_named(tmp_path: Path) -> None:
+    later = records.make()
+    later["framework"]["versions"]["pytorch"] = "2.0"
+    later["hardware"]["driver"] = "570.1"
+    old, new = batch(tmp_path / "old", records.make()), batch(tmp_path / "new", later)
+    lines = regression.changed(comparison.load(old), comparison.load(new))
+    assert "Changed: driver, none -> 570.1" in lines
+    assert "Changed: pytorch of PyTorch, 1.0 -> 2.0" in lines
+
+
+def test_batches_that_cannot_be_compared_are_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = batch(tmp_path / "old", records.make())
+    other = records.make()
+    other["recipe"]["crop"] = 224
+    for new, said in (
+        (batch(tmp_path / "crop", other), "crop in pixels was 32 and is 224"),
+        (batch(tmp_path / "keras", records.make("Keras")), "no run in common"),
+        (tmp_path / "missing", "no such batch"),
+    ):
+        assert main(["--against", str(old), "--batch", str(new)]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["--against", str(old), "--devices", "1"]) == 2
+    assert "runs nothing" in capsys.readouterr().err
+    with pytest.raises(UserError, match="no finished run"):
+        regression.compare(comparison.load(tmp_path / "missing"), comparison.load(old))

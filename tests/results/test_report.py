@@ -1,0 +1,534 @@
+"""The report as files: what is in it, what is marked, and that text stays text."""
+
+import html
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import gpumon_tools
+import pandas as pd
+import pytest
+import records
+from matplotlib.text import Text
+
+from helpers.__main__ import main
+from helpers.results import (
+    charts,
+    comparison,
+    comparison_tables,
+    device_waits,
+    learning_curves,
+    published,
+    repeated_runs,
+    report,
+    scaling,
+    three_answers,
+)
+from helpers.results.report import chart_descriptions, contents
+from helpers.runner import batch_folder, messages, plans
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of six demo records; its folder."""
+    batch = tmp_path_factory.mktemp("batch")
+    records.six(batch)
+    return report.write(batch).parent
+
+
+def test_the_page_holds_everything_and_fetches_nothing(made: Path) -> None:
+    page = (made / report.HTML).read_text()
+    addresses = re.findall(r'\s(?:src|href|action|srcset)="([^"]*)"', page)
+    assert addresses and all(a.startswith(("#", "data:")) for a in addresses)
+    assert "url(" not in page.replace("url(#", "")
+    assert "default-src 'none'" in html.unescape(page)
+    names = [
+        "How fast", "What more devices bring", "How well it learnt", "What the devices did",
+        "Is it fair", "What this does not show", "Machine and versions",
+    ]  # fmt: skip
+    assert re.findall(r"<section [^>]*>\s*<h2[^>]*>([^<]*)", page) == names
+    for framework, _, _ in records.SIX:
+        assert framework in page
+
+
+def test_csv_holds_the_numbers_unrounded(made: Path) -> None:
+    runs = pd.read_csv(made / report.CSV / "runs.csv")
+    assert len(runs) == 6 and set(runs["comparable"]) == {True}
+    found = runs.set_index("label")["images_per_second"]
+    assert found["MXNet Gluon"] == 110.0
+    auc = pd.read_csv(made / report.CSV / "auc.csv")
+    assert len(auc) == 6 * 14 and {"finding", "auc", "low", "high"} <= set(auc.columns)
+    assert auc["in_mean"].all()
+    assert found_auc(runs, "PyTorch") == [0.70, 0.67, 0.73]
+    pairs = pd.read_csv(made / report.CSV / "paired.csv").set_index("label")
+    assert set(pairs["reference"]) == {"Keras, 2 devices"}  # the median of six: 0.70 to 0.75
+    assert pairs.loc["Chainer", ["difference", "low", "high"]].tolist() == pytest.approx([0.03] * 3)
+    assert pairs.loc["PyTorch", "verdict"] == "lower"
+    assert len(pd.read_csv(made / report.CSV / "published.csv")) == 11
+    assert not (made / report.CSV / "scaling.csv").exists()  # one number of devices only
+
+
+def found_auc(runs: pd.DataFrame, label: str) -> list[float]:
+    row = runs.set_index("label").loc[label, ["mean_auc", "auc_low", "auc_high"]]
+    return [round(value, 6) for value in row]
+
+
+def test_the_mean_auc_has_its_interval_on_the_page_and_in_markdown(made: Path) -> None:
+    both = {report.HTML: "0.750 0.720 to 0.780", report.MARKDOWN: "| 0.750 (0.720 to 0.780) |"}
+    for name, told in both.items():
+        text = re.sub(r"<[^>]*>", "", (made / name).read_text())
+        text = " ".join(html.unescape(text).split())
+        assert text.count(told) == 3, name  # in the tables of training, of findings, of pairs
+        assert "over the test part's patients" in text
+        assert "Each minus Keras, 2 devices" in text
+
+
+def test_markdown_has_the_same_tables(made: Path) -> None:
+    text = (made / report.MARKDOWN).read_text()
+    assert text.startswith("# ") and "speed is not ranked here" in text
+    assert "| PyTorch Exp Loss |" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(row.rstrip().endswith("|") for row in rows)
+
+
+def test_published_figures_are_marked_wherever_they_stand(made: Path) -> None:
+    page = (made / report.HTML).read_text()
+    for table in re.findall(r'<table class="published".*?</table>', page, re.DOTALL):
+        assert "published" in re.search(r"<caption[^>]*>(.*?)<", table)[1]  # type: ignore[index]
+    assert page.count('<table class="published"') == 2
+    heads = re.findall(r"<h3>([^<]*published[^<]*)<span class=\"badge\">published</span>", page)
+    assert len(heads) == 2
+    assert published.content()["source"]["address"] in page
+    text = (made / report.MARKDOWN).read_text()
+    assert text.count("(published, not measured here)") == 2
+
+
+BAD = {"check": "gradients", "difference": 0.4, "threshold": 0.05, "verdict": "fail"}
+UNFAIR = {"comparable": False, "checks": [BAD | {"reason": "summed"}]}
+
+
+def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", speed=50, gpu=True))
+    quick = records.make("Keras", speed=500, gpu=True, fairness=UNFAIR)
+    records.save(tmp_path, quick)
+    compared = comparison.load(tmp_path)
+    assert list(comparison_tables.training(compared).index) == ["PyTorch", "Keras (not comparable)"]
+    assert learning_curves.table(compared).index[0] == "Keras, 2 devices (not comparable)"
+    for told in (chart_descriptions.throughput, chart_descriptions.placed):
+        assert "Keras on 2 devices (not comparable)" in told(compared)
+    assert "Keras, 2 devices (not comparable) ends after" in chart_descriptions.curves(
+        compared, clock=True
+    )
+    state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
+    batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    said = "Keras_MultiGPU on 2 devices, not comparable: its times may not stand beside"
+    assert said in messages.final_table(batch)
+    page = report.write(tmp_path).read_text()
+    marked = r'<tr class="unfair">\s*<th scope="row">Keras <span class="badge bad">not comparable'
+    assert len(re.findall(marked, page)) == 2  # both speed tables
+    assert re.search(r'<td class="bad">fail: 4\.0e-01', page)
+    assert "summed" in page
+    first = three_answers.fastest(compared)
+    assert first.verdict == "PyTorch" and "not counted: Keras (not comparable)" in first.text
+    assert three_answers.fairness(compared).verdict == "only in part"
+
+
+@pytest.mark.parametrize(("devices", "why"), [(1, "Times on a CPU"), (2, "Virtual devices share")])
+def test_a_cpu_ranks_nobody(tmp_path: Path, devices: int, why: str) -> None:
+    records.save(tmp_path, records.make("PyTorch", devices, speed=500))
+    records.save(tmp_path, records.make("Keras", devices, speed=50))
+    compared = comparison.load(tmp_path)
+    first, line = three_answers.fastest(compared), three_answers.headline(compared)
+    assert first.verdict == three_answers.UNRANKED and first.text.startswith(why)
+    # Only against the reference was it looked, not every pair.
+    assert "no mean AUC is told apart from that of PyTorch" in first.text
+    assert line.startswith("2 frameworks trained the same network on")
+    assert "fair" in line and "speed is not ranked here" in line
+    page = report.write(tmp_path).read_text()
+    for text in (line, page, (tmp_path / report.MARKDOWN).read_text()):
+        assert not re.search(r"fastest on|times as fast|quickest", text)
+    assert page.count(why) >= 2  # in the answer, and where the times stand
+    # Neither is the time to an AUC in the order of time: Keras stands second wherever it is.
+    assert list(learning_curves.table(compared).index) == [e.run for e in compared.entries]
+    assert '"ranks": false' in page and '"ranks": true' not in page
+
+
+def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("Keras", 4, speed=50, gpu=True))
+    records.save(tmp_path, records.make("PyTorch", 4, speed=100, gpu=True))
+    compared = comparison.load(tmp_path)
+    first = three_answers.fastest(compared)
+    assert first.verdict == "PyTorch"
+    assert "(one run)" in first.text and "times as fast as Keras, one run each" in first.text
+    assert three_answers.headline(compared).startswith("PyTorch trained fastest on 4 NVIDIA H100")
+    assert next(iter(learning_curves.table(compared).index)).startswith("PyTorch")
+    assert '"ranks": true' in report.write(tmp_path).read_text()
+
+
+def test_single_runs_that_are_close_are_not_told_apart(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("Keras", speed=95, gpu=True))
+    records.save(tmp_path, records.make("PyTorch", speed=100, gpu=True))
+    first = three_answers.fastest(comparison.load(tmp_path))
+    assert first.verdict == "PyTorch and Keras" and "not told apart from it: Keras" in first.text
+
+
+RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1}}
+
+
+def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", 1, speed=50, gpu=True))
+    records.save(tmp_path, records.make("PyTorch", 2, speed=400, gpu=True, **RESUMED))
+    records.save(tmp_path, records.make("Keras", 1, speed=40, gpu=True))
+    records.save(tmp_path, records.make("Keras", 2, speed=70, gpu=True))
+    compared = comparison.load(tmp_path)
+    first = three_answers.fastest(compared)
+    assert first.verdict == "Keras" and "not counted: PyTorch (resumed)" in first.text
+    name = "PyTorch (resumed on 2 devices)"
+    for table in (comparison_tables.training, comparison_tables.synthetic):
+        assert table(compared).loc[name, ("2 devices", "speed-up")] == "-"
+        assert table(compared).loc["Keras", ("2 devices", "speed-up")] != "-"
+    assert list(scaling.table(compared).index) == ["Keras"]
+    assert set(scaling.scaling(compared)["marks"]) == {()}
+    run = "PyTorch, 2 devices, resumed"
+    for timed in (learning_curves.table(compared), device_waits.table(compared)):
+        assert run in timed.index
+    assert (
+        comparison_tables.state(compared)["state"]
+        .to_list()
+        .count("finished, resumed after epoch 3")
+        == 1
+    )
+    said = comparison.remarks(compared)["remark"]
+    assert "times are of its last process" in said[run]
+    page = report.write(tmp_path).read_text()
+    badge = r'<th scope="row">PyTorch <span class="badge">resumed on 2 devices</span>'
+    assert len(re.findall(badge, page)) == 2
+    runs = pd.read_csv(tmp_path / report.CSV / "runs.csv")
+    assert list(runs["marks"].fillna("")) == ["", "resumed", "", ""]
+
+
+def test_the_run_time_is_the_terminals(tmp_path: Path) -> None:
+    """The record's own clock began after the imports, so that the two once differed."""
+    state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", seconds=3661.4)
+    state.state = "finished"
+    folder = records.save(tmp_path, records.make())
+    batch_folder.complete(folder, run=state.about())
+    shown = comparison_tables.state(comparison.load(tmp_path)).loc["PyTorch", "run time"]
+    assert shown == "1:01:01" and messages.outcome(state) == f"finished after {shown}"
+
+
+def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
+    other = {"gpu": "GPU-1", "process": 7, "name": "x", "memory_mib": 1.0, "seen": "during"}
+    shared: dict[str, Any] = {"neighbours": {"processes": [other], "reason": None}}
+    records.save(tmp_path, records.make("PyTorch", speed=400, gpu=True, **shared))
+    records.save(tmp_path, records.make("Keras", speed=70, gpu=True))
+    compared = comparison.load(tmp_path)
+    assert three_answers.fastest(compared).verdict == "Keras"
+    assert list(comparison_tables.training(compared).index) == ["PyTorch (shared GPU)", "Keras"]
+    records.save(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
+    nobody = three_answers.fastest(comparison.load(tmp_path / "all"))
+    assert nobody.verdict == "nobody" and "PyTorch (shared GPU)" in nobody.text
+
+
+def test_unknown_verdicts_are_shown_as_they_are(tmp_path: Path) -> None:
+    content = records.make()
+    content["fairness"]["checks"] = [
+        {"check": f"c{number}", "difference": None, "threshold": None, "verdict": verdict,
+         "reason": f"because {number}"}
+        for number, verdict in enumerate(("not checked", "known"))
+    ]  # fmt: skip
+    records.save(tmp_path, content)
+    page = report.write(tmp_path).read_text()
+    assert len(re.findall(r'<td class="other">(not checked|known)<', page)) == 2
+    assert "because 0" in page and "because 1" in page
+
+
+def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
+    for number, speed in enumerate((90, 100, 130)):
+        records.save(tmp_path / str(number), records.make(speed=speed))
+    batches = [tmp_path / str(number) for number in range(3)]
+    compared = comparison.load(batches)
+    row = repeated_runs.summarise(compared).iloc[0]
+    assert row["runs"] == 3
+    assert (row["images_per_second_low"], row["images_per_second"]) == (90.0, 100.0)
+    assert (
+        comparison_tables.training(compared).loc["PyTorch", ("2 devices", "images/s")]
+        == "100 (90.0 to 130)"
+    )
+    page = report.write(batches, tmp_path / "out").read_text()
+    assert re.search(r'<td class="number">100 <small>90.0 to 130</small>', page)
+    assert "The median of 3 runs" in page
+
+
+def seeds(batch: Path, **of_one: Any) -> comparison.Comparison:
+    """Two frameworks with three seeds each; ``of_one`` are sections of PyTorch's first run."""
+    for seed in range(3):
+        for name in ("PyTorch", "Keras"):
+            own: dict[str, Any] = of_one if (name, seed) == ("PyTorch", 0) else {}
+            content = records.make(name, gpu=True, **own)
+            content["recipe"]["seed"] = seed
+            content["run"] |= {"variant": f"seed{seed}", "started": f"2026-11-21T0{seed}:00:00"}
+            content["weights"]["sha256"] = str(seed) * 64
+            content["test"]["sample"] = str(seed) * 32
+            records.save(batch / f"seed{seed}", content)
+    return comparison.load([batch / f"seed{seed}" for seed in range(3)])
+
+
+def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
+    compared = seeds(tmp_path)
+    machine = comparison_tables.hardware(compared)
+    assert list(machine.loc["seed"]) == ["0; 1; 2", "every run"]
+    weights = "; ".join(f"seeded, {str(seed) * 12}" for seed in range(3))
+    assert list(machine.loc["initial weights"]) == [weights, "every run"]
+    assert list(comparison_tables.state(compared)["variant"]) == ["seed0", "seed1", "seed2"] * 2
+    found = {section.name: section.lead for section in contents.sections(compared)}
+    for section in ("learning", "devices"):
+        assert "Of repeated runs the last is shown (seed 2)" in found[section]
+    assert "a seed also decides the split" in chart_descriptions.uncertainty(compared)
+    once = comparison.load(tmp_path / "seed0")
+    assert not any("repeated runs the last" in s.lead for s in contents.sections(once))
+
+
+def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", gpu=True, probe=records.probe()))
+    records.save(tmp_path, records.make("Keras", gpu=True))
+    reason = "kernel 'mxnet' failed its probe: pooling on device 0 (NVIDIA H100): hung"
+    skipped = records.short("MXNet Gluon", "skipped", reason) | {"probe": records.probe(2, reason)}
+    records.save(tmp_path, skipped)
+    compared = comparison.load(tmp_path)
+    probes = comparison_tables.hardware(compared).loc[["probe"]]
+    right = "layers and all-reduce were right before the batch (9 s)"
+    assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
+        right: "PyTorch, 2 devices",
+        "none": "Keras, 2 devices",
+    }
+    report.write(tmp_path)
+    assert reason in (tmp_path / report.MARKDOWN).read_text(encoding="utf-8")
+
+
+def test_a_lane_of_an_earlier_repeat_says_so(tmp_path: Path) -> None:
+    """As in docs/results, which keep the trace of one run of each notebook."""
+    seeds(tmp_path)
+    folder = tmp_path / "seed0" / "PyTorch_MultiGPU-2x"
+    gpumon_tools.write(folder / "trace", {}, marks=(("train", 0.0, 1.0, {"epoch": 1}),))
+    page = report.write([tmp_path / f"seed{seed}" for seed in range(3)]).read_text()
+    assert "PyTorch seed0</label>" in page and "Without a trace: Keras, 2 devices." in page
+
+
+def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
+    """An earlier run's failed check, and a wait that only the last run tells of."""
+    compared = seeds(tmp_path, fairness=UNFAIR, attribution=_waited(0.01))
+    checks = comparison_tables.fairness(compared)
+    assert checks.loc["gradients", "PyTorch, 2 devices"].startswith("fail")
+    assert checks.loc["logits", "PyTorch, 2 devices"].startswith("pass")
+    reasons = next(s for s in contents.sections(compared) if s.name == "fairness").blocks[1]
+    assert isinstance(reasons, contents.Table) and "summed" in set(reasons.frame["reason"])
+    told = device_waits.telling(compared)["data"]
+    assert [entry.run for entry, _ in told] == ["Keras, 2 devices"]
+    assert "every one has to tell it" in three_answers.waiting(compared).text
+
+
+def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
+    for number, precision in enumerate(("fp32", "bf16")):
+        content = records.make(speed=100 * (1 + number))
+        content["recipe"]["precision"] = precision
+        records.save(tmp_path / precision, content)
+    compared = comparison.load([tmp_path / "fp32", tmp_path / "bf16"])
+    assert [entry.label for entry in compared.entries] == ["PyTorch bf16", "PyTorch fp32"]
+    assert list(repeated_runs.summarise(compared)["runs"]) == [1, 1]
+
+
+def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:
+    for devices, speed in ((1, 100), (2, 99)):
+        records.save(tmp_path, records.make(devices=devices, speed=speed))
+    compared = comparison.load(tmp_path)
+    assert scaling.table(compared).empty and charts.scaling(compared) is None
+    assert ("2 devices", "speed-up") not in comparison_tables.training(compared).columns
+    page = " ".join(report.write(tmp_path).read_text().split())
+    assert "so these times rank no framework and tell nothing of scaling" in page
+    assert "Speed-up and efficiency" not in page
+
+
+def test_scaling_is_over_the_fewest_devices(tmp_path: Path) -> None:
+    for devices, speed in ((1, 100), (2, 180), (4, 300)):
+        records.save(tmp_path, records.make(devices=devices, speed=speed, gpu=True))
+    records.save(tmp_path, records.make("Keras", 2, gpu=True))
+    compared = comparison.load(tmp_path)
+    numbers = scaling.scaling(compared).set_index(["label", "devices"])
+    assert numbers.loc[("PyTorch", 4), "efficiency"] == pytest.approx(0.75)
+    assert numbers.loc[("PyTorch", 2), "ideal"] == pytest.approx(200)
+    assert numbers.loc[("Keras", 2), "efficiency"] == 1.0
+    assert list(scaling.table(compared)["efficiency"]) == ["90 %", "75 %"]
+    page = report.write(tmp_path).read_text()
+    assert "Speed-up and efficiency" in page and "PyTorch on 4 devices 75 %" in page
+
+
+def test_time_to_an_auc_counts_whole_epochs(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", speed=100, auc=0.75))  # 0.63 to 0.75
+    records.save(tmp_path, records.make("Keras", speed=200, auc=0.72))  # 0.60 to 0.72
+    compared = comparison.load(tmp_path)
+    assert learning_curves.target(compared) == 0.72
+    rows = {row["run"]: row for row in learning_curves.time_to_auc(compared)}
+    assert rows["PyTorch, 2 devices"]["epoch"] == 4
+    assert rows["PyTorch, 2 devices"]["seconds"] == pytest.approx(4 * (1024 / 100 + 1))
+    assert rows["Keras, 2 devices"]["epoch"] == 5
+    late = {row["run"]: row["seconds"] for row in learning_curves.time_to_auc(compared, 0.74)}
+    assert late["Keras, 2 devices"] is None
+    assert learning_curves.table(compared, 0.74).loc["Keras, 2 devices", "time"] == "not reached"
+
+
+def _waited(data: float, low: float | None = None, **more: Any) -> dict[str, Any]:
+    """The section attribution of a run that waited for data for a share of an epoch."""
+    shares = {"compute": 0.9 - data, "data": data, "synchronisation": 0.0, "validation": 0.1}
+    intervals = {"data": [data - 0.02 if low is None else low, data + 0.02]}
+    intervals["synchronisation"] = [-0.01, 0.01]
+    found = {"shares": shares, "intervals": intervals, "invalid": None, "sentence": "x"}
+    return found | more
+
+
+INVALID = {"shares": {"compute": None, "data": None, "validation": 0.1}, "invalid": "resumed"}
+
+
+def test_all_numbers_of_devices_are_named_where_nothing_is_ranked(tmp_path: Path) -> None:
+    for count in (1, 2, 4):
+        for name in ("PyTorch", "Keras"):
+            records.save(tmp_path, records.make(name, devices=count))
+    line = three_answers.headline(comparison.load(tmp_path))
+    assert "trained the same network on 1, 2 and 4 virtual CPU devices" in line
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ([_waited(0.01)] * 3, "little"),
+        ([_waited(0.2), _waited(0.3), _waited(0.01)], "data"),
+        ([_waited(0.2), _waited(0.01), _waited(0.01)], "data, in PyTorch only"),
+        # Not told from zero by every round: no sentence, and not little either.
+        ([_waited(0.2, low=-0.01)] * 3, "unknown"),
+        ([_waited(0.2, low=-0.01), _waited(0.01), _waited(0.01)], "little"),
+        # Smaller than what the ways of measuring differ by: no sentence.
+        ([_waited(0.2, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
+        # Little by the rounds, which the training loop itself does not bear out.
+        ([_waited(0.01, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
+        ([_waited(0.2) | INVALID] * 3, "unknown"),
+        ([_waited(0.2) | INVALID, _waited(0.01), _waited(0.01)], "little"),
+    ],
+)
+def test_what_was_waited_for(tmp_path: Path, found: list[dict[str, Any]], verdict: str) -> None:
+    for name, attribution in zip(("PyTorch", "Keras", "Chainer"), found, strict=True):
+        records.save(tmp_path, records.make(name, attribution=attribution, gpu=True))
+    compared = comparison.load(tmp_path)
+    said = three_answers.waiting(compared)
+    assert said.verdict == verdict
+    assert ("invalid" in said.text) == any(section["invalid"] for section in found)
+    assert "faster" not in said.text  # why is each run's own, and this one was resumed
+    end = "is not known." if verdict == "unknown" else f"waited for {verdict}."
+    assert three_answers.headline(compared).endswith(end)
+    assert charts.attribution(compared) is not None and not device_waits.table(compared).empty
+
+
+def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", attribution=_waited(-0.004)))
+    records.save(tmp_path, records.make("Keras", attribution=_waited(0.2) | INVALID))
+    old = {"shares": {"compute": 0.9, "data": 0.1}, "sentence": "x"}
+    records.save(tmp_path, records.make("Chainer", attribution=old))
+    compared = comparison.load(tmp_path)
+    figure = charts.attribution(compared)
+    assert figure is not None
+    drawn = [text.get_text() for text in figure.findobj(Text)]
+    assert len([text for text in drawn if text.startswith("invalid")]) == 1
+    table = device_waits.table(compared)
+    assert list(table["data"]) == ["0 % (-2 to 2)", "invalid", "10 %"]
+    text = (report.write(tmp_path).parent / report.MARKDOWN).read_text()
+    assert "| Keras, 2 devices | invalid |" in text
+    numbers = pd.read_csv(tmp_path / report.CSV / "attribution.csv").set_index("run")
+    assert numbers.loc["PyTorch, 2 devices", "data"] == -0.004
+    assert numbers.loc["Keras, 2 devices", "invalid"] == "resumed"
+
+
+def test_a_lead_within_the_repeats_is_called_that(tmp_path: Path) -> None:
+    for number, (first, second) in enumerate(((100, 97), (103, 101))):
+        batch = tmp_path / str(number)
+        records.save(batch, records.make("PyTorch", speed=first, gpu=True))
+        records.save(batch, records.make("Keras", speed=second, gpu=True))
+        records.save(batch, records.make("Chainer", speed=second / 2, gpu=True))
+    first_of = three_answers.fastest(comparison.load([tmp_path / "0", tmp_path / "1"]))
+    assert first_of.verdict == "PyTorch and Keras"
+    assert "not told apart from it: Keras" in first_of.text and "in 2 runs" in first_of.text
+
+
+def test_a_lead_over_a_run_that_was_not_repeated_says_so(tmp_path: Path) -> None:
+    for number in range(2):
+        records.save(tmp_path / str(number), records.make("PyTorch", gpu=True))
+    records.save(tmp_path / "0", records.make("Keras", speed=50, gpu=True))
+    text = three_answers.fastest(comparison.load([tmp_path / "0", tmp_path / "1"])).text
+    assert "of one of them a single run" in text and "one run each" not in text
+
+
+def test_energy_is_told_of_all_repeats_in_the_table_as_in_the_chart(tmp_path: Path) -> None:
+    for number, joules in enumerate((4000.0, 5000.0, 9000.0)):
+        told = {"joules": joules, "images_per_joule": 5000 / joules, "reason": None}
+        records.save(tmp_path / str(number), records.make(gpu=True, energy=told))
+    found = comparison_tables.energy(
+        comparison.load([tmp_path / str(number) for number in range(3)])
+    )
+    assert list(found.loc["PyTorch, 2 devices"]) == ["5.00 (4.00 to 9.00)", "1 (0.556 to 1.25)"]
+
+
+def test_where_no_gpu_told_its_energy_one_sentence_says_so(tmp_path: Path) -> None:
+    for name in ("PyTorch", "Keras"):
+        records.save(tmp_path, records.make(name))
+    compared = comparison.load(tmp_path)
+    assert comparison_tables.energy(compared).empty
+    assert comparison_tables.no_energy(compared) == ["No energy: no GPU."]
+    assert "Energy of the GPUs" not in report.write(tmp_path).read_text()
+    told = {"joules": 5000.0, "images_per_joule": 0.9, "reason": None}
+    records.save(tmp_path, records.make("Chainer", energy=told))
+    compared = comparison.load(tmp_path)
+    assert list(comparison_tables.energy(compared).index) == ["Chainer, 2 devices"]
+    assert comparison_tables.no_energy(compared) == [
+        "No energy of PyTorch, 2 devices; Keras, 2 devices: no GPU."
+    ]
+
+
+def test_what_a_framework_does_not_do_is_told_once(tmp_path: Path) -> None:
+    same = {
+        "what": "the same bits from the same seed on CPUs",
+        "reason": "threads add in any order",
+    }
+    for name in ("PyTorch", "Keras", "MXNet Gluon"):
+        own = {"what": "bf16", "reason": f"not in {name}"}
+        records.save(
+            tmp_path, records.make(name, skipped=[same] if name == "Keras" else [same, own])
+        )
+    said = comparison.remarks(comparison.load(tmp_path))["remark"]
+    assert f"{same['what']}: {same['reason']}" in list(said[["every finished run"]])
+    assert said[["MXNet Gluon, 2 devices"]].to_list() == ["bf16: not in MXNet Gluon"]
+
+
+def test_nothing_finished_still_makes_a_report(tmp_path: Path) -> None:
+    records.save(tmp_path, records.short("Keras", "failed", "RuntimeError: no kernel"))
+    page = report.write(tmp_path).read_text()
+    assert "No run has finished yet" in page and "RuntimeError: no kernel" in page
+
+
+def test_text_stays_text_in_markdown_and_csv(tmp_path: Path) -> None:
+    evil = "<img src=x> | `a` [b](http://c) \n# d"
+    records.save(tmp_path, records.short("Keras", "failed", evil))
+    content = records.make("=1+1", notebook="x_MultiGPU")
+    records.save(tmp_path, content)
+    report.write(tmp_path)
+    text = (tmp_path / report.MARKDOWN).read_text()
+    assert "<img" not in text and "[b](" not in text and "\n# d" not in text
+    runs = pd.read_csv(io.StringIO((tmp_path / report.CSV / "runs.csv").read_text()))
+    assert runs["label"][0].startswith("'=1+1")
+
+
+def test_command_reports_again(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / report.HTML).unlink()
+    assert main(["report", str(made)]) == 0
+    assert (made / report.HTML).exists()
+    assert str(made / report.HTML) in capsys.readouterr().out
+    assert main(["report", str(made / "nothing")]) == 2
+    assert "no record" in capsys.readouterr().err

@@ -1,0 +1,422 @@
+"""The report in a real browser: quiet, offline, harmless, and usable by everybody.
+
+Skipped, with the reason, where no Chromium is on the machine.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import browser
+import pytest
+import records
+
+from helpers.results import report
+
+pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+
+DESK, PHONE = (1280, 900), (390, 844)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Page]:
+    with browser.tab(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of six demo records, one of which failed its certificate."""
+    batch = tmp_path_factory.mktemp("batch")
+    folder = records.six(batch)[-1]
+    content = json.loads((folder / "record.json").read_text())
+    bad = {"check": "gradients", "difference": 0.4, "threshold": 0.05, "verdict": "fail"}
+    odd = {"check": "pixels", "difference": None, "threshold": None, "verdict": "not checked"}
+    content["fairness"]["comparable"] = False
+    content["fairness"]["checks"] += [bad | {"reason": "summed"}, odd | {"reason": "no time"}]
+    (folder / "record.json").write_text(json.dumps(content))
+    return report.write(batch).as_uri()
+
+
+def test_it_opens_without_a_word_and_without_a_request(tab: browser.Page, address: str) -> None:
+    for width, height in (DESK, PHONE):
+        tab.size(width, height)
+        tab.open(address)
+        assert tab.said == []
+        assert [asked for asked in tab.asked if asked != address and asked != "data:,"] == []
+        assert tab.run("document.querySelectorAll('figure svg').length") >= 8
+        drawn = "[...document.querySelectorAll('canvas')].every(c => c.height > 200)"
+        assert tab.run(drawn) and tab.run("document.querySelectorAll('canvas').length") == 1
+
+
+def test_on_a_phone_only_tables_scroll_sideways(tab: browser.Page, address: str) -> None:
+    tab.size(*PHONE)
+    tab.open(address)
+    assert tab.run("document.documentElement.scrollWidth") <= PHONE[0]
+    wide = "[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth)"
+    assert tab.run(f"{wide}.length") > 0
+    assert tab.run(f"{wide}.every(b => getComputedStyle(b).overflowX === 'auto')")
+
+
+WIDER = """
+[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth + 1)
+  .map(b => b.getAttribute('aria-label'))
+"""
+HINTED = """
+[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth + 1)
+  .every(b => getComputedStyle(b, '::before').content.includes('sideways')
+    && getComputedStyle(b.querySelector('tbody th')).position === 'sticky')
+"""
+
+
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_no_table_is_cut_off_on_a_screen(tab: browser.Page, address: str, width: int) -> None:
+    """The certificate and the AUCs of six runs once lost the last one at 1440 pixels."""
+    tab.size(width, 900)
+    tab.open(address)
+    assert tab.run(WIDER) == []
+    tables = "[...document.querySelectorAll('table.runs, table.verdicts')]"
+    edges = f"{tables}.map(t => t.rows[0].lastElementChild.getBoundingClientRect().right)"
+    assert len(tab.run(edges)) == 3 and max(tab.run(edges)) <= width
+    tab.run("document.querySelector('table.runs').style.width = '2000px'")
+    assert tab.run(WIDER) == ["AUC per finding, 95 % interval"]  # the check can fail
+
+
+def test_more_runs_than_fit_go_into_another_table(tab: browser.Page, tmp_path: Path) -> None:
+    for devices in (1, 2, 4):
+        for framework, notebook, speed in records.SIX:
+            content = records.make(framework, devices, notebook=notebook, speed=speed * devices)
+            records.save(tmp_path, content)
+    tab.size(1440, 900)
+    tab.open(report.write(tmp_path).as_uri())
+    assert tab.run(WIDER) == []
+    captions = "[...document.querySelectorAll('.verdicts caption')].map(c => c.textContent)"
+    assert tab.run(captions) == [f"Certificate, part {part} of 3" for part in (1, 2, 3)]
+    heads = "[...document.querySelectorAll('.verdicts thead tr')].map(r => r.cells.length)"
+    assert tab.run(heads) == [7, 7, 7]
+    assert tab.run(STRUCTURE) == []
+
+
+def test_what_a_phone_has_no_room_for_is_said_to_go_on(tab: browser.Page, address: str) -> None:
+    tab.size(*PHONE)
+    tab.open(address)
+    assert "Certificate" in tab.run(WIDER) and tab.run(HINTED)
+    tab.run(
+        "document.head.append(Object.assign(document.createElement('style'),"
+        " {textContent: '.scroll.over::before { content: none !important }'}))"
+    )
+    assert not tab.run(HINTED)  # the check can fail
+
+
+PAPER = (718, 1000)
+"""A4 between its margins, in CSS pixels."""
+BEYOND = """
+[...document.querySelectorAll('main *, header *')].filter(e => e.getClientRects().length
+  && !e.closest('.unseen') && e.getBoundingClientRect().right > innerWidth + 1)
+  .map(e => `${e.tagName} ${e.textContent.trim().slice(0, 40)}`)
+"""
+HIDDEN = """
+[...document.querySelectorAll('table, canvas, figure, .gpumon-legend i')].filter(e => {
+  for (let p = e; p; p = p.parentElement) if (p.tagName === 'DETAILS' && !p.open) return true;
+  const clips = getComputedStyle(e.closest('.scroll') || e).overflowX === 'auto';
+  return clips || !e.getClientRects().length || getComputedStyle(e).printColorAdjust !== 'exact';
+}).map(e => e.outerHTML.slice(0, 80))
+"""
+
+
+def test_nothing_is_lost_on_paper(tab: browser.Page, address: str) -> None:
+    """Printing once left out the certificate, clipped tables and lost the legend's colours."""
+    try:
+        tab.size(*PAPER)
+        tab.call("Emulation.setEmulatedMedia", media="print")
+        tab.open(address)
+        assert tab.run(BEYOND) == []
+        assert tab.run(HIDDEN) == []
+        assert tab.run("document.querySelectorAll('table.verdicts tbody tr').length") == 3
+        controls = "[...document.querySelectorAll('nav, button, input, .skip')]"
+        assert tab.run(f"{controls}.filter(e => e.getClientRects().length).length") == 0
+        shown = "[...document.querySelectorAll('.wide')].every(e => e.getClientRects().length)"
+        assert tab.run(shown)
+        swatches = "[...document.querySelectorAll('.gpumon-legend i')].map(e => e.style.background)"
+        assert len(tab.run(swatches)) == len(set(tab.run(swatches))) >= 3
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_paper_is_white_where_the_screen_is_dark(tab: browser.Page, address: str) -> None:
+    """The corner of the utilisation chart, and the page's own colours."""
+    tab.size(*DESK, dark=True)
+    tab.open(address)
+    ground = "getComputedStyle(document.querySelector('.gpumon')).backgroundColor"
+    assert tab.run(ground) != "rgb(255, 255, 255)"
+    tab.run("dispatchEvent(new Event('beforeprint'))")
+    assert tab.run(ground) == "rgb(255, 255, 255)"
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    tab.call("Emulation.setEmulatedMedia", media="print", features=[dark])
+    assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.run(CONTRAST) == []
+    tab.call("Emulation.setEmulatedMedia", media="")
+    tab.run("dispatchEvent(new Event('afterprint'))")
+
+
+CONTRAST = """
+(() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgba = colour => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255];
+  };
+  const over = (top, under) => top.slice(0, 3).map((v, i) => v * top[3] + under[i] * (1 - top[3]));
+  const light = c => { const [r, g, b] = c.slice(0, 3).map(v => { v /= 255;
+    return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const found = rgba(getComputedStyle(e).backgroundColor);
+      if (found[3] > 0.99) return found;
+    }
+    return [255, 255, 255, 1];
+  };
+  const bad = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (e.closest('script, style, .unseen')) continue;
+    const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length) continue;
+    const style = getComputedStyle(e), back = behind(e);
+    const ink = over(rgba(e.closest('svg') ? style.fill : style.color), back);
+    const [a, b] = [light(ink), light(back)].sort((x, y) => y - x);
+    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.7 && style.fontWeight >= 700);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < (large ? 3 : 4.5)) bad.push(`${e.tagName} "${e.textContent.trim().slice(0, 30)}" ${ratio.toFixed(2)}`);
+  }
+  return bad;
+})()
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_text_has_contrast(
+    tab: browser.Page, address: str, size: tuple[int, int], dark: bool
+) -> None:
+    """WCAG 2 AA: 4.5 to 1, large text 3 to 1, in both themes."""
+    tab.size(*size, dark=dark)
+    tab.open(address)
+    back = tab.run("getComputedStyle(document.body).backgroundColor")
+    assert (back == "rgb(255, 255, 255)") != dark
+    assert tab.run(CONTRAST) == []
+
+
+def test_the_contrast_check_can_fail(tab: browser.Page, address: str) -> None:
+    tab.size(*DESK)
+    tab.open(address)
+    tab.run("document.querySelector('.lead').style.color = '#999'")
+    assert len(tab.run(CONTRAST)) == 1
+
+
+STRUCTURE = """
+(() => {
+  const bad = [], all = (q, f, what) => document.querySelectorAll(q).forEach(e => {
+    if (!f(e)) bad.push(`${what}: ${e.outerHTML.slice(0, 120)}`); });
+  const named = e => (e.getAttribute('aria-label') || '').trim().length > 10;
+  if (!document.documentElement.lang || !document.title) bad.push('language or title');
+  all('[role=img]', named, 'image without a text');
+  all('figure svg', e => e.closest('[role=img]') && e.getAttribute('aria-hidden') === 'true', 'bare svg');
+  all('canvas', e => named(e) && e.tabIndex === 0, 'chart');
+  all('img', e => e.hasAttribute('alt'), 'image');
+  all('table', e => e.caption && e.caption.textContent.trim(), 'table without caption');
+  all('th', e => e.scope, 'heading cell without scope');
+  all('.scroll', e => e.tabIndex === 0 && e.getAttribute('role') === 'region' && e.getAttribute('aria-label'), 'scrolling box');
+  all('input', e => e.labels.length && e.labels[0].textContent.trim(), 'field without label');
+  all('button', e => e.textContent.trim(), 'button without text');
+  all('a', e => e.textContent.trim() && e.getAttribute('href'), 'link');
+  const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+  ids.filter((id, i) => ids.indexOf(id) !== i).forEach(id => bad.push('twice the id ' + id));
+  let level = 0;
+  for (const h of document.querySelectorAll('h1, h2, h3, h4')) {
+    const now = Number(h.tagName[1]);
+    if (now > level + 1) bad.push('heading skips a level: ' + h.textContent);
+    level = now;
+  }
+  if (document.querySelectorAll('h1').length !== 1 || !document.querySelector('main')) bad.push('no main or h1');
+  const regions = [...document.querySelectorAll('[role=region]')].map(e => e.getAttribute('aria-label'));
+  if (new Set(regions).size !== regions.length) bad.push('two regions of one name');
+  return bad;
+})()
+"""  # noqa: E501
+
+
+def test_everything_has_a_name_for_those_who_listen(tab: browser.Page, address: str) -> None:
+    tab.size(*DESK)
+    tab.open(address)
+    assert tab.run(STRUCTURE) == []
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(
+    tab: browser.Page, address: str
+) -> None:
+    tab.size(*DESK)
+    tab.open(address)
+    wanted = tab.run(
+        "[...document.querySelectorAll('a[href], button, input, summary, [tabindex=\"0\"]')]"
+        ".filter(e => e.getClientRects().length).length"
+    )
+    seen = []
+    for _ in range(wanted):
+        tab.press("Tab", 9)
+        seen.append(
+            tab.run(
+                "(e => { window.count = window.count || new Map();"
+                " if (!window.count.has(e)) window.count.set(e, window.count.size);"
+                " const s = getComputedStyle(e);"
+                " return [window.count.get(e), e.tagName, parseFloat(s.outlineWidth) > 0"
+                " && s.outlineStyle !== 'none']; })(document.activeElement)"
+            )
+        )
+    assert [number for number, _, _ in seen] == list(range(wanted))
+    assert all(ringed for _, _, ringed in seen), [s for s in seen if not s[2]]
+
+
+TO_CHART = "document.querySelector('canvas').scrollIntoView({block: 'center', behavior: 'instant'})"
+BOX = "(b => [b.x, b.y, b.width])(document.querySelector('canvas').getBoundingClientRect())"
+PICTURE = "document.querySelector('canvas').toDataURL()"
+
+
+def test_the_chart_zooms_tells_and_hides(tab: browser.Page, address: str) -> None:
+    tab.size(*DESK)
+    tab.open(address)
+    tab.run(TO_CHART)
+    first = tab.run(PICTURE)
+    tab.run("document.querySelector('canvas').focus()")
+    tab.press("+")
+    zoomed = tab.run(PICTURE)
+    tab.press("ArrowRight", 39)
+    moved = tab.run(PICTURE)
+    tab.press("Escape", 27)
+    assert len({first, zoomed, moved}) == 3 and tab.run(PICTURE) == first
+
+    box = tab.run(BOX)
+    x, y = box[0] + box[2] * 0.4, box[1] + 60
+    mouse: dict[str, Any] = {"button": "left", "clickCount": 1}
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    tip = tab.run("document.querySelector('.gpumon-tip').innerText")
+    assert "PyTorch" in tip and "GPU 0" in tip and "GPU 1" in tip and "train" in tip
+    tab.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, **mouse)
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + 150, y=y, buttons=1)
+    tab.call("Input.dispatchMouseEvent", type="mouseReleased", x=x + 150, y=y, **mouse)
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=5, y=5)
+    assert tab.run(PICTURE) != first
+    tab.run("document.querySelector('[data-do=first]').click()")
+    assert tab.run(PICTURE) == first
+
+    tab.run("document.querySelector('[data-hide=\"GPU 0\"]').click()")
+    assert tab.run(PICTURE) != first
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    tip = tab.run("document.querySelector('.gpumon-tip').innerText")
+    assert "GPU 0" not in tip and "30 %" in tip  # GPU 1 was at 30 % all the time
+    tall = tab.run("document.querySelector('canvas').height")
+    tab.run("document.querySelector('[data-hide=\"Keras\"]').click()")
+    assert tab.run("document.querySelector('canvas').height") < tall
+    assert tab.said == []
+
+
+def test_the_time_to_an_auc_follows_the_slider(tab: browser.Page, address: str) -> None:
+    tab.size(*DESK)
+    tab.open(address)
+    rows = "[...document.querySelectorAll('#target-table tbody tr')].map(r => r.innerText)"
+    before = tab.run(rows)
+    tab.run(
+        "(s => { s.value = 0.74; s.dispatchEvent(new Event('input')); })"
+        "(document.getElementById('target'))"
+    )
+    after = tab.run(rows)
+    assert len(before) == len(after) == 6
+    assert all("not reached" not in row for row in before)
+    assert sum("not reached" in row for row in after) == 4
+    assert tab.run("document.getElementById('target-value').textContent") == "0.74"
+    assert tab.said == []
+
+
+EVIL = (
+    "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>"
+    "\"'><svg onload=window.hacked=3><!--<script>$x${{1}}{% raw %} javascript:window.hacked=4"
+)
+FIXED = {
+    ("state",),
+    ("devices", "kind"),
+    ("data", "kind"),
+    ("weights", "source"),
+    ("fairness", "checks", "verdict"),
+    ("test", "sample"),
+}
+"""What the schema lets be only one of a few words or a digest, and so cannot come from outside."""
+
+
+def poisoned(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """``value`` with a script in every text, keys of open tables included."""
+    if path in FIXED:
+        return value
+    if isinstance(value, str):
+        return f"{value}{EVIL}"
+    if isinstance(value, list):
+        return [poisoned(item, path) for item in value]
+    if isinstance(value, dict):
+        is_open = path in {("framework", "versions"), ("attribution", "shares"), ("monitor",)}
+        is_open |= path == ("attribution", "intervals")
+        return {
+            f"{key}{EVIL}" if is_open else key: poisoned(item, (*path, key))
+            for key, item in value.items()
+        }
+    return value
+
+
+def test_a_record_full_of_scripts_stays_harmless(tab: browser.Page, tmp_path: Path) -> None:
+    for number, folder in enumerate(records.six(tmp_path)):
+        content = json.loads((folder / "record.json").read_text())
+        content["skipped"] = [{"what": "x", "reason": "y"}]
+        content["fairness"]["checks"][0]["reason"] = "because"
+        if number == 1:
+            content |= {"state": "failed", "reason": "it broke"}
+        (folder / "record.json").write_text(json.dumps(poisoned(content)))
+        marks = folder / "trace.marks.jsonl"
+        marks.write_text(marks.read_text().replace('"validate"', json.dumps(EVIL)))
+        trace = folder / "trace.jsonl"
+        trace.write_text(trace.read_text().replace("no driver", json.dumps(EVIL)[1:-1]))
+    page = report.write(tmp_path)
+    assert page.read_text().count("window.hacked") > 50  # as text it is all there
+    for dark in (False, True):
+        tab.size(*DESK, dark=dark)
+        tab.open(page.as_uri())
+        tab.run("document.querySelector('canvas').focus()")
+        tab.run(
+            "(s => s && s.dispatchEvent(new Event('input')))(document.getElementById('target'))"
+        )
+        tab.run(TO_CHART)
+        box = tab.run(BOX)
+        tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + 300, y=box[1] + 60)
+        assert "window.hacked" in tab.run("document.querySelector('.gpumon-tip').innerText")
+        assert tab.run("window.hacked") is None
+        assert tab.said == []
+        assert [a for a in tab.asked if a not in (page.as_uri(), "data:,")] == []
+        assert tab.run("document.querySelectorAll('img, iframe, object, embed').length") == 0
+        handlers = "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes])"
+        assert tab.run(f"{handlers}.filter(a => a.name.startsWith('on')).length") == 0
+        scripts = "[...document.scripts].filter(s => s.type !== 'application/json').length"
+        assert tab.run(scripts) == 3
+        assert tab.run(STRUCTURE) == []
+    tab.size(*PHONE)
+    tab.open(page.as_uri())
+    assert tab.run("document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_what_got_in_all_the_same_would_not_run(tab: browser.Page, address: str) -> None:
+    """The page's policy is a second wall: a script put into it by hand is refused."""
+    tab.size(*DESK)
+    tab.open(address)
+    tab.run(
+        "(s => { s.textContent = 'window.hacked = 9'; document.body.append(s); })"
+        "(document.createElement('script'))"
+    )
+    assert tab.run("window.hacked") is None
+    assert any("Content Security Policy" in text for text in tab.said)

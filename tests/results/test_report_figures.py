@@ -1,0 +1,346 @@
+"""Every figure of a report, traced to the record's field that it comes from.
+
+The records hold a value of its own in every numeric field, so that no figure can be right by
+chance. What each cell and sentence should say is worked out in tests/figures.py from their JSON,
+without the code that makes the report. A table, a sentence or a column that is not accounted for
+fails.
+"""
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from figures import (
+    Cells,
+    Record,
+    expected,
+    expected_alts,
+    expected_rows,
+    expected_sentences,
+    label,
+    make,
+    run,
+    short,
+    synthetic_seconds,
+)
+from matplotlib.text import Text
+
+from helpers.results import (
+    charts,
+    comparison,
+    comparison_tables,
+    device_waits,
+    learning_curves,
+    report,
+)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
+    folder = tmp_path_factory.mktemp("figures")
+    made = make(folder, seed=1)
+    report.write(folder)
+    return folder, made
+
+
+# What the report says.
+
+
+class Tables(HTMLParser):
+    """The page's tables and the texts of its pictures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, list[list[tuple[str, int]]]] = {}
+        self.alts: set[str] = set()
+        self._text: list[str] | None = None
+        self._rows: list[list[tuple[str, int]]] = []
+        self._span = 1
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if given.get("role") == "img" and tag == "div":
+            self.alts.add(given["aria-label"] or "")
+        if tag == "tr":
+            self._rows.append([])
+        if tag in ("td", "th", "caption"):
+            self._text, self._span = [], int(given.get("colspan") or 1)
+        if tag == "small" and self._text is not None:
+            self._text.append("(")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "small" and self._text is not None:
+            self._text.append(")")
+        if tag in ("td", "th") and self._text is not None:
+            self._rows[-1].append((_joined(self._text), self._span))
+            self._text = None
+        if tag == "caption" and self._text is not None:
+            caption = _joined(self._text)
+            self._rows, self._text = [], None
+            self.found[caption] = self._rows
+
+    def handle_data(self, data: str) -> None:
+        if self._text is not None:
+            self._text.append(data)
+
+
+def _joined(texts: list[str]) -> str:
+    return (
+        " ".join("".join(texts).split()).replace("( ", "(").replace("(", " (", 1).replace("  ", " ")
+    )
+
+
+def page_tables(page: str) -> tuple[dict[str, list[list[str]]], set[str]]:
+    """By caption the rows, the head as the first; parts put together again; the pictures' texts."""
+    parser = Tables()
+    parser.feed(page)
+    found: dict[str, list[list[str]]] = {}
+    for caption, rows in parser.found.items():
+        flat = [[text for text, span in row for _ in range(span)] for row in rows]
+        if any(span > 1 for _, span in rows[0]):
+            tops, names, *rest = flat
+            flat = [[f"{top} {name}".strip() for top, name in zip(tops, names, strict=True)], *rest]
+        name, part, number = caption.partition(", part ")
+        if part and not number.startswith("1 "):
+            found[name] = [a + b[1:] for a, b in zip(found[name], flat, strict=True)]
+        else:
+            found[name] = flat
+    return found, parser.alts
+
+
+def markdown_tables(text: str) -> tuple[dict[str, list[list[str]]], list[str]]:
+    """By heading the rows, the head as the first; and all other lines."""
+    found: dict[str, list[list[str]]] = {}
+    others: list[str] = []
+    for line in text.replace("\\", "").splitlines():
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            if not line.startswith("| ---"):
+                found.setdefault(others[-1].removeprefix("### "), []).append(cells)
+        elif line:
+            others.append(line)
+    return found, others
+
+
+def as_cells(name: str, rows: list[list[str]]) -> Cells:
+    head, *body = rows
+    return {
+        (name, row[0], column): cell
+        for row in body
+        for column, cell in zip(head[1:], row[1:], strict=True)
+    }
+
+
+def hold(found: dict[str, list[list[str]]], made: list[Record]) -> None:
+    """Assert that every cell is what the records say, and that no table is unaccounted for."""
+    cells, rows = expected(made), expected_rows(made)
+    ours = {name: table for name, table in found.items() if "published" not in name}
+    assert set(ours) == {table for table, _, _ in cells} | set(rows)
+    for name, table in ours.items():
+        if name in rows:
+            assert sorted(table[1:]) == sorted(rows[name]), name
+        else:
+            wanted = {where: text for where, text in cells.items() if where[0] == name}
+            shown = as_cells(name, table)
+            absent = {where for where, text in shown.items() if text == "-"} - set(wanted)
+            assert {w: t for w, t in shown.items() if w not in absent} == wanted, name
+
+
+def check(folder: Path, made: list[Record]) -> None:
+    """Everything in the folder's report, held against the records."""
+    found, lines = markdown_tables((folder / report.MARKDOWN).read_text())
+    hold({_chosen(name): table for name, table in found.items()}, made)
+    shown, alts = page_tables((folder / report.HTML).read_text())
+    hold(shown, made)
+    assert alts == expected_alts(made)
+    assert expected_sentences(made) <= set(lines)
+
+
+def _chosen(title: str) -> str:
+    """The page has a slider where the text has a number."""
+    return "Time to a chosen AUC" if title.startswith("Time to a validation AUC") else title
+
+
+def test_every_table_sentence_and_text_is_the_records(batch: tuple[Path, list[Record]]) -> None:
+    check(*batch)
+
+
+def test_every_other_line_is_of_no_record(batch: tuple[Path, list[Record]], tmp_path: Path) -> None:
+    """What is not traced above stays the same, to the letter, when every number changes."""
+    folder, made = batch
+    others = make(tmp_path, seed=2)
+    report.write(tmp_path)
+    texts = []
+    for where, content in ((folder, made), (tmp_path, others)):
+        _, lines = markdown_tables((where / report.MARKDOWN).read_text())
+        traced = expected_sentences(content)
+        texts.append([line for line in lines if line not in traced])
+    assert texts[0] == texts[1]
+
+
+def test_every_csv_is_the_records(batch: tuple[Path, list[Record]]) -> None:
+    folder, made = batch
+    files = {path.stem: pd.read_csv(path) for path in (folder / report.CSV).glob("*.csv")}
+    fields: dict[str, Callable[[Record], Any]] = {
+        "devices": lambda c: c["devices"]["count"],
+        "seconds": lambda c: c["training"]["seconds"],
+        "images_per_second": lambda c: c["training"]["images_per_second"],
+        "first_step_seconds": lambda c: c["training"]["first_step_seconds"],
+        "synthetic_seconds": synthetic_seconds,
+        "synthetic_images_per_second": lambda c: c["synthetic"]["images_per_second"],
+        "loader_images_per_second": lambda c: c["loader"]["images_per_second"],
+        "mean_auc": lambda c: c["test"]["mean_auc"],
+        "joules": lambda c: c["energy"]["joules"],
+        "images_per_joule": lambda c: c["energy"]["images_per_joule"],
+    }
+    for name in ("runs", "repeats"):
+        table = files[name].set_index(["label", "devices"], drop=False)
+        numbers = {n for n in table.select_dtypes("number") if n not in ("runs", "marks")}
+        plain = {n for n in numbers if not n.endswith(("_low", "_high"))}
+        assert plain == set(fields)
+        for content in made:
+            row = table.loc[(label(content), content["devices"]["count"])]
+            for field, value in fields.items():
+                assert row[field] == pytest.approx(value(content), rel=1e-12), (name, field)
+                for end in {f"{field}_low", f"{field}_high"} & numbers:
+                    assert row[end] == row[field]  # of one run
+    for name, section in (("epochs", "epochs"), ("auc", "test"), ("fairness", "fairness")):
+        table = files[name]
+        for content in made:
+            rows = content[section]
+            rows = (
+                rows["findings"]
+                if name == "auc"
+                else rows["checks"]
+                if name == "fairness"
+                else rows
+            )
+            of = table[
+                (table["label"] == label(content))
+                & (table["devices"] == content["devices"]["count"])
+            ]
+            assert len(of) == len(rows)
+            for row, (_, found) in zip(rows, of.iterrows(), strict=True):
+                for field, value in row.items():
+                    same = (
+                        pd.isna(found[field])
+                        if value is None
+                        else found[field] == pytest.approx(value)
+                    )
+                    assert same, (name, field)
+    attribution = files["attribution"].set_index("run")
+    for content in made:
+        for name, value in content["attribution"]["shares"].items():
+            row = attribution.loc[run(content)]
+            ends = content["attribution"]["intervals"][name]
+            assert [row[name], row[f"{name}_low"], row[f"{name}_high"]] == [value, *ends]
+
+
+def test_the_throughput_chart_writes_the_records_figures(
+    batch: tuple[Path, list[Record]],
+) -> None:
+    folder, made = batch
+    figure = charts.throughput(comparison.load(folder))
+    assert figure is not None
+    texts = [str(text.get_text()) for text in figure.findobj(Text)]
+    written = [text for text in texts if re.fullmatch(r"[\d,.]+  \D+", text)]
+    rates: list[tuple[str, Callable[[Record], float]]] = [
+        ("files", lambda c: c["training"]["images_per_second"]),
+        ("synthetic", lambda c: c["synthetic"]["images_per_second"]),
+        ("loader alone", lambda c: c["loader"]["images_per_second"]),
+    ]
+    assert written == [f"{short(rate(c))}  {kind}" for c in made for kind, rate in rates]
+
+
+def _swapped(frame: pd.DataFrame, one: int, other: int) -> pd.DataFrame:
+    order = list(range(len(frame.columns)))
+    order[one], order[other] = order[other], order[one]
+    return frame.iloc[:, order].set_axis(frame.columns, axis=1)
+
+
+FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+    "two columns of the first table": (comparison_tables, "training", lambda f: _swapped(f, 0, 1)),
+    "two frameworks": (comparison_tables, "training", lambda f: f.iloc[::-1].set_axis(f.index)),
+    "one digit less": (
+        comparison_tables,
+        "auc",
+        lambda f: f.map(lambda cell: re.sub(r"(\.\d\d)\d", r"\1", cell)),
+    ),
+    "two columns of the certificate": (comparison_tables, "fairness", lambda f: _swapped(f, 0, 3)),
+    "two shares": (device_waits, "table", lambda f: _swapped(f, 0, 1)),
+    "another run's sentence": (
+        comparison_tables,
+        "sentences",
+        lambda lines: [
+            f"{line.partition(': ')[0]}: {other.partition(': ')[2]}"
+            for line, other in zip(lines, lines[1:] + lines[:1], strict=True)
+        ],
+    ),
+    "the last epoch for the best": (learning_curves, "best_auc", lambda value: value - 0.01),
+    "another section's seconds": (
+        comparison,
+        "results",
+        lambda f: f.assign(seconds=f["synthetic_seconds"]),
+    ),
+    "the loader for synthetic data": (
+        comparison,
+        "results",
+        lambda f: f.assign(synthetic_images_per_second=f["loader_images_per_second"]),
+    ),
+    "the run times of two runs": (
+        comparison_tables,
+        "state",
+        lambda f: f.assign(**{"run time": f["run time"].iloc[::-1].to_list()}),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(
+    fault: str,
+    batch: tuple[Path, list[Record]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, made = batch
+    module, name, change = FAULTS[fault]
+    right = getattr(module, name)
+
+    def wrong(*given: Any, **named: Any) -> Any:
+        return change(right(*given, **named))
+
+    monkeypatch.setattr(module, name, wrong)
+    if name == "results":
+        from helpers.results import repeated_runs
+
+        monkeypatch.setattr(repeated_runs, name, wrong)
+    _without_charts(monkeypatch)
+    report.write(folder, tmp_path)
+    with pytest.raises(AssertionError):
+        _check_tables(tmp_path, made)
+
+
+def test_without_a_fault_the_same_check_passes(
+    batch: tuple[Path, list[Record]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, made = batch
+    _without_charts(monkeypatch)
+    report.write(folder, tmp_path)
+    _check_tables(tmp_path, made)
+
+
+def _without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing is most of the time that a report takes, and no part of this check."""
+    from helpers.results.report import page
+
+    monkeypatch.setattr(page, "_drawn", lambda compared, chart: None)
+
+
+def _check_tables(folder: Path, made: list[Record]) -> None:
+    found, lines = markdown_tables((folder / report.MARKDOWN).read_text())
+    hold({_chosen(name): table for name, table in found.items()}, made)
+    assert expected_sentences(made) <= set(lines)

@@ -1,0 +1,233 @@
+"""The runner in odd places: folders with odd names, old locales, narrow terminals, leftovers."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from itertools import chain, repeat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+pytest.importorskip("papermill")
+
+from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixture, wait_for
+
+from helpers import paths, terminal
+from helpers.__main__ import main
+from helpers.errors import UserError, exits_cleanly
+from helpers.runner import batch_folder, plans, stalls
+from helpers.training import environment_variables, parameters
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+ONE = "PyTorch_MultiGPU"
+# Its own session and, once the kernel has died, no parent: nothing of the kernel leads to it.
+LOST = """
+import os, signal, subprocess, sys
+own = subprocess.Popen(
+    [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+)
+(Path(run) / "own").write_text(str(own.pid))
+os.kill(os.getpid(), signal.SIGKILL)"""
+SEES_IT = """
+import psutil
+other = Path(run).parent / "PyTorch_MultiGPU-1x" / "own"
+assert not psutil.pid_exists(int(other.read_text())), "it is still there"
+"""
+
+
+def test_a_checkout_whose_name_has_braces(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    suite.notebook(ONE, BEGIN, FINISH)
+    odd = tmp_path / "a {b} #c%20"
+    odd.mkdir()
+    (tmp_path / "notebooks").rename(odd / "notebooks")
+    (tmp_path / "made.json").rename(odd / "made.json")
+    monkeypatch.setattr(paths, "NOTEBOOKS", odd / "notebooks")
+    monkeypatch.setattr(paths, "RUNS", odd / "runs")
+    assert suite.compare("--batch", "b") == 0
+    assert (odd / "runs" / "b" / "Compare.ipynb").exists()
+
+
+@pytest.mark.parametrize("name", ["全角\u3000空白", "no\xa0break", "two\nlines", "q'u\"o`te$"])
+def test_a_batch_on_data_in_a_folder_with_an_odd_name_is_gone_on_with(
+    suite: Suite, name: str
+) -> None:
+    suite.notebook(ONE, BEGIN, FINISH)
+    data = suite.folder / name
+    data.symlink_to(suite.data)
+    plan = plans.make_plan(devices=[1], recipe="demo", data=str(data))
+    plan.data = str(data)  # the link itself, for resolving it would give the plain name
+    batch = batch_folder.choose(plan, name="b", resume=None)
+    batch.open()
+    again = batch_folder.load("b")
+    assert again.plan.data == str(data)
+    assert batch_folder.choose(plan, name="b", resume=None).resumed  # the same command goes on
+
+
+def test_what_no_terminal_shows_is_not_shown(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook(ONE, BEGIN, FINISH)
+    plan = plans.make_plan(devices=[1], recipe="demo", data=str(suite.data))
+    plan.data = "/no/\x1b[2Jsuch"
+    batch_folder.choose(plan, name="b", resume=None).open()
+    assert main(["--resume", "b"]) == 2
+    assert r"\x1b[2Jsuch" in capsys.readouterr().err
+
+
+def test_a_name_that_is_not_utf8_is_refused_in_one_line(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook(ONE, BEGIN, FINISH)
+    odd = os.fsdecode(os.fsencode(suite.folder) + b"/d\xff")
+    Path(odd).mkdir()
+    assert suite.compare("--data", odd) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and "is not UTF-8" in said and r"d\udcff" in said
+
+
+def test_a_terminal_without_a_sign_shows_its_escape() -> None:
+    code = (
+        "from helpers.errors import exits_cleanly\n"
+        "from helpers.terminal import say\n"
+        "exits_cleanly(lambda: say('0.75 \\u00b1 0.03') or 0)()"
+    )
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(paths.ROOT)}
+    ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("0.75 \\xb1 0.03\n", "")
+
+
+def test_out_of_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> int:
+        raise MemoryError
+
+    assert exits_cleanly(full)() == 2
+    assert capsys.readouterr().err.startswith("error: out of memory")
+
+
+@pytest.mark.parametrize("name", ["x" * 100, "job#7", "what?"])
+def test_replicas_meet_whatever_the_temporary_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As in a kernel: clusters' names for a job's folder are long."""
+    folder = tmp_path / name
+    folder.mkdir()
+    code = (
+        "import os\nfrom helpers import replicas\n"
+        "def where(rank): return os.environ[replicas.RENDEZVOUS]\n"
+        "if __name__ == '__main__': print(replicas.run(where, 1)[0])\n"
+    )
+    (tmp_path / "meet.py").write_text(code)
+    env = environment_variables.for_a_kernel({**os.environ, "TMPDIR": str(folder)})
+    command = [sys.executable, str(tmp_path / "meet.py")]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    address = urlsplit(ended.stdout.strip())
+    assert Path(address.path).name == "rendezvous" and not address.query + address.fragment
+    near = environment_variables.for_a_kernel({"TMPDIR": "/scratch/job 7"})
+    assert near["TMPDIR"] == "/scratch/job 7"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_line_that_moves_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("TERM", "xterm")
+    shown = Terminal()
+    line = terminal.Line(shown)
+    line.show("9. Train and validate, under the monitor", "cell 3 of 40")
+    assert len(shown.getvalue().rpartition("\x1b[2K")[2]) == 19
+
+
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    shown = Terminal()
+    with terminal.Line(shown) as line:
+        line.show("9. Train")
+    assert shown.getvalue() == "      0:00  9. Train\n"
+
+
+@pytest.mark.parametrize("what", ["file", "link"])
+def test_runs_that_is_no_folder(
+    suite: Suite, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook(ONE, BEGIN, FINISH)
+    paths.RUNS.touch() if what == "file" else paths.RUNS.symlink_to("nowhere")
+    assert suite.compare() == 2
+    assert "a file, or a link that leads nowhere" in capsys.readouterr().err
+
+
+def test_a_batch_that_could_not_be_gone_on_with_is_not_begun(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook(ONE, BEGIN, FINISH)
+    suite.notebook(ONE + "_Ours", BEGIN, FINISH, framework="ours/theirs")
+    assert suite.compare("--batch", "b") == 2
+    said = capsys.readouterr().err
+    assert "field runs/1/framework does not fit" in said and len(said.splitlines()) == 1
+    assert not (paths.RUNS / "b").exists()
+    with pytest.raises(UserError, match="from 0 to 1000000000"):
+        parameters.epochs_of_warmup("1e10")
+
+
+def test_a_notebook_that_a_system_hides_is_none(suite: Suite) -> None:
+    """macOS leaves ``._Name.ipynb`` of its own beside each file on foreign disks."""
+    suite.notebook(ONE, BEGIN, FINISH)
+    (paths.NOTEBOOKS / f"._{ONE}.ipynb").write_bytes(b"\x00\x05\x16\x07\xb0")
+    assert list(plans.framework_notebooks()) == [ONE]
+
+
+def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> None:
+    """Else the next batch would be measured beside it."""
+    suite.notebook(ONE, BEGIN, FINISH)
+    suite.notebook(ONE + "_Slow", BEGIN, WAIT)
+    command = suite.start("--batch", "killed", "--notebooks", ONE + "_Slow")
+    pids = suite.run("killed", ONE + "_Slow") / "pids"
+    wait_for(lambda: pids.exists() and len(pids.read_text("utf-8").split()) == 2)
+    left = [psutil.Process(int(pid)) for pid in pids.read_text("utf-8").split()]
+    command.send_signal(signal.SIGKILL)
+    command.communicate()
+    assert all(process.is_running() for process in left)
+    assert suite.compare("--batch", "other", "--notebooks", ONE) == 0
+    psutil.wait_procs(left, timeout=10)
+    assert not any(process.is_running() for process in left)
+
+
+def test_what_a_dead_kernel_left_is_ended_before_the_next_run(suite: Suite) -> None:
+    suite.notebook(ONE, BEGIN, LOST)
+    suite.notebook(ONE + "_Next", BEGIN, SEES_IT, FINISH)
+    assert suite.compare("--batch", "b") == 1
+    assert suite.states("b") == {ONE: "failed", ONE + "_Next": "finished"}
+    assert "the kernel died" in json.dumps(suite.journal("b"))
+
+
+def test_a_stopped_runner_does_not_take_its_runs_for_hung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-Z, a paused container: hours pass in which nobody has looked."""
+    looks = chain([0.0], repeat(7200.0))
+    asked: list[float] = []
+
+    def monotonic() -> float:
+        asked.append(next(looks))
+        return asked[-1]
+
+    clock: Any = SimpleNamespace(monotonic=monotonic)
+    monkeypatch.setattr(stalls, "time", clock)
+    ended = threading.Event()
+    with stalls.Watch(tmp_path, 0.05, ended.set) as watch:
+        wait_for(lambda: len(asked) > 3 or ended.is_set())
+    assert watch.error is None and not ended.is_set()

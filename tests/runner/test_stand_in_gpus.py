@@ -1,0 +1,390 @@
+"""What runs on which GPU, found out without any: real locks, real commands, a fake driver."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import fake_nvml
+import pytest
+from data_prep_tools import make_folder
+from fake_nvml import A100, H100, V100, mig_uuid, uuid
+from probe_tools import plant
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
+
+from helpers import paths
+from helpers.frameworks import ROWS, capabilities
+from helpers.training import record
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+
+KERNELS = tuple(dict.fromkeys(row.kernel for row in ROWS))
+MACHINES = {
+    "none": "init 9\n",  # NVML: driver not loaded
+    "V100": fake_nvml.machine(*[V100] * 4),
+    "A100": fake_nvml.machine(A100),
+    "A100, older driver": fake_nvml.machine(A100, driver="535.129.03"),
+    "H100": fake_nvml.machine(H100, H100),
+    "H100, older driver": fake_nvml.machine(H100, driver="535.129.03"),
+    "MIG": fake_nvml.machine(H100, mig=2),
+    "V100 and H100": fake_nvml.machine(V100, H100),
+}
+SHOWN = [machine for machine in MACHINES if machine != "none"]
+
+RUNS, OTHER, DRIVER, NO_CODE = "runs", "'make envs' installs the", "or newer", "has no code for"
+# Each installed form on each machine: it runs, or why it is skipped.
+MATRIX = {
+    "pytorch cpu": [RUNS, OTHER, RUNS, OTHER, RUNS, OTHER, RUNS, OTHER],
+    "pytorch gpu": [RUNS, OTHER, RUNS, OTHER, RUNS, OTHER, RUNS, OTHER],
+    "pytorch gpu-cuda12": [RUNS] * 8,
+    "tensorflow cpu": [RUNS, OTHER, OTHER, OTHER, OTHER, DRIVER, OTHER, OTHER],
+    "tensorflow gpu": [RUNS, RUNS, RUNS, RUNS, RUNS, DRIVER, RUNS, RUNS],
+    "mxnet cpu": [RUNS, OTHER, OTHER, OTHER, NO_CODE, NO_CODE, NO_CODE, NO_CODE],
+    "mxnet gpu": [RUNS, RUNS, RUNS, RUNS, NO_CODE, NO_CODE, NO_CODE, NO_CODE],
+    "chainer cpu": [RUNS, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER],
+    "chainer gpu": [RUNS] * 8,
+}
+
+
+def run(machine: str, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """A command on a machine with those GPUs (or of a script); all are visible."""
+    with tempfile.NamedTemporaryFile("w", suffix=".script") as script:
+        script.write(MACHINES.get(machine, machine))
+        script.flush()
+        fake = fake_nvml.environment(Path(script.name))
+        ours = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+        env = {**ours, **fake, "PYTHONPATH": str(paths.ROOT), **more}
+        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+# --- Every kernel form on every machine -------------------------------------------------------
+
+ASK = """
+import json, sys
+from pathlib import Path
+import jupyter_client.kernelspec
+from helpers import paths
+from helpers.frameworks import installed
+from helpers.frameworks import devices
+# Without papermill, which takes two seconds to import.
+installed.require_jupyter = lambda: jupyter_client
+paths.VENVS = Path(sys.argv[1])
+said = {}
+for name in sys.argv[2:]:
+    kernel, form = name.split()
+    (paths.VENVS / f"{kernel}.json").write_text(json.dumps({"ok": True, "form": form}))
+    said[name] = installed.problem(kernel, devices.visible())
+print(json.dumps(said))
+"""
+
+
+def lay_kernels(folder: Path) -> None:
+    """Kernels that Jupyter finds below ``folder`` (JUPYTER_PATH)."""
+    for kernel in KERNELS:
+        (folder / "kernels" / kernel).mkdir(parents=True)
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        content = {"argv": argv, "display_name": kernel, "language": "python"}
+        (folder / "kernels" / kernel / "kernel.json").write_text(json.dumps(content))
+
+
+@functools.cache
+def problems(machine: str) -> dict[str, str | None]:
+    folder = Path(tempfile.mkdtemp())
+    lay_kernels(folder)
+    done = run(machine, sys.executable, "-c", ASK, folder, *MATRIX, JUPYTER_PATH=str(folder))
+    shutil.rmtree(folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str | None] = json.loads(done.stdout)
+    return found
+
+
+def test_the_stand_in_matrix_has_every_form() -> None:
+    forms = {f"{kernel} {form}" for kernel in KERNELS for form in capabilities.forms(kernel)}
+    assert set(MATRIX) == forms | {f"{kernel} cpu" for kernel in KERNELS}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("form", MATRIX)
+def test_stand_in_every_form_runs_or_says_why_not(form: str, machine: str) -> None:
+    expected = dict(zip(MACHINES, MATRIX[form], strict=True))[machine]
+    why = problems(machine)[form]
+    if expected == RUNS:
+        assert why is None
+    else:
+        assert why and why.startswith(f"kernel '{form.split()[0]}': ") and expected in why
+        assert why.isprintable()
+
+
+# --- make envs, compare --dry-run and the documentation agree ---------------------------------
+
+
+@functools.cache
+def make_envs(machine: str) -> str:
+    """What ``make envs ARGS=--show`` prints."""
+    show = ("make", "--no-print-directory", "-C", paths.ROOT, "envs", "ARGS=--show")
+    done = run(machine, *show)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def prospects(machine: str) -> dict[str, list[str]]:
+    """Form and outcome on each kind of GPU, by kernel."""
+    rows: dict[str, list[str]] = {}
+    for line in make_envs(machine).splitlines()[1:]:
+        kernel, form, outcome = line.split(maxsplit=2)
+        rows.setdefault(kernel, [form]).append(outcome)
+    return rows
+
+
+def test_stand_in_make_envs_without_a_gpu() -> None:
+    assert make_envs("none") == "GPUs: none found\n"
+
+
+@pytest.mark.parametrize("machine", SHOWN)
+def test_stand_in_the_documentation_shows_what_make_envs_says(machine: str) -> None:
+    page = (paths.ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+    assert f"```text\n{make_envs(machine)}```\n" in page
+
+
+def test_the_documentation_shows_no_other_machine() -> None:
+    page = (paths.ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+    assert page.count("```text\nGPUs: ") == len(SHOWN)
+
+
+@pytest.mark.parametrize("machine", SHOWN)
+def test_stand_in_compare_plans_what_make_envs_says(machine: str, suite: Suite) -> None:
+    """On all GPUs at once: with the forms that `make envs` installs, and its very reasons."""
+    lay_kernels(suite.folder / "jupyter")
+    (suite.folder / "venvs").mkdir()
+    rows = prospects(machine)
+    for kernel, (form, *_) in rows.items():
+        suite.notebook(f"{kernel}_MultiGPU", kernel=kernel)
+        status = json.dumps({"ok": True, "form": form})
+        (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
+    done = run(machine, *suite.command("--dry-run", "--devices", "auto"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kernel, (_, *outcomes) in rows.items():
+        (line,) = [line for line in done.stdout.splitlines() if f" {kernel}_MultiGPU on " in line]
+        skipped = next((o for o in outcomes if o.startswith("skipped: ")), None)
+        if skipped is None:
+            assert f", kernel {kernel}" in line
+        else:
+            reason = skipped.removeprefix("skipped: ")
+            if machine == "MIG":  # make envs speaks of the GPU, a run of its instance
+                reason = reason.replace("H100 in MIG mode (9.0)", "H100 MIG 1g.10gb (9.0)")
+            assert line.endswith(f"will be skipped: kernel '{kernel}': {reason}")
+
+
+def test_stand_in_mxnet_on_hopper_is_skipped_and_the_rest_goes_on(suite: Suite) -> None:
+    """It is not trained on the CPU, silently, among runs on GPUs."""
+    lay_kernels(suite.folder / "jupyter")
+    (suite.folder / "venvs").mkdir()
+    plant(suite.folder, "pytorch")  # in the place of PyTorch, which the lab does not have
+    for kernel, form in (("pytorch", "gpu"), ("mxnet", "cpu")):
+        suite.notebook(f"{kernel}_MultiGPU", BEGIN, FINISH, kernel=kernel)
+        status = json.dumps({"ok": True, "form": form})
+        (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
+    done = run("H100", *suite.command("--batch", "hopper"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert suite.states("hopper") == {"pytorch_MultiGPU": "finished", "mxnet_MultiGPU": "skipped"}
+    reason = record.read(suite.run("hopper", "mxnet_MultiGPU"))["reason"]
+    assert "has no code for NVIDIA H100 (9.0), only for 5.0 to 8.9" in reason
+    assert "CUDA_VISIBLE_DEVICES=" in reason
+
+
+def test_stand_in_a_notebook_run_by_hand_says_why_it_cannot(tmp_path: Path) -> None:
+    (tmp_path / "mxnet.json").write_text(json.dumps({"ok": True, "form": "cpu"}))
+    ask = (
+        "import sys; from pathlib import Path\n"
+        "from helpers.frameworks import devices\n"
+        "from helpers import paths\n"
+        "paths.VENVS = Path(sys.argv[1]); sys.prefix = str(paths.VENVS / 'mxnet')\n"
+        "print(devices.resolve())"
+    )
+    command = [sys.executable, "-c", ask, str(tmp_path)]
+    done = run("H100", *command)
+    assert "UnsupportedError: kernel 'mxnet': libmxnet of" in done.stderr.splitlines()[-1]
+    assert run("H100", *command, CUDA_VISIBLE_DEVICES="").stdout.startswith("2 virtual CPU devices")
+
+
+# --- Replicas that share GPUs -----------------------------------------------------------------
+
+
+def lay_suite(suite: Suite, *cells: str, **forms: str) -> None:
+    """A notebook for each kernel, which `make envs` has installed in that form."""
+    lay_kernels(suite.folder / "jupyter")
+    (suite.folder / "venvs").mkdir()
+    for kernel, form in forms.items():
+        suite.notebook(f"{kernel}_MultiGPU", *cells, kernel=kernel)
+        status = json.dumps({"ok": True, "form": form})
+        (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
+
+
+FORMS = dict.fromkeys(KERNELS, "gpu")
+
+
+def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> None:
+    lay_suite(suite, **FORMS)
+    done = run("A100", *suite.command("--dry-run", "--devices", "4", "--gpus", "1"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kernel in ("pytorch", "tensorflow"):
+        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, kernel {kernel}\n" in done.stdout
+    for kernel, why in capabilities.CANNOT_SHARE.items():
+        said = f"will be skipped: kernel '{kernel}': 4 replicas on 1 GPU: {why}"
+        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, {said}\n" in done.stdout
+
+
+def test_stand_in_devices_of_their_own_beside_shared_ones(suite: Suite) -> None:
+    lay_suite(suite, **FORMS)
+    done = run("H100", *suite.command("--dry-run", "--devices", "2,4", "--gpus", "2"))
+    assert "  pytorch_MultiGPU on 2 devices, kernel pytorch\n" in done.stdout
+    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, kernel pytorch\n" in done.stdout
+    assert "  chainer_MultiGPU on 2 devices, kernel chainer\n" in done.stdout
+
+
+GIVEN = """
+import json, os, sys
+from pathlib import Path
+sys.path[:0] = [{root!r}]
+from helpers.frameworks import devices; from helpers.training import parameters
+setup = parameters.resolve("N", recipe="demo", data=data, devices=devices_asked, gpus=gpus, run=run)
+import gpumon
+monitor = gpumon.Monitor(Path(run) / "trace", interval=0.05)
+monitor.start()
+monitor.stop()
+lanes = [one["name"] for one in gpumon.read(Path(run) / "trace").devices if one["kind"] != "host"]
+seen = dict(visible=os.environ.get("CUDA_VISIBLE_DEVICES"), lanes=lanes, short=setup.devices.short)
+seen["hardware"] = devices.hardware()["gpus"]
+(Path(run) / "seen.json").write_text(json.dumps(seen))
+""".replace("{root!r}", repr(str(paths.ROOT)))
+
+
+def seen_by_a_run(suite: Suite, machine: str, *asked: str) -> dict[str, Any]:
+    keep = "devices_asked = devices"  # before the module of that name is imported
+    suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
+    lay_suite(suite, BEGIN, keep, GIVEN, FINISH, pytorch="gpu")
+    done = run(machine, *suite.command("--batch", "shared", *asked))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (suite.folder / "runs" / "shared").glob("*/seen.json")
+    content: dict[str, Any] = json.loads(found.read_text("utf-8"))
+    return content | {"folder": found.parent.name, "said": done.stdout}
+
+
+def test_stand_in_a_run_sees_the_gpu_that_its_replicas_share_and_no_other(suite: Suite) -> None:
+    """And the monitor has one lane for it, not one for each replica."""
+    seen = seen_by_a_run(suite, "H100", "--devices", "4", "--gpus", "1")
+    assert (seen["visible"], seen["short"]) == (uuid(0), "4 replicas on 1 GPU")
+    assert seen["hardware"] == ["NVIDIA H100"] and seen["lanes"] == ["gpu0"]
+    assert seen["folder"] == "pytorch_MultiGPU-4x-1gpu"
+    assert "pytorch_MultiGPU, 4 replicas on 1 GPU" in seen["said"]
+    assert re.search(r"^pytorch_MultiGPU +4 on 1 GPU +finished", seen["said"], re.MULTILINE)
+
+
+def test_stand_in_gpus_0_leaves_the_gpus_alone(suite: Suite) -> None:
+    seen = seen_by_a_run(suite, "H100", "--devices", "3", "--gpus", "0")
+    assert (seen["visible"], seen["short"]) == ("", "3 virtual CPU devices")
+    assert seen["hardware"] == [] == seen["lanes"]
+    assert "pytorch_MultiGPU on 3 virtual CPU devices" in seen["said"]
+
+
+def test_stand_in_a_notebook_run_by_hand_hides_what_it_does_not_want(images: Path) -> None:
+    ask = (
+        "import os\n"
+        "from helpers.training import parameters\n"
+        "from helpers.frameworks import devices\n"
+        "found = parameters.resolve('N', devices=2, gpus=0, run='run', data=os.environ['DATA'])\n"
+        "print(found.devices.short, devices.visible(), repr(os.environ['CUDA_VISIBLE_DEVICES']))"
+    )
+    done = run("H100", sys.executable, "-c", ask, DATA=str(images))
+    assert done.stdout == "2 virtual CPU devices [] ''\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "said"),
+    [
+        ("none", ("4", "1"), "gpus 1: this process sees no GPU; leave gpus out"),
+        ("A100", ("4", "2"), "gpus 2: this process sees 1 GPU(s); give 1, or leave gpus out"),
+        ("V100", ("4", "3"), "devices 4: cannot be spread evenly over gpus 3; give a multiple"),
+        ("MIG", ("4", "2"), "gpus 2: this process sees 1 MIG instance, all that CUDA gives to one"),
+        ("A100", ("4", "all"), "gpus 'all': give a number, or auto"),
+    ],
+)
+def test_stand_in_gpus_that_cannot_be_had_are_one_line(
+    machine: str, asked: tuple[str, str], said: str, suite: Suite
+) -> None:
+    lay_suite(suite, pytorch="gpu")
+    devices, gpus = asked
+    done = run(machine, *suite.command("--devices", devices, "--gpus", gpus))
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}")
+    assert done.stderr.count("\n") == 1 and not (suite.folder / "runs" / "latest").exists()
+
+
+def test_stand_in_what_is_free_on_the_fullest_gpu() -> None:
+    machine = MACHINES["H100"] + "".join(
+        f"{gpu} memory_total 81559\n{gpu} memory {used}\n" for gpu, used in enumerate([500, 1559])
+    )
+    ask = f"from helpers.frameworks import memory; print(memory.free_on_gpus({[uuid(0), uuid(1)]}))"
+    assert run(machine, sys.executable, "-c", ask).stdout == "80000\n"
+
+
+# --- MIG, and GPUs that nobody hid ------------------------------------------------------------
+
+SEES = """
+from helpers.frameworks import devices
+from helpers.errors import UserError
+try:
+    found = devices.resolve()
+    print(found.kind, *[gpu.uuid for gpu in devices.visible()], found.names[0], sep="; ")
+except UserError as error:
+    print(error)
+"""
+MIG = MACHINES["MIG"] + f"1 uuid {uuid(1)}\n1 name NVIDIA H100\n1 capability 90\n"
+INSTANCE = "NVIDIA H100 MIG 1g.10gb"
+EMPTY_MIG = fake_nvml.machine(H100) + "0 mig 1\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "variable", "expected"),
+    [
+        (MIG, None, f"gpu; {mig_uuid(0)}; {INSTANCE}"),  # CUDA gives one, and no GPU beside it
+        (MIG, mig_uuid(1), f"gpu; {mig_uuid(1)}; {INSTANCE}"),
+        (MIG, mig_uuid(1)[:12], f"gpu; {mig_uuid(1)}; {INSTANCE}"),
+        (MIG, f"{mig_uuid(1)},{mig_uuid(0)}", f"gpu; {mig_uuid(1)}; {INSTANCE}"),
+        (MIG, "0", f"gpu; {mig_uuid(0)}; {INSTANCE}"),
+        (MIG, "1", f"gpu; {uuid(1)}; NVIDIA H100"),
+        (MIG, uuid(1), f"gpu; {uuid(1)}; NVIDIA H100"),
+        (MIG, "", "cpu; virtual CPU device 0"),
+        (MIG, "-1", "cpu; virtual CPU device 0"),
+        (MIG, "MIG-9", "CUDA_VISIBLE_DEVICES=MIG-9 names no GPU and no MIG instance"),
+        (MACHINES["H100"], "7", "CUDA_VISIBLE_DEVICES=7 names no GPU"),
+        (MACHINES["H100"], "0,0", "CUDA_VISIBLE_DEVICES=0,0 names a GPU twice, and then CUDA sees"),
+        (MACHINES["H100"], "1,GPU-1", "CUDA_VISIBLE_DEVICES=1,GPU-1 names a GPU twice"),
+        (MACHINES["H100"], "1,0", f"gpu; {uuid(1)}; {uuid(0)}; NVIDIA H100"),
+        (EMPTY_MIG, None, "every GPU here is in MIG mode and has no instance"),
+        (MACHINES["none"], "0", "cpu; virtual CPU device 0"),
+    ],
+)
+def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str) -> None:
+    visible = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    said = run(script, sys.executable, "-c", SEES, **visible).stdout.strip()
+    assert said.startswith(expected)
+    assert said.isprintable() and "\n" not in said
+
+
+def test_stand_in_a_run_gets_its_mig_instance_by_name(suite: Suite) -> None:
+    seen = "import os; (Path(run) / 'seen').write_text(os.environ['CUDA_VISIBLE_DEVICES'])"
+    suite.notebook("PyTorch_MultiGPU", BEGIN, seen, FINISH)
+    done = run("MIG", *suite.command("--batch", "mig"), CUDA_VISIBLE_DEVICES=mig_uuid(1))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (suite.run("mig", "PyTorch_MultiGPU") / "seen").read_text("utf-8") == mig_uuid(1)
+    more = run("MIG", *suite.command("--devices", "2", "--dry-run"))
+    assert more.returncode == 2 and "1 MIG instance, all that CUDA gives to one" in more.stderr

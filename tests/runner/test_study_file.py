@@ -1,0 +1,507 @@
+"""Sweeps: plans from lists and files, estimates, the live table, kills, shared GPUs."""
+
+import io
+import json
+import os
+import pty
+import random
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("papermill")
+pytest.importorskip("yaml")
+
+import fake_nvml
+import gpumon_tools
+import records
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
+
+from helpers import paths
+from helpers.__main__ import main
+from helpers.results import agreement, comparison, three_answers
+from helpers.runner import (
+    batch_folder,
+    estimate,
+    kernel_processes,
+    other_gpu_processes,
+    plans,
+    progress_board,
+)
+from helpers.runner.estimate import History
+from helpers.training import record
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+# As a run with this seed would have it: the estimate goes by the data folder, the report by seed.
+OWN = "MADE['recipe']['seed'] = seed\nMADE['data']['folder'] = data"
+# What was begun and what came to its end, where no new attempt can wipe it out.
+LOGGED = """
+import os, time
+def log(what):
+    with open(Path(run).parents[2] / "log", "a") as file:
+        file.write(f"{Path(run).name} {what}\\n")
+log("began")
+time.sleep(0.3)"""
+
+
+def two_frameworks(suite: Suite, *cells: str) -> None:
+    for framework in ("PyTorch", "Keras"):
+        named = f"MADE['framework'] |= {{'name': {framework!r}}}"
+        notebook = f"{framework}_MultiGPU"
+        suite.notebook(notebook, BEGIN, OWN, named, *cells, FINISH, framework=framework)
+
+
+def sweep_file(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
+    suite: Suite,
+) -> None:
+    two_frameworks(suite, LOGGED, "log('ended')")
+    sweep = ("--batch", "swept", "--seeds", "0,1,2", "--repeats", "2")
+    drawn = secrets.randbits(32)
+    print(f"random moments drawn from {drawn}")  # shown where the test fails
+    moments = random.Random(drawn)
+    batch = paths.RUNS / "swept"
+    kept: dict[str, int] = {}
+
+    def finished() -> list[str]:
+        return [
+            f"{run['notebook']}-1x-{run['variant']}"
+            for run in suite.journal("swept")["runs"]
+            if run["state"] == "finished"
+        ]
+
+    for least, most in ((0, 4), (5, 9)):
+        command = suite.start(*sweep)
+        wait_for((batch / "batch.json").exists)
+        enough = moments.randint(least, most)
+        wait_for(lambda enough=enough: len(finished()) >= enough)  # type: ignore[misc]
+        time.sleep(moments.uniform(0, 2.5))
+        command.kill()
+        command.communicate()
+        # What was finished at an earlier kill has not been touched since.
+        for name, moment in kept.items():
+            assert (batch / name / "record.json").stat().st_mtime_ns == moment
+        kept = {name: (batch / name / "record.json").stat().st_mtime_ns for name in finished()}
+    command = suite.start(*sweep)
+    shown, _ = command.communicate(timeout=900)
+    assert command.returncode == 0, shown
+
+    runs = suite.journal("swept")["runs"]
+    names = [f"{run['notebook']}-1x-{run['variant']}" for run in runs]
+    expected = {
+        f"{name}_MultiGPU-1x-seed{seed}-repeat{number}"
+        for name in ("PyTorch", "Keras")
+        for seed in (0, 1, 2)
+        for number in (1, 2)
+    }
+    assert len(names) == 12 and set(names) == expected
+    assert {path.parent.name for path in batch.glob("*/record.json")} == expected
+    assert [path.name for path in paths.RUNS.glob("[!.]*") if not path.is_symlink()] == ["swept"]
+    attempts = Counter((suite.folder / "log").read_text("utf-8").splitlines())
+    for run, name in zip(runs, names, strict=True):
+        content = record.read(batch / name)
+        assert run["state"] == content["state"] == "finished"
+        assert f"seed{content['recipe']['seed']}" in content["run"]["variant"]
+        assert content["run"]["variant"] == run["variant"]
+        assert (batch / name / "notebook.ipynb").exists()
+        # Nothing is tried again without saying so, in the journal and in the record.
+        for what in ("began", "ended"):
+            assert 1 <= attempts[f"{name} {what}"] <= 1 + len(run["earlier"])
+        assert content["run"].get("earlier", []) == run["earlier"]
+        if name in kept:
+            assert (batch / name / "record.json").stat().st_mtime_ns == kept[name]
+    cut_short = [came for run in runs for came in run["earlier"]]
+    assert len(cut_short) <= 2 and set(cut_short) <= {"killed while it was running"}
+    assert all(f"earlier attempt: {came}" in shown for came in cut_short)
+    assert not [p.pid for p in psutil.process_iter() if kernel_processes.mark(p.pid) == str(batch)]
+    compared = comparison.load(batch)
+    assert agreement.differences(compared.finished) == []
+    assert three_answers.fairness(compared).verdict == "yes"
+
+
+def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_frameworks(suite, LOGGED)
+    assert suite.compare("--batch", "near", "--repeats", "2") == 0
+    path = paths.RUNS / "near" / "batch.json"
+    content = json.loads(path.read_text("utf-8"))
+    content["finished"] = None
+    for run in content["runs"][:3]:
+        run["state"] = "running"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    first, second, third = (
+        paths.RUNS / "near" / f"{run['notebook']}-1x-{run['variant']}"
+        for run in content["runs"][:3]
+    )
+    # The first was whole; the second's notebook was cut off, the third's record not finished.
+    record_of_first = json.loads((first / "record.json").read_text("utf-8"))
+    del record_of_first["run"]["variant"]  # the runner adds it after the notebook's end
+    (first / "record.json").write_text(json.dumps(record_of_first), "utf-8")
+    notebook = json.loads((second / "notebook.ipynb").read_text("utf-8"))
+    notebook["cells"][-1]["metadata"]["papermill"]["status"] = "pending"
+    (second / "notebook.ipynb").write_text(json.dumps(notebook), "utf-8")
+    unfinished = json.loads((third / "record.json").read_text("utf-8")) | {"state": "running"}
+    (third / "record.json").write_text(json.dumps(unfinished), "utf-8")
+    capsys.readouterr()
+    assert suite.compare("--resume", "near") == 0
+    shown = capsys.readouterr().out
+    assert "4 runs, 2 of them finished before" in shown
+    assert shown.count("once more, earlier attempt: killed while it was running") == 2
+    began = Counter((suite.folder / "log").read_text("utf-8").splitlines())
+    assert [began[f"{run.name} began"] for run in (first, second, third)] == [1, 2, 2]
+    assert record.read(first)["run"]["variant"] == "repeat1"
+    assert record.read(second)["run"]["earlier"] == ["killed while it was running"]
+
+
+def test_what_a_killed_runner_left_in_a_session_of_its_own_is_found(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
+    env = os.environ | {kernel_processes.MARK: str(tmp_path)}
+    pipe = subprocess.PIPE
+    left = subprocess.Popen(command, env=env, start_new_session=True, stdout=pipe)
+    other = subprocess.Popen(command, stdout=pipe)
+    try:
+        for process in (left, other):
+            assert process.stdout and process.stdout.readline()
+        kernel_processes.stop_marked(tmp_path)
+        assert not psutil.pid_exists(left.pid) and other.poll() is None
+    finally:
+        for process in (left, other):
+            process.kill()
+            process.communicate()
+
+
+def test_the_file_says_what_the_options_say(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_frameworks(suite)
+    suite.notebook("MXNet_Gluon_MultiGPU", BEGIN, FINISH, framework="MXNet Gluon")
+    file = sweep_file(
+        tmp_path,
+        "frameworks: [mxnet, PyTorch]\ndevices: [1, 2]\nseeds: 0, 7\nrepeats: 2\n"
+        f"precision: fp32\ninputs: [real, synthetic]\nrecipe: demo\ndata: {suite.data}\n"
+        "batch: overnight\n",
+    )
+    assert main(["--dry-run", "--sweep", file]) == 0
+    from_file = capsys.readouterr().out
+    options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
+    options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
+    assert main(["--dry-run", "--batch", "overnight", *options]) == 0
+    assert capsys.readouterr().out == from_file
+    assert "Batch overnight: 16 runs" in from_file
+    assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
+    # Options beside the file replace what it says; a notebook replaces its frameworks too.
+    options = ["--notebooks", "Keras_MultiGPU", "--seed", "3", "--repeats", "1", "--devices", "1"]
+    assert main(["--dry-run", "--sweep", file, *options]) == 0
+    shown = capsys.readouterr().out
+    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, kernel" in shown
+    assert not paths.RUNS.exists()
+
+
+def test_a_warmup_reaches_the_notebooks(suite: Suite, tmp_path: Path) -> None:
+    suite.notebook("A", BEGIN, "Path(run, 'given').write_text(repr(warmup_epochs))", FINISH)
+    assert suite.compare("--batch", "option", "--warmup-epochs", "1.5") == 0
+    file = sweep_file(tmp_path, f"warmup_epochs: 0.5\nrecipe: demo\ndata: {suite.data}\n")
+    assert main(["--sweep", file, "--batch", "file", "--devices", "1"]) == 0
+    assert (suite.run("option", "A") / "given").read_text() == "1.5"
+    assert (suite.run("file", "A") / "given").read_text() == "0.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("device: [1]", "line 1: unknown key 'device': did you mean 'devices'?"),
+        ("\ncolour: 3", "line 2: unknown key 'colour': the keys are frameworks,"),
+        ("seeds: [1]\nseeds: [2]", "line 2: 'seeds' stands there twice"),
+        ("seeds: [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
+        ("seeds: []", "'seeds' takes a list"),
+        ("seeds: [1.5]", "'seeds' takes a list"),
+        ("seeds: [one]", "seed 'one': give a whole number, 0 or more"),
+        ("seeds: [-1]", "seed -1"),
+        ("repeats: yes", "'repeats' takes one value, such as 3"),
+        ("warmup_epochs: soon", "warmup_epochs is 'soon': give a number of epochs from 0"),
+        ("warmup_epochs: -1", "warmup_epochs is -1: give a number"),
+        ("warmup_epochs: [1]", "'warmup_epochs' takes one value, such as 0.5"),
+        ("repeats: 0", "repeats 0: give a whole number from 1"),
+        ("repeats: 99999", "runs; plan 10000 or fewer"),
+        ("devices: [0]", "at least one"),
+        ("devices: {a: 1}", "'devices' takes a list"),
+        ("devices: [2000000000]", "on the CPU they are virtual"),
+        ("frameworks: [jax]", "unknown framework 'jax': the frameworks are PyTorch, Keras"),
+        ("frameworks: [keras]\nnotebooks: [x]", "give one of them"),
+        (
+            "precision: [fp32, int8]",
+            "unknown precision 'int8': it is one of fp32, tf32",
+        ),
+        ("inputs: synthetic", "inputs 'synthetic' alone: every run trains on the real images"),
+        ("inputs: [fake]", "inputs 'fake': the inputs are real and synthetic"),
+        ("data: nowhere", "data folder 'nowhere' does not exist"),
+        ("- 1", "a sweep is lines like"),
+        ("", "a sweep is lines like"),
+        ("seeds: [1", "not YAML"),
+        ("seeds: !!python/object/apply:os.system ['true']", "not YAML"),
+        ("recipe: 2026-02-31", "not YAML that can be read"),
+        ("seeds: " + "[" * 5000, "not YAML"),
+        ("\x00", "not YAML"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_line_with_its_name(
+    suite: Suite, tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_frameworks(suite)
+    file = sweep_file(tmp_path, text)
+    assert main(["--dry-run", "--sweep", file]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and file in captured.err
+    assert len(captured.err.splitlines()) == 1 and not captured.out
+
+
+def test_a_file_that_is_none(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "latin").write_bytes(b"seeds: \xe9")
+    for name in ("gone.yaml", ".", "latin"):
+        assert main(["--sweep", str(tmp_path / name)]) == 2
+        shown = capsys.readouterr().err
+        assert "the sweep cannot be read" in shown and len(shown.splitlines()) == 1
+    assert main(["--resume", "--sweep", "x.yaml"]) == 2
+    assert "leave out --sweep" in capsys.readouterr().err
+
+
+def test_the_estimate_is_of_the_same_notebook_data_and_devices(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_frameworks(suite)
+    plan = ["--notebooks", "PyTorch_MultiGPU"]
+    assert suite.compare("--dry-run", *plan) == 0
+    assert "Estimate: none" in capsys.readouterr().out
+    assert suite.compare("--batch", "one", *plan, "--repeats", "2") == 0
+    capsys.readouterr()
+    assert suite.compare("--dry-run", "--devices", "1,2") == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"PyTorch_MultiGPU on 1 device, kernel tiny, about 0:\d\d \(2 earlier", shown)
+    assert "PyTorch_MultiGPU on 2 devices, kernel tiny\n" in shown
+    assert re.search(r"Estimate: about \d+ s for 1 run, and 3 more", shown)
+    # A broken record or journal is no reason not to start.
+    (paths.RUNS / "bad" / "x-1x").mkdir(parents=True)
+    (paths.RUNS / "bad" / "batch.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
+    assert suite.compare("--dry-run", "--devices", "1,2") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
+
+
+def test_roughly() -> None:
+    told = [estimate.roughly(seconds) for seconds in (0, 99, 100, 2460, 7140, 25800)]
+    assert told == ["0 s", "99 s", "2 min", "41 min", "119 min", "7 h 10 min"]
+
+
+def batch_of(folder: Path, count: int) -> batch_folder.Batch:
+    runs = [
+        plans.RunState(f"N{i:02}_MultiGPU", "PyTorch", "tiny", 1, "", variant="seed1")
+        for i in range(count)
+    ]
+    return batch_folder.Batch(folder, plans.Plan("demo", str(folder), runs), "now")
+
+
+def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
+    console_of = pytest.importorskip("rich.console").Console
+    text = io.StringIO()
+    console = console_of(file=text, force_terminal=True, width=120, height=20)
+    batch = batch_of(tmp_path, 30)
+    for state in batch.runs[:15]:
+        state.state, state.seconds = "finished", 65.0
+    history = History(batch.plan)
+    history.add(batch.runs[15])
+    with progress_board.Table(batch, history, console) as shown:
+        assert isinstance(shown, progress_board.Table)
+        shown.note("Probing kernel tiny on 2 GPUs")
+        console.print(shown._draw())
+        shown.begin(batch.runs[15])
+        shown.show("9. Train", "cell 3 of 9")
+        console.print(shown._draw())
+        shown.warn("[red]odd[/red] \x1b[2Jname")
+        batch.runs[15].state, batch.runs[15].reason = "failed", "\x1b]0;x\x07[bold]boom"
+        batch.runs[15].seconds = 12.0
+        shown.end(batch.runs[15])
+        console.print(shown._draw())
+    drawn = text.getvalue()
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
+    assert "N15 " in plain and "9. Train (cell 3 of 9)" in plain
+    assert plain.index("Probing kernel tiny on 2 GPUs") < plain.index("9. Train")
+    assert "above" in plain and "below" in plain and "N29" not in plain
+    assert "30 runs: 15 finished" in plain and "about 15 runs without estimate" not in plain
+    assert "1 failed" in plain and "1:05" in plain
+    assert r"[red]odd[/red] \x1b[2Jname" in plain and "[bold]boom" in plain
+    assert "\x1b[2Jname" not in drawn and "\x1b]0;x" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("count", "position", "rows", "expected"),
+    [(3, 0, 5, (0, 3)), (30, 0, 10, (0, 10)), (30, 15, 10, (10, 20)), (30, 29, 10, (20, 30))],
+)
+def test_window(count: int, position: int, rows: int, expected: tuple[int, int]) -> None:
+    assert progress_board.window(count, position, rows) == expected
+
+
+def test_a_terminal_gets_the_table_and_a_log_gets_lines(suite: Suite) -> None:
+    pytest.importorskip("rich")
+    two_frameworks(suite, "import time; time.sleep(1.5)")
+    ours, theirs = pty.openpty()
+    size = {"TERM": "xterm", "COLUMNS": "110", "LINES": "30"}
+    command = suite.start("--batch", "seen", output=theirs, env=size)
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            parts.append(os.read(ours, 65536))
+        except OSError:  # the other end is closed
+            break
+    os.close(ours)
+    assert command.wait(timeout=300) == 0
+    shown = b"".join(parts).decode(errors="replace")
+    assert "\x1b[" in shown and "to go" in shown and "9. Train" in shown
+    assert "[1/2]" not in shown and "Estimate" in shown
+    last = shown.rsplit("Notebook", 1)[1]
+    assert last.count("finished") == 2 and "Look at" in last
+    command = suite.start("--batch", "logged")
+    logged, _ = command.communicate(timeout=900)
+    assert "[1/2]" in logged and "\x1b" not in logged
+
+
+def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> None:
+    seen = "import os; (Path(run) / 'seen').write_text(os.environ['CUDA_VISIBLE_DEVICES'])"
+    suite.notebook("PyTorch_MultiGPU", BEGIN, OWN, seen, FINISH)
+    script = suite.folder / "script"
+    me = os.getpid()
+    text = "".join(gpumon_tools.gpu(number, f"processes {me} {100 + number}") for number in (0, 1))
+    script.write_text(text + "\n", encoding="utf-8")
+    fake = fake_nvml.environment(script)
+    command = suite.start("--batch", "shared", env=fake | {"CUDA_VISIBLE_DEVICES": "1,0"})
+    shown, _ = command.communicate(timeout=900)
+    assert command.returncode == 0, shown
+    folder = suite.run("shared", "PyTorch_MultiGPU")
+    uuid = "GPU-10000000-aaaa-bbbb-cccc-dddddddddddd"
+    assert (folder / "seen").read_text("utf-8") == uuid
+    content = record.read(folder)
+    name = psutil.Process(me).name()
+    only = {"gpu": uuid, "process": me, "name": name, "memory_mib": 101.0, "seen": "before"}
+    assert content["neighbours"] == {"processes": [only], "reason": None}
+    assert f"warning: {name} ({me}, 101 MiB) on GPU-10000000" in shown
+    remarks = comparison.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
+    assert any("shared its GPU with" in remark for remark in remarks)
+
+
+def test_neighbours_that_come_while_a_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(other_gpu_processes, "EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(other_gpu_processes, "SETTLE_SECONDS", 0.0)
+    me, gone = os.getpid(), 2**22 + 1  # above what Linux numbers processes with
+    now: list[tuple[str, int, float | None]] = [("GPU-a", gone, None)]
+    monkeypatch.setattr(other_gpu_processes, "computing", lambda uuids: list(now))
+    warned: list[str] = []
+    own = subprocess.Popen(
+        [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
+        env=os.environ | {kernel_processes.MARK: str(tmp_path)},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert own.stdout and own.stdout.readline()
+        with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
+            now += [("GPU-a", own.pid, 5.0), ("GPU-a", me, 7.0), ("GPU-a", gone + 1, 9.0)]
+            wait_for(lambda: len(warned) > 1)
+            time.sleep(0.1)
+    finally:
+        own.kill()
+        own.communicate()
+    found = watch.as_record()["neighbours"]["processes"]
+    assert [(row["process"], row["seen"]) for row in found] == [(gone, "before"), (me, "during")]
+    assert len(warned) == 2
+
+
+def test_a_driver_that_does_not_tell_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def unsupported(uuids: Any) -> Any:
+        raise other_gpu_processes.pynvml.NVMLError(3)
+
+    monkeypatch.setattr(other_gpu_processes, "computing", unsupported)
+    warned: list[str] = []
+    with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
+        pass
+    said = watch.as_record()["neighbours"]
+    assert said["processes"] == [] and "does not tell" in said["reason"] and len(warned) == 1
+    with other_gpu_processes.Watch([], tmp_path, warned.append) as watch:
+        pass
+    assert watch.as_record() == {}
+
+
+def swept(folder: Path, framework: str, seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        content = records.make(framework)
+        content["recipe"]["seed"] = seed
+        content["data"]["images"] = {"train": 1120 - seed, "valid": 160, "test": 320 + seed}
+        content["weights"]["sha256"] = f"{seed:064}"
+        content["run"]["batch"] = f"b{seed}"
+        records.save(folder / f"{framework}{seed}", content)
+
+
+def loaded(folder: Path) -> comparison.Comparison:
+    return comparison.load(sorted(folder.iterdir()))
+
+
+def test_the_same_seeds_everywhere_are_fair(tmp_path: Path) -> None:
+    for framework in ("PyTorch", "Keras"):
+        swept(tmp_path, framework, (0, 1, 2))
+    compared = loaded(tmp_path)
+    assert len(compared.finished) == 6
+    assert agreement.differences(compared.finished) == []
+    assert three_answers.fairness(compared).verdict == "yes"
+
+
+def test_a_seed_that_one_framework_lacks_is_told(tmp_path: Path) -> None:
+    swept(tmp_path, "PyTorch", (0, 1))
+    swept(tmp_path, "Keras", (0,))
+    said = dict(agreement.differences(loaded(tmp_path).finished))
+    assert said["seed differs"] == (
+        "not comparable in this: 0 (PyTorch, 2 devices, Keras, 2 devices); 1 (PyTorch, 2 devices)"
+    )
+    assert three_answers.fairness(loaded(tmp_path)).verdict == "only in part"
+
+
+def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
+    for framework in ("PyTorch", "Keras"):
+        swept(tmp_path, framework, (0, 1))
+    path = next((tmp_path / "Keras1").glob("*/record.json"))
+    content = json.loads(path.read_text("utf-8"))
+    content["weights"]["sha256"] = "f" * 64
+    path.write_text(json.dumps(content), encoding="utf-8")
+    said = dict(agreement.differences(loaded(tmp_path).finished))
+    assert list(said) == ["initial weights differs"]
+    assert "ffffffffffff (Keras, 2 devices)" in said["initial weights differs"]
+
+
+def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    assert suite.compare("--batch", "old") == 0
+    path = paths.RUNS / "old" / "batch.json"
+    content = json.loads(path.read_text("utf-8")) | {"seed": 4}
+    for run in content["runs"]:
+        for name in ("seed", "precision", "variant", "earlier"):
+            del run[name]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    batch = batch_folder.load("old")
+    assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])

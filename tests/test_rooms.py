@@ -1,0 +1,108 @@
+"""The rooms of helpers/: few files at the top, imports one way, and no circle."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from helpers import paths
+
+FOLDER = paths.ROOT / "helpers"
+TOP = "top"
+ROOMS = (TOP, "networks", "frameworks", "fairness", "training", "results", "runner", "__main__")
+"""Each may import those before it."""
+MOST_AT_THE_TOP = 6
+
+
+def module_of(path: Path, root: Path = paths.ROOT) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sorted(FOLDER.rglob("*.py"))}
+
+
+def room_of(module: str) -> str:
+    second = module.split(".")[1] if "." in module else TOP
+    return second if second in ROOMS else TOP
+
+
+def imports(source: str, *, types: bool) -> Iterator[str]:
+    """What a module imports anywhere in it; with ``types`` also what only a type checker does."""
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module, "imports are written from the top"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+        waiting += ast.iter_child_nodes(node)
+
+
+def backward(module: str, source: str) -> list[str]:
+    """What a module imports of a later room than its own."""
+    own = ROOMS.index(room_of(module))
+    return [
+        name
+        for name in imports(source, types=True)
+        if name.split(".")[0] == "helpers" and ROOMS.index(room_of(name)) > own
+    ]
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_few_modules_stand_at_the_top() -> None:
+    there = sorted(path.name for path in FOLDER.glob("*.py"))
+    assert len(there) <= MOST_AT_THE_TOP, there
+
+
+def test_every_room_has_its_place_and_says_what_is_in_it() -> None:
+    rooms = {path.relative_to(FOLDER).parts[0] for path in FOLDER.rglob("*/*.py")}
+    assert rooms == set(ROOMS) - {TOP, "__main__"}
+    for path in FOLDER.rglob("__init__.py"):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_one_way(module: str) -> None:
+    assert backward(module, MODULES[module].read_text(encoding="utf-8")) == []
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    graph = {
+        module: {name for name in imports(path.read_text("utf-8"), types=False) if name in MODULES}
+        for module, path in MODULES.items()
+    }
+    assert circle(graph) == []
+
+
+@pytest.mark.parametrize("package", ["data_prep", "gpumon"])
+def test_they_know_nothing_of_helpers_nor_of_each_other(package: str) -> None:
+    others = {"data_prep", "gpumon", "helpers"} - {package}
+    for path in (paths.ROOT / package).rglob("*.py"):
+        found = {name.split(".")[0] for name in imports(path.read_text("utf-8"), types=True)}
+        assert not found & others, path
+
+
+def test_the_checks_can_fail() -> None:
+    lazy = "def f():\n    from helpers.runner import plans\n"
+    assert backward("helpers.training.record", lazy) == ["helpers.runner.plans"]
+    typed = "if TYPE_CHECKING:\n    from helpers.results.comparison import Entry\n"
+    assert backward("helpers.errors", typed) == ["helpers.results.comparison"]
+    assert backward("helpers.runner.plans", "from helpers import errors, __main__") == [
+        "helpers.__main__"
+    ]
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})) == {"a", "b", "c"}

@@ -1,0 +1,281 @@
+"""Where the time went: shares with their spread, and sentences that the shares can bear."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from helpers.training import attribution, record
+
+FIRST = {
+    "images_per_second": 80.0,
+    "train_seconds": 100.0,
+    "valid_seconds": 1.0,
+    "data_seconds": 50.0,
+    "sync_seconds": 9.0,
+}
+"""The first epoch, with tracing."""
+STEADY = FIRST | {
+    "images_per_second": 1000.0,
+    "train_seconds": 8.0,
+    "valid_seconds": 2.0,
+    "data_seconds": 4.4,
+    "sync_seconds": 0.4,
+}
+EVEN = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005)
+"""Six rounds of a steady machine, around 1."""
+
+
+def around(rate: float, rounds: Sequence[float] = EVEN) -> dict[str, Any]:
+    return record.throughput([rate * each for each in rounds], images=128)
+
+
+def attribute(
+    files: Any, synthetic: Any, loader: Any, silent: Any = None, **given: Any
+) -> dict[str, Any]:
+    """A rate stands for rounds in step with each other."""
+    kinds = {"files": files, "synthetic": synthetic, "loader": loader, "silent": silent}
+    measured = {
+        kind: rate if isinstance(rate, dict) else around(rate)
+        for kind, rate in kinds.items()
+        if rate is not None
+    }
+    given = {"history": [FIRST, STEADY, STEADY], "devices": "4 GPUs"} | given
+    found = attribution.attribute(given.pop("history"), measured, **given)
+    assert sum(found["ways"]["ablation"].values()) == pytest.approx(1)
+    return found
+
+
+def test_loader_bound() -> None:
+    found = attribute(1000, 2300, 1100, format="png")
+    assert found["invalid"] is None
+    assert found["shares"]["validation"] == pytest.approx(0.2)
+    assert found["shares"]["data"] == pytest.approx(0.8 * (1 - 1000 / 2300))
+    assert found["shares"]["synchronisation"] == pytest.approx(0)
+    assert found["sentence"].startswith("The loader is the limit, 45 % of an epoch")
+    assert "1,100" in found["sentence"] and "4 GPUs took 1,000 images/s" in found["sentence"]
+    assert found["sentence"].endswith(
+        "add workers or use JPEG files (data-prep resize --format jpeg)."
+    )
+    assert "JPEG" not in attribute(1000, 2300, 1100, format="packed")["sentence"]
+
+
+def test_compute_bound_and_the_sentence_says_how_sure() -> None:
+    quick = STEADY | {"data_seconds": 0.1}
+    found = attribute(
+        around(990), around(1000, (0.97, 1.0, 1.02, 1.0, 1.0, 1.01)), 5000, history=[quick]
+    )
+    assert found["shares"]["compute"] > 0.78
+    least, most = found["intervals"]["data"]
+    assert least < 0 < most
+    assert found["sentence"].startswith("Compute is the limit")
+    assert f"({100 * least:.0f} % to {100 * most:.0f} %)" in found["sentence"]
+    assert attribution.telling(found) == {}
+
+
+def test_a_share_below_zero_stays_what_it_is() -> None:
+    found = attribute(
+        around(1010), around(1000, (0.99, 1.0, 1.03, 1.0, 1.0, 1.005)), 5000, history=[STEADY]
+    )
+    assert found["invalid"] is None
+    assert found["shares"]["data"] < 0
+
+
+def test_files_faster_in_every_round_are_invalid() -> None:
+    found = attribute(1011, 1000, 5000)
+    assert found["invalid"].startswith("in every round training on files was faster, 1,011")
+    assert found["shares"] == {
+        "compute": None,
+        "data": None,
+        "synchronisation": None,
+        "validation": pytest.approx(0.2),
+    }
+    assert found["sentence"].startswith("Invalid: in every round")
+    assert attribution.telling(found) == {}
+
+
+def test_one_round_in_which_files_were_not_faster_is_within_the_interval() -> None:
+    once = around(1000, (*EVEN[:5], 1.2))
+    assert attribute(1011, once, 5000)["invalid"] is None
+
+
+@pytest.mark.parametrize(("pace", "invalid"), [(1009.9, False), (1010.1, True)])
+def test_epochs_faster_than_the_fastest_round_of_noise_are_invalid(
+    pace: float, invalid: bool
+) -> None:
+    epochs = [FIRST, *[STEADY | {"images_per_second": pace}] * 2]
+    found = attribute(900, 1000, 5000, history=epochs)
+    assert (found["invalid"] is not None) == invalid
+    if invalid:
+        assert "the epochs on files were faster, 1,010 images/s" in found["sentence"]
+
+
+def test_neither_alone_is_the_limit() -> None:
+    epochs = [STEADY | {"images_per_second": 500.0}]
+    assert "hinder each other" in attribute(500, 1000, 1200, history=epochs)["sentence"]
+
+
+def test_a_share_smaller_than_what_the_ways_differ_by_makes_no_sentence() -> None:
+    slow = STEADY | {"data_seconds": 0.0, "images_per_second": 900.0}
+    found = attribute(900, 1000, 5000, history=[slow])
+    assert found["shares"]["data"] == pytest.approx(0.08)
+    assert found["agreement"]["data"]["difference"] == pytest.approx(0.08)
+    assert attribution.telling(found) == {}  # no larger than the difference
+    assert found["sentence"].startswith("What the limit is cannot be told")
+    assert "less than the ways of measuring differ by" in found["sentence"]
+    seen = STEADY | {"data_seconds": 0.7, "images_per_second": 900.0}
+    assert attribution.telling(attribute(900, 1000, 5000, history=[seen])) == {
+        "data": pytest.approx(0.08)
+    }
+
+
+def test_a_share_that_the_rounds_do_not_tell_from_zero_makes_no_sentence() -> None:
+    seen = STEADY | {"data_seconds": 0.8, "images_per_second": 900.0}
+    found = attribute(900, around(1000, (0.89, 1, 1, 1, 1, 1)), 5000, history=[seen])
+    assert found["shares"]["data"] > attribution.LITTLE and found["intervals"]["data"][0] < 0
+    assert attribution.telling(found) == {}
+
+
+def test_little_is_no_sentence() -> None:
+    seen = STEADY | {"data_seconds": 0.4, "images_per_second": 950.0}
+    found = attribute(950, 1000, 5000, history=[seen])
+    assert 0 < found["intervals"]["data"][0] <= found["shares"]["data"] < attribution.LITTLE
+    assert attribution.telling(found) == {}
+
+
+def test_rounds_too_far_apart_tell_no_limit_unless_the_loop_saw_no_wait() -> None:
+    wide = around(1000, (0.8, 0.9, 1.0, 1.0, 1.3, 1.2))
+    for waited, begins in (
+        (1.0, "What the limit is cannot be told"),
+        (0.1, "Compute is the limit"),
+    ):
+        said = attribute(990, wide, 5000, history=[STEADY | {"data_seconds": waited}])["sentence"]
+        assert said.startswith(begins) and f"in the loop itself {10 * waited:.0f} %" in said
+    hidden = STEADY | {"data_seconds": None}
+    said = attribute(990, wide, 5000, history=[hidden])["sentence"]
+    assert said.startswith("What the limit is cannot be told") and "in the loop" not in said
+    near = attribute(990, 1000, 5000, history=[hidden])["sentence"]
+    assert near.startswith("Compute is the limit")
+    seen = attribute(990, 1000, 5000, history=[STEADY])  # by the loop 44 %, by the rounds 1 %
+    assert seen["sentence"].startswith("What the limit is cannot be told")
+
+
+def test_epochs_at_another_pace_than_the_rounds_are_told() -> None:
+    slow, slower = (STEADY | {"images_per_second": pace} for pace in (500.0, 400.0))
+    said = attribute(1000, 1010, 5000, history=[FIRST, slow, slower])["sentence"]
+    assert said.endswith("400 to 500 images/s: these shares were measured at another pace.")
+    assert "pace" not in attribute(1000, 1010, 5000, history=[STEADY])["sentence"]
+
+
+def test_synchronisation_is_what_silence_saves() -> None:
+    found = attribute(1000, 1000, 5000, silent=1600, history=[STEADY | {"sync_seconds": None}])
+    assert found["shares"]["synchronisation"] == pytest.approx(0.8 * (1 - 1000 / 1600))
+    assert attribution.telling(found) == {"synchronisation": pytest.approx(0.3)}
+    assert "The all-reduce takes 30 % of an epoch (30 % to 30 %)" in found["sentence"]
+
+
+def test_compute_is_no_limit_where_devices_may_wait_for_each_other() -> None:
+    """Else the words would say "compute" under a headline that says "each other"."""
+    quick = STEADY | {"data_seconds": 0.0, "sync_seconds": None}
+    for silent, begins in (
+        (1010, "Compute is the limit"),
+        (1600, "Loading is not the limit"),
+        (around(1050, (0.95, 1, 1, 1, 1, 1.2)), "Loading is not the limit"),
+    ):
+        found = attribute(1000, 1000, 5000, silent=silent, history=[quick])
+        assert found["sentence"].startswith(begins)
+
+
+def test_a_long_validation_stands_with_its_interval() -> None:
+    epochs = [FIRST, *[STEADY | {"valid_seconds": seconds} for seconds in (3.0, 4.0, 2.0)]]
+    found = attribute(1000, 1010, 5000, history=epochs)
+    assert "Validation takes 27 % of an epoch (20 % to 33 %)." in found["sentence"]
+
+
+def test_the_ways_agree_where_they_measure_the_same() -> None:
+    found = attribute(1000, 2300, 1100, silent=2500)
+    steps, ablation = found["ways"]["steps"], found["ways"]["ablation"]
+    assert steps["data"] == pytest.approx(0.44) and ablation["data"] == pytest.approx(
+        0.452, abs=0.001
+    )
+    assert steps["synchronisation"] == pytest.approx(0.04)
+    assert sum(steps.values()) == pytest.approx(1)
+    assert found["agreement"]["data"]["agree"] and found["agreement"]["synchronisation"]["agree"]
+    assert attribution.agreement(found).startswith("The ways agree on data and synchronisation")
+
+
+def test_ways_agree_within_five_points_or_the_rounds_spread() -> None:
+    def doubted(seconds: float, rounds: Sequence[float] = EVEN) -> list[str]:
+        epochs = [STEADY | {"data_seconds": seconds, "sync_seconds": None}]
+        return attribution.doubted(attribute(800, around(1000, rounds), 5000, history=epochs))
+
+    assert doubted(1.11) == [] and doubted(1.09) == ["data"]  # by 4.9 and 5.1 points
+    wide = (0.85, 1.0, 1.2, 1.0, 1.0, 1.0)
+    assert doubted(1.09, wide) == []
+
+
+def test_ways_that_differ_are_told() -> None:
+    found = attribute(1000, 1000, 5000, silent=1600)
+    assert not found["agreement"]["data"]["agree"]  # the steps saw 44 % of waiting
+    said = attribution.agreement(found)
+    assert "on data by 44 % of an epoch and on synchronisation by 26 %" in said
+    # Not "trust neither": a share larger than that may stand in the sentence beside it.
+    assert said.endswith("no figure there is surer than that.")
+
+
+def test_what_a_framework_hides_is_empty_and_not_zero() -> None:
+    hidden = STEADY | {"data_seconds": None, "sync_seconds": None}
+    found = attribute(1000, 2300, 1100, history=[hidden])
+    assert found["ways"]["steps"]["data"] is None and found["agreement"] == {}
+    assert attribution.agreement(found) == "Only one way could be measured."
+    assert attribution.table(found).loc["data"].isna().sum() == 1
+
+
+def test_of_a_resumed_run_only_the_last_process_counts() -> None:
+    early = STEADY | {"images_per_second": 5000.0, "train_seconds": 1.0, "data_seconds": 0.0}
+    found = attribute(1000, 2300, 1100, history=[early, early, STEADY, STEADY], resumed_after=2)
+    assert found["invalid"] is None and found["ways"]["steps"]["data"] == pytest.approx(0.44)
+    found = attribute(1000, 2300, 1100, history=[early, early], resumed_after=2)
+    assert found["invalid"] == "an earlier process trained every epoch"
+
+
+def summary(**busy: float) -> pd.DataFrame:
+    rows = [
+        {"phase": phase, "device": device, "utilisation mean (%)": value}
+        for device, value in busy.items()
+        for phase, value in (("train", value), ("validate", 1.0))
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_gpus_that_idle_as_long_as_they_wait() -> None:
+    found = attribute(1000, 2000, 1100, utilisation=summary(gpu0=40.0, gpus=48.0, host=90.0))
+    assert found["devices_busy"] == {"device": "gpus", "busy": 0.48}
+    assert found["agreement"]["GPUs idle"] == {"difference": pytest.approx(0.02), "agree": True}
+    found = attribute(1000, 2000, 1100, utilisation=summary(gpus=95.0))
+    assert not found["agreement"]["GPUs idle"]["agree"]
+
+
+def test_without_gpus_the_host_is_shown_and_proves_nothing() -> None:
+    found = attribute(1000, 2000, 1100, utilisation=summary(host=90.0))
+    assert found["devices_busy"] == {"device": "host", "busy": 0.9}
+    assert "GPUs idle" not in found["agreement"]
+    assert attribution.table(found).loc["compute", "host busy in training"] == 90.0
+
+
+def test_an_old_record_is_held_to_the_same() -> None:
+    """Measured once, a share makes no sentence; and files faster than noise are invalid."""
+    shares = {"compute": 0.7, "data": 0.2, "validation": 0.1}
+    old = {"shares": shares, "sentence": "as it was"}
+    content = {
+        "attribution": old,
+        "training": {"images_per_second": 99.0},
+        "synthetic": {"images_per_second": 100.0},
+    }
+    assert attribution.read(content) == old and attribution.telling(old) == {}
+    content["training"] = {"images_per_second": 101.0}
+    found = attribution.read(content)
+    assert found["shares"] == {"compute": None, "data": None, "validation": 0.1}
+    assert found["sentence"].startswith("Invalid: measured once, training on files was faster, 101")
+    assert old["shares"] == shares, "the record itself stays as it is"

@@ -1,0 +1,415 @@
+"""Checkpoints: whole at every moment, and never taken for another run's."""
+
+import json
+import math
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import records
+from safetensors import safe_open
+
+from helpers.errors import UserError
+from helpers.frameworks.devices import Devices
+from helpers.recipe import lookup
+from helpers.results import comparison
+from helpers.training import checkpoint, record
+from helpers.training.checkpoint import Checkpoint
+
+INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
+ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
+ROW: dict[str, Any] = records.make()["epochs"][0] | {"valid_auc": None}
+
+
+def run_in(folder: Path, **sections: Any) -> record.Run:
+    """A run whose record says what it trains; ``sections`` add to the record's."""
+    content = records.make()
+    content["run"]["code"] = "1" * 64
+    content["data"]["sha256"] = "2" * 64
+    for name, fields in sections.items():
+        content[name] |= fields
+    return record.Run(folder, content)
+
+
+def begin(folder: Path, *, resume: bool, **sections: Any) -> Checkpoint:
+    return checkpoint.begin(run_in(folder, **sections), INITIAL, resume=resume)
+
+
+def write(folder: Path, epochs: int = 1, **sections: Any) -> checkpoint.Writer:
+    writer = checkpoint.Writer(begin(folder, resume=False, **sections))
+    weights = INITIAL | {"w": np.arange(6, dtype=np.float32).reshape(3, 2).T}  # not contiguous
+    writer.save([ROW | {"epoch": e + 1} for e in range(epochs)], 2.5, weights, ADAM)
+    writer.close()
+    return writer
+
+
+def test_what_was_written_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, epochs=2)
+    found = begin(tmp_path, resume=True)
+    assert found.epoch == 2 and found.first_step == 2.5
+    assert found.history == [ROW, ROW | {"epoch": 2}]
+    assert found.weights.keys() == INITIAL.keys() and found.optimizer.keys() == ADAM.keys()
+    assert np.array_equal(found.weights["w"], np.arange(6).reshape(3, 2).T)
+    assert np.array_equal(found.optimizer["first/w"], np.ones((2, 3)))
+    assert found.optimizer["step"].shape == () and found.optimizer["step"] == 8
+    assert {path.name for path in tmp_path.iterdir()} == {checkpoint.FILE, record.FILE}
+    path = tmp_path / checkpoint.FILE
+    assert capsys.readouterr().out == f"Resumed after epoch 2 of 5, from {path}\n"
+    assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25}
+
+
+def test_training_begins_with_the_initial_weights_and_nothing_measured(tmp_path: Path) -> None:
+    found = begin(tmp_path, resume=False)
+    assert found.weights is INITIAL and found.folder == tmp_path
+    assert (found.epoch, found.history, found.optimizer) == (0, [], {})
+    assert math.isnan(found.first_step)
+    assert found.as_record(1.5) == {"resumed_after": 0, "seconds": 1.5}
+
+
+def test_without_resume_training_begins_anew_and_the_old_checkpoint_goes(tmp_path: Path) -> None:
+    write(tmp_path)
+    found = begin(tmp_path, resume=False)
+    assert found.epoch == 0 and found.weights is INITIAL and found.optimizer == {}
+    assert not (tmp_path / checkpoint.FILE).exists()
+
+
+def test_nothing_to_resume_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert begin(tmp_path, resume=True).weights is INITIAL
+    assert "Nothing to resume" in capsys.readouterr().out
+
+
+def test_a_whole_run_leaves_no_checkpoint(tmp_path: Path) -> None:
+    write(tmp_path)
+    checkpoint.remove(tmp_path)
+    assert not (tmp_path / checkpoint.FILE).exists()
+    checkpoint.remove(tmp_path)  # nothing there is no error
+
+
+def test_another_recipe_is_refused_with_what_differs(tmp_path: Path) -> None:
+    write(tmp_path)
+    other = {"seed": 3, "batch": 32, "global_batch": 64}
+    with pytest.raises(UserError) as refused:
+        begin(tmp_path, resume=True, recipe=other, data={"sha256": "3" * 64})
+    assert str(refused.value) == (
+        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch 64, global_batch 128, "
+        f"images {'2' * 64}, seed 0); set that again, or remove the file"
+    )
+    assert (tmp_path / checkpoint.FILE).exists()
+
+
+def test_other_images_are_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    with pytest.raises(UserError, match="of a run on other images or labels; give it the same"):
+        begin(tmp_path, resume=True, data={"sha256": "3" * 64})
+    assert (tmp_path / checkpoint.FILE).exists()
+    assert begin(tmp_path, resume=True).epoch == 1
+
+
+def test_other_code_goes_on_and_that_is_said_and_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    assert not begin(tmp_path, resume=True).changed_code
+    assert "The code has changed" not in capsys.readouterr().out
+    found = begin(tmp_path, resume=True, run={"code": "4" * 64})
+    assert "The code has changed since" in capsys.readouterr().out
+    assert found.changed_code and found.epoch == 1
+    assert found.as_record(0.0) == {"resumed_after": 1, "seconds": 0.0, "changed_code": True}
+
+
+def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
+    """As written by a notebook: what has no place in JSON, such as tuples, differs from nothing."""
+    recipe = lookup("demo").on(2)
+    run = record.start(
+        tmp_path,
+        notebook="PyTorch_MultiGPU",
+        framework="PyTorch",
+        kernel="pytorch",
+        versions={},
+        devices=Devices("cpu", ("a", "b")),
+        recipe=recipe,
+    )
+    writer = checkpoint.Writer(checkpoint.begin(run, INITIAL, resume=False))
+    writer.save([ROW], 1.0, INITIAL, ADAM)
+    writer.close()
+    found = checkpoint.begin(run, INITIAL, resume=True)
+    assert found.epoch == 1 and not found.changed_code
+    assert found.code == run.content["run"]["code"]
+    assert found.about["batch"] == recipe.recipe.batch
+    run.fail(KeyboardInterrupt())
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("gone")
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def a_pickle(path: Path) -> None:
+    path.write_bytes(pickle.dumps(Executed()))
+
+
+class Executed:
+    """What a pickle can be made to do when it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("executed",)
+
+
+def holding(header: bytes, size: int = 0) -> Callable[[Path], None]:
+    """A file of arrays whose header is ours, with a hole of ``size`` bytes for the arrays."""
+
+    def put(path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(8 + len(header) + size)
+
+    return put
+
+
+def larger_than_memory(path: Path) -> None:
+    size = 2**40
+    array = {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}
+    said = {"about": about(path.parent), "history": [ROW], "first_step": 1.0}
+    header = {"__metadata__": {"said": json.dumps(said)}, "weights/w": array}
+    holding(json.dumps(header).encode(), size)(path)
+
+
+def about(folder: Path) -> dict[str, Any]:
+    return begin(folder / "other", resume=False).about
+
+
+def saying(**fields: Any) -> Callable[[Path], None]:
+    """The checkpoint as it is, but for what it says of its run."""
+
+    def put(path: Path) -> None:
+        with safe_open(path, "numpy") as file:
+            said = json.loads(file.metadata()["said"]) | fields
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        checkpoint.save_file(arrays, path, metadata={"said": json.dumps(said)})
+
+    return put
+
+
+def with_arrays(**changed: np.ndarray | None) -> Callable[[Path], None]:
+    """The checkpoint as it is, but for some of its arrays; those given None are left out."""
+
+    def put(path: Path) -> None:
+        with safe_open(path, "numpy") as file:
+            said = file.metadata()
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        arrays |= {name.replace("__", "/"): array for name, array in changed.items()}
+        whole = {name: array for name, array in arrays.items() if array is not None}
+        checkpoint.save_file(whole, path, metadata=said)
+
+    return put
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "zero bytes": (lambda path: path.write_bytes(b""), "header"),
+    "only zeros": (lambda path: path.write_bytes(bytes(10_000)), "header"),
+    "two bytes": (lambda path: path.write_bytes(b"no"), "header"),
+    "text": (lambda path: path.write_text("epoch 1\n" * 100), "header"),
+    "its last byte missing": (cut_short, "header"),
+    "a pickle that executes code": (a_pickle, "header"),
+    "a header that has no end": (lambda path: path.write_bytes(b"\xff" * 100), "header"),
+    "a header deep in brackets": (holding(b"[" * 100_000), "header"),
+    "arrays that are not there": (
+        holding(b'{"a": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}'),
+        "header",
+    ),
+    "an array larger than the memory": (larger_than_memory, "is missing"),
+    "a pipe": (a_pipe, "not a file"),
+    "a folder": (a_folder, "not a file"),
+    "a link to nothing": (a_link_to_nothing, "not a file"),
+    "arrays that say nothing": (
+        lambda path: checkpoint.save_file(INITIAL, path),
+        "does not say of which run",
+    ),
+    "a broken description": (
+        lambda path: checkpoint.save_file(INITIAL, path, metadata={"said": "{"}),
+        "Expecting property name",
+    ),
+    "a description deep in brackets": (
+        lambda path: checkpoint.save_file(INITIAL, path, metadata={"said": "[" * 100_000}),
+        "recursion",
+    ),
+    "a description of another kind": (
+        lambda path: checkpoint.save_file(INITIAL, path, metadata={"said": "[1]"}),
+        "does not say of which run",
+    ),
+    "epochs that are text": (saying(history="12"), "field epochs"),
+    "epochs of another shape": (saying(history=[{"epoch": 1}]), "field epochs/0"),
+    "an epoch without a loss": (
+        saying(history=[ROW | {"train_loss": float("nan")}]),
+        "field epochs/0/train_loss",
+    ),
+    "no epoch": (saying(history=[]), "field epochs"),
+    "an epoch twice": (saying(history=[ROW, ROW]), "2 epochs, of 5"),
+    "more epochs than there are": (
+        saying(history=[ROW | {"epoch": number} for number in range(1, 7)]),
+        "6 epochs, of 5",
+    ),
+    "no first step": (saying(first_step=None), "first step"),
+    "weights missing": (with_arrays(weights__w=None), "weights/w is missing"),
+    "weights of another shape": (with_arrays(weights__w=np.zeros((2, 2))), "of shape"),
+    "weights of another network": (with_arrays(weights__v=np.zeros((2, 2))), "of shape"),
+    "the optimiser missing": (with_arrays(optimizer__second__w=None), "is missing"),
+    "the optimiser's steps missing": (with_arrays(optimizer__step=None), "step is missing"),
+    "several steps at once": (with_arrays(optimizer__step=np.arange(3)), "of shape"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_one_is_set_aside_and_training_begins_anew(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    damage, why = DAMAGE[name]
+    path = tmp_path / checkpoint.FILE
+    write(tmp_path)
+    damage(path)
+    capsys.readouterr()
+
+    found = begin(tmp_path, resume=True)
+
+    assert found.weights is INITIAL and found.epoch == 0 and found.optimizer == {}
+    assert found.damaged is not None and why in found.damaged
+    said = capsys.readouterr().out.removesuffix("\n")
+    assert said.isprintable() and said.startswith(f"{path}: damaged ({found.damaged})")
+    assert not os.path.lexists(path) and os.path.lexists(tmp_path / checkpoint.DAMAGED)
+    assert record.read(tmp_path)["checkpoint"]["damaged"] == found.damaged
+    assert found.as_record(1.5) == {
+        "resumed_after": 0,
+        "seconds": 1.5,
+        "damaged": found.damaged,
+    }
+    assert not (tmp_path / "executed").exists()
+    # The next attempt is not held up either.
+    write(tmp_path)
+    assert begin(tmp_path, resume=True).damaged is None
+
+
+def test_the_report_says_that_a_checkpoint_was_damaged(tmp_path: Path) -> None:
+    said = {"resumed_after": 0, "seconds": 0.0, "damaged": "header too small"}
+    records.save(tmp_path, records.make(checkpoint=said))
+    remarks = " ".join(comparison.remarks(comparison.load(tmp_path))["remark"])
+    assert "began anew, for its earlier checkpoint was damaged: header too small" in remarks
+
+
+def test_another_recipe_with_another_network_is_refused_and_not_set_aside(tmp_path: Path) -> None:
+    write(tmp_path)
+    with_arrays(weights__w=np.zeros(7))(tmp_path / checkpoint.FILE)
+    with pytest.raises(UserError, match="another recipe"):
+        begin(tmp_path, resume=True, recipe={"crop": 64})
+    assert (tmp_path / checkpoint.FILE).exists()
+
+
+def test_it_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = records.disk(monkeypatch)
+    write(tmp_path)
+    new, folder = f".{checkpoint.FILE}.part", tmp_path.name
+    assert done[-3:] == [f"sync {new}", f"rename {new} {checkpoint.FILE}", f"sync {folder}"]
+
+
+def test_the_one_before_stays_until_the_next_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And training goes on while it is written."""
+    write(tmp_path)
+    before, may = (tmp_path / checkpoint.FILE).read_bytes(), threading.Event()
+    save_file = checkpoint.save_file
+
+    def slowly(arrays: Any, path: Path, metadata: Any) -> None:
+        path.write_bytes(b"half")
+        assert may.wait(10)
+        save_file(arrays, path, metadata=metadata)
+
+    monkeypatch.setattr(checkpoint, "save_file", slowly)
+    writer = checkpoint.Writer(begin(tmp_path, resume=True))
+    writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)  # returns at once
+    assert (tmp_path / checkpoint.FILE).read_bytes() == before
+    may.set()
+    writer.close()
+    assert begin(tmp_path, resume=True).epoch == 2
+
+
+def test_a_disk_that_is_full_is_an_error_and_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    writer = checkpoint.Writer(begin(tmp_path, resume=True))
+    writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
+    with pytest.raises(OSError, match="No space"):
+        writer.close()
+    assert begin(tmp_path, resume=True).epoch == 1
+
+
+def test_a_failure_is_told_at_the_next_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / checkpoint.FILE).mkdir()  # cannot be replaced
+    writer = checkpoint.Writer(begin(tmp_path / "run", resume=False))
+    monkeypatch.setattr(writer, "_path", tmp_path / checkpoint.FILE)
+    writer.save([ROW], 1.0, INITIAL, ADAM)
+    with pytest.raises(OSError, match="directory"):
+        writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
+    found = Checkpoint(INITIAL, tmp_path / "a" / "b", {"epochs": 5})
+    writer = checkpoint.Writer(found)
+    writer.save([ROW], 1.0, INITIAL, ADAM)
+    writer.close()
+    writer.close()  # twice is no error
+    assert (tmp_path / "a" / "b" / checkpoint.FILE).exists()
+
+
+def test_what_holds_training_up_is_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock of our own: the wait for the checkpoint before."""
+    now = [100.0]
+    writer = checkpoint.Writer(begin(tmp_path, resume=False))
+    assert writer.seconds == 0.0
+    close = writer.close
+
+    def takes_two_seconds() -> None:
+        close()
+        now[0] += 2.0
+
+    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(writer, "close", takes_two_seconds)
+    writer.save([ROW], 1.0, INITIAL, ADAM)
+    writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
+    close()
+    assert writer.seconds == 4.0

@@ -1,0 +1,114 @@
+"""What a shell has set may change neither what a kernel imports nor what it runs first."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("papermill")
+
+from runner_tools import Suite, images_fixture, suite_fixture
+
+from helpers import paths
+from helpers.runner import kernel_processes
+from helpers.training import environment_variables, record
+
+sys.path.append(str(paths.ROOT / "environments"))
+
+import kernels
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+PLANTED = "from pathlib import Path; Path({!r}).open('a').write('{} ')"
+LOOK = """
+import json, os, sys
+import helpers
+from pathlib import Path
+seen = {"environment": dict(os.environ), "path": sys.path, "helpers": helpers.__file__}
+Path(run, "seen.json").write_text(json.dumps(seen))
+"""
+
+
+def test_nothing_of_the_shells_runs_in_a_kernel_or_replaces_a_package(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, folder = suite.folder / "ran", suite.folder / "shell"
+    for name, file in {
+        "PYTHONPATH": "sitecustomize.py",
+        "PYTHONSTARTUP": "startup.py",
+        "PYTHONUSERBASE": f"lib/python3.{sys.version_info.minor}/site-packages/usercustomize.py",
+        "IPYTHONDIR": "profile_default/startup/00.py",
+    }.items():
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PLANTED.format(str(ran), name))
+        monkeypatch.setenv(name, str(path if name == "PYTHONSTARTUP" else folder))
+    (folder / "helpers").mkdir()
+    (folder / "helpers" / "__init__.py").write_text("")
+    (folder / "profile_default" / "ipython_kernel_config.py").write_text(
+        PLANTED.format(str(ran), "profile")
+    )
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    suite.notebook("PyTorch_MultiGPU", LOOK)
+    kernel_processes.execute(
+        paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb",
+        suite.folder / "executed.ipynb",
+        {"run": str(suite.folder)},
+        kernel="tiny",
+        environment={kernel_processes.MARK: "here"},
+    )
+    seen = json.loads((suite.folder / "seen.json").read_text())
+    assert not ran.exists(), ran.read_text()
+    assert seen["helpers"] == str(paths.ROOT / "helpers" / "__init__.py")
+    assert not [path for path in seen["path"] if path.startswith(str(folder))]
+    assert seen["environment"]["OMP_NUM_THREADS"] == "2"
+    assert seen["environment"][kernel_processes.MARK] == "here"
+
+
+def test_every_variable_of_pythons_is_left_out() -> None:
+    shell = {"PYTHONHOME": "/x", "PYTHONOPTIMIZE": "2", "HOME": "/home/x", "LD_LIBRARY_PATH": "/y"}
+    found = environment_variables.for_a_kernel(shell)
+    assert found.keys() == {
+        "HOME",
+        "LD_LIBRARY_PATH",
+        "PYTHONPATH",
+        "PYTHONNOUSERSITE",
+        "IPYTHONDIR",
+    }
+    assert found["PYTHONPATH"] == str(paths.ROOT)
+
+
+def test_tests_and_runs_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make test` by environments/, which stands alone, and `make compare` by helpers."""
+    monkeypatch.setenv("PYTHONHOME", "/x")
+    monkeypatch.setenv("PYTHONPATH", "/y")
+    tests, runs = (
+        kernels.activation("lab", "cpu"),
+        environment_variables.for_a_kernel(os.environ),
+    )
+    own = [name for name in {**tests, **runs} if "PYTHON" in name]
+    assert {name: tests.get(name) for name in own} == {name: runs.get(name) for name in own}
+
+
+def test_the_record_says_what_libraries_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    said = {"LD_LIBRARY_PATH": "/opt/cuda", "OMP_NUM_THREADS": "2", "PYTHONOPTIMIZE": "1"}
+    rest = {"TF_VAR_password": "secret", "HOME": "/root", "OMP_PROC_BIND": ""}
+    for name, value in environment_variables.for_a_kernel(rest).items():
+        monkeypatch.setenv(name, value)
+    assert environment_variables.to_record(os.environ) == {}
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    assert environment_variables.to_record(os.environ) == said
+
+
+def test_a_run_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import test_record
+
+    monkeypatch.setenv("LD_PRELOAD", "")
+    monkeypatch.setenv("MKL_NUM_THREADS", "3")
+    test_record.started(tmp_path).fail(KeyboardInterrupt())
+    assert record.read(tmp_path)["run"]["environment"]["MKL_NUM_THREADS"] == "3"

@@ -1,0 +1,251 @@
+"""AUC, its mean and their intervals: against plain, slow implementations and known truths."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from data_prep import FINDINGS
+from helpers.training import metrics
+from helpers.training.metrics import FEWEST, evaluate, mean_auc
+
+
+def drawn(
+    images: int = 400, seed: int = 0, *, patients: int | None = None, rate: float = 0.2
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """A test part and scores whose true AUC is Phi(1/sqrt(2)) = 0.760 for every finding."""
+    random = np.random.default_rng(seed)
+    labels = (random.random((images, 14)) < rate).astype(np.uint8)
+    patient = random.integers(1, (patients or images) + 1, images)
+    return part(labels, patient), random.normal(size=(images, 14)) + labels
+
+
+def part(labels: Any, patients: Any) -> pd.DataFrame:
+    found = pd.DataFrame(np.asarray(labels, np.uint8), columns=list(FINDINGS))
+    found.insert(0, "patient", patients)
+    found.insert(0, "image", [f"{number:08d}.png" for number in range(len(found))])
+    return found
+
+
+def with_positives(finding: str, count: int, images: int = 400) -> tuple[pd.DataFrame, np.ndarray]:
+    """As :func:`drawn`, with that many positives of a finding, each another patient's."""
+    found, scores = drawn(images)
+    found["patient"] = np.arange(images)
+    found[finding] = (np.arange(images) < count).astype(np.uint8)
+    return found, scores
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 60), st.integers(1, 20), st.integers(1, 9))
+def test_every_resample_is_scikit_learns_auc_with_the_patients_weights(
+    seed: int, images: int, patients: int, levels: int
+) -> None:
+    """Few levels make ties; few images make resamples without a class."""
+    random = np.random.default_rng(seed)
+    found = part(random.random((images, 14)) < 0.3, random.integers(0, patients, images))
+    scores = random.integers(0, levels, (images, 14)).astype(float)
+    labels, (numbers, of) = found[list(FINDINGS)].to_numpy(), np.unique(
+        found["patient"], return_inverse=True
+    )  # fmt: skip
+    counts = next(metrics._draws(len(numbers)))[:, :3]
+    result = evaluate(found, scores)
+    for i in range(3):
+        plain = [slow_auc(labels[:, j], scores[:, j], counts[of, i]) for j in range(14)]
+        mine = [
+            metrics._auc(*metrics._rank(labels[:, j], scores[:, j], of), counts)[i]
+            for j in range(14)
+        ]
+        np.testing.assert_allclose(mine, plain, atol=1e-12)
+        chosen = [plain[FINDINGS.index(name)] for name in result.in_mean]
+        mean = pd.Series(chosen, dtype=float).mean()  # without those that the resample lacks
+        np.testing.assert_allclose(result.resamples[i], mean, atol=1e-12)
+    whole = [slow_auc(labels[:, j], scores[:, j], np.ones(images)) for j in range(14)]
+    np.testing.assert_allclose(result.table["auc"], whole, atol=1e-12)
+    np.testing.assert_allclose(result.mean, mean_auc(labels, scores), atol=1e-12)
+
+
+def slow_auc(labels: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> float:
+    there = weights > 0
+    if len(np.unique(labels[there])) < 2:
+        return float("nan")
+    return float(roc_auc_score(labels[there], scores[there], sample_weight=weights[there]))
+
+
+def test_a_resample_is_of_whole_patients_as_many_as_there_are() -> None:
+    batches = list(metrics._draws(7))
+    counts = np.concatenate(batches, axis=1)
+    assert counts.shape == (7, metrics.RESAMPLES)
+    assert (counts.sum(axis=0) == 7).all()
+    assert abs(counts.mean(axis=1) - 1).max() < 0.15  # nobody is favoured
+    assert counts[:, :3].T.tolist() == [
+        [2, 2, 0, 0, 1, 1, 1], [0, 0, 2, 3, 2, 0, 0], [2, 2, 2, 0, 0, 0, 1],
+    ]  # fmt: skip  # on every machine and with every NumPy, or old records no longer pair
+
+
+def test_auc_is_inside_its_interval() -> None:
+    result = evaluate(*drawn())
+    table = result.table
+    assert list(table["finding"]) == list(FINDINGS) == list(result.in_mean)
+    assert ((table["low"] > 0.5) & (table["low"] < table["auc"])).all()
+    assert ((table["auc"] < table["high"]) & (table["high"] < 1)).all()
+    assert (table["positives"] + table["negatives"] == 400).all()
+    assert table["reason"].isna().all()
+    assert result.mean == pytest.approx(table["auc"].mean())
+    # The mean of 14 is known better than any of them.
+    assert result.high - result.low < (table["high"] - table["low"]).min()
+
+
+def test_intervals_cover_the_true_value_about_as_often_as_they_say() -> None:
+    """Of patients with 1 to 8 images that resemble each other, 60 test parts."""
+    findings, mean = [], 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        patients = np.repeat(np.arange(120), random.integers(1, 9, 120))
+        own = random.random((120, 14)) < 0.2  # a patient has a finding in all images or in none
+        habit = random.normal(size=(120, 14)) * np.sqrt(0.7)
+        noise = random.normal(size=(len(patients), 14)) * np.sqrt(0.3)
+        scores = own[patients] + habit[patients] + noise
+        result = evaluate(part(own[patients], patients), scores)
+        findings += list((result.table["low"] < 0.7602) & (result.table["high"] > 0.7602))
+        mean += result.low < 0.7602 < result.high
+    assert 0.91 < np.mean(findings) < 0.97
+    assert 54 <= mean <= 60
+
+
+def test_an_interval_over_images_would_be_too_narrow() -> None:
+    """The same images, once as 40 patients' and once each as its own patient's."""
+    random = np.random.default_rng(1)
+    patients = np.repeat(np.arange(40), 20)
+    own = random.random((40, 14)) < 0.3
+    scores = (own + random.normal(size=(40, 14)))[patients] + 0.1 * random.normal(size=(800, 14))
+    whole, apart = (evaluate(part(own[patients], of), scores) for of in (patients, np.arange(800)))
+    assert whole.mean == apart.mean
+    assert whole.high - whole.low > 2 * (apart.high - apart.low)
+
+
+def test_narrower_with_more_images() -> None:
+    small, large = (evaluate(*drawn(n)) for n in (200, 3200))
+    assert (large.high - large.low) < 0.5 * (small.high - small.low)
+
+
+@pytest.mark.parametrize("value, missing", [(0, "positive"), (1, "negative")])
+def test_one_class_is_reported_not_dropped(value: int, missing: str) -> None:
+    found, scores = drawn()
+    found["Hernia"] = value
+    result = evaluate(found, scores)
+    row = result.table.iloc[-1]
+    assert row["finding"] == "Hernia" and np.isnan(row["auc"]) and np.isnan(row["low"])
+    assert f"no {missing} image" in row["reason"]
+    assert result.in_mean == FINDINGS[:-1]
+    assert result.mean == pytest.approx(result.table["auc"].mean())
+    assert mean_auc(found[list(FINDINGS)].to_numpy(), scores) == pytest.approx(result.mean)
+
+
+@pytest.mark.parametrize("count, counts", [(FEWEST - 1, False), (FEWEST, True)])
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_finding_with_few_images_of_a_class_is_shown_but_not_in_the_mean(
+    count: int, counts: bool, flip: bool
+) -> None:
+    found, scores = with_positives("Hernia", count)
+    if flip:
+        found["Hernia"] = 1 - found["Hernia"]
+    result = evaluate(found, scores)
+    row, rest = result.table.iloc[-1], result.table["auc"][:-1].mean()
+    assert np.isfinite(row["auc"])
+    assert ("Hernia" in result.in_mean) == counts
+    assert (row["reason"] is None) == counts
+    mean = result.table["auc"].mean() if counts else rest
+    assert result.mean == pytest.approx(mean)
+    assert mean_auc(found[list(FINDINGS)].to_numpy(), scores) == pytest.approx(mean)
+    told = str(result)
+    assert f"of {13 + counts} findings" in told
+    assert ("Hernia (" in told) != counts
+    assert f"{result.mean:.3f} (95 % interval {result.low:.3f} to {result.high:.3f})" in told
+    assert "another run" in told
+
+
+def test_one_image_does_not_move_the_mean() -> None:
+    """What the demo's single hernia did: its score, the highest or the lowest, swapped ranks."""
+    found, scores = with_positives("Hernia", 1)
+    means = []
+    for score in (-9.0, 9.0):
+        scores[0, -1] = score
+        result = evaluate(found, scores)
+        means.append((result.mean, result.low, result.high))
+        assert result.table.iloc[-1]["auc"] in (0, 1)
+    assert means[0] == means[1]
+
+
+def test_positives_of_one_patient_have_no_interval() -> None:
+    found, scores = with_positives("Hernia", 8)
+    found.loc[found["Hernia"] == 1, "patient"] = 0
+    row = evaluate(found, scores).table.iloc[-1]
+    assert np.isfinite(row["auc"]) and np.isnan(row["low"]) and np.isnan(row["high"])
+    assert row["reason"] == "no interval: all positive images are of one patient"
+
+
+def test_one_patient_has_no_interval_at_all() -> None:
+    result = evaluate(*drawn(patients=1))
+    assert np.isfinite(result.mean) and np.isnan(result.low) and np.isnan(result.high)
+    assert result.table["low"].isna().all() and "(no interval)" in str(result)
+
+
+def test_no_finding_has_images_enough() -> None:
+    result = evaluate(*drawn(8))
+    assert np.isnan(result.mean) and np.isnan(result.low) and result.in_mean == ()
+    assert str(result).startswith("No mean AUC")
+    assert np.isnan(mean_auc(np.zeros((8, 14)), np.zeros((8, 14))))
+
+
+def test_ties_count_half() -> None:
+    result = evaluate(drawn()[0], np.zeros((400, 14)))
+    assert (result.table[["auc", "low", "high"]] == 0.5).all(axis=None)
+    assert (result.mean, result.low, result.high) == (0.5, 0.5, 0.5)
+
+
+def test_the_sample_is_the_same_for_the_same_images_only() -> None:
+    found, scores = drawn(60)
+    first = evaluate(found, scores)
+    mixed = np.random.default_rng(1).permutation(60)
+    again = evaluate(found.iloc[mixed].reset_index(drop=True), -scores[mixed])
+    assert again.sample == first.sample  # in whatever order, whatever the scores
+    np.testing.assert_allclose(again.resamples, 1 - first.resamples)  # and resample by resample
+    # As many patients as before, so that the draws are the same.
+    alone = found.drop_duplicates("patient", keep=False)["patient"].iloc[:2].to_list()
+    swapped = found.assign(
+        patient=found["patient"].replace(dict(zip(alone, alone[::-1], strict=True)))
+    )
+    assert evaluate(swapped, scores).sample != first.sample
+    for column, value in (("image", "x.png"), ("Mass", 1 - found["Mass"][0])):
+        other = found.copy()
+        other.loc[0, column] = value
+        assert evaluate(other, scores).sample != first.sample, column
+
+
+def test_the_sample_holds_what_was_drawn_and_what_is_in_the_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, scores = drawn(60)
+    first = evaluate(found, scores).sample
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics, "AT_ONCE", 7)  # says nothing about the draws
+        assert evaluate(found, scores).sample == first
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics, "FEWEST", 12)
+        assert evaluate(found, scores).sample != first
+    real = metrics._draws
+    monkeypatch.setattr(metrics, "_draws", lambda n: (counts[::-1] for counts in real(n)))
+    assert evaluate(found, scores).sample != first
+
+
+def test_diverged_scores_are_refused() -> None:
+    found, scores = drawn()
+    with pytest.raises(ValueError, match="must have one shape"):
+        evaluate(found, scores[:, :1])
+    scores[0, 0] = np.nan
+    with pytest.raises(ValueError, match="diverged"):
+        evaluate(found, scores)

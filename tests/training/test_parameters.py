@@ -1,0 +1,240 @@
+import json
+import os
+import pickle
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from joblib.externals.loky.backend import context as loky
+from PIL import Image
+
+import data_prep
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks.devices import Devices
+from helpers.recipe import lookup
+from helpers.training import image_data, loader_workers, parameters
+
+SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
+needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH sample is not here")
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small generated set, resized to the demo recipe's 38 px."""
+    source, target = (tmp_path_factory.mktemp("data") / name for name in ("demo", "demo-38"))
+    data_prep.make_demo(source, images=48, size=128, progress=False)
+    data_prep.resize_folder(source, target, size=38, progress=False)
+    return target
+
+
+def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
+    setup = parameters.resolve("N", recipe="demo", data=generated, devices=1, run=tmp_path)
+    assert (setup.recipe.recipe.crop, setup.recipe.global_batch) == (32, 64)
+    images = image_data.load_data(setup)
+    assert images.kind == "generated"
+    assert image_data.labels(images.train).dtype == np.float32
+    assert len(images.train) + len(images.valid) + len(images.test) == 48
+
+
+def test_too_few_images_for_a_batch(generated: Path, tmp_path: Path) -> None:
+    setup = parameters.resolve("N", recipe="demo", data=generated, devices=2, run=tmp_path)
+    with pytest.raises(UserError, match="do not fill one global batch of 128"):
+        image_data.load_data(setup).as_record(setup.recipe)
+
+
+@needs_sample
+def test_real_sample_is_real_and_gets_a_crop_of_54(tmp_path: Path) -> None:
+    setup = parameters.resolve("N", data=SAMPLE, devices=2, run=tmp_path, recipe="demo")
+    assert (setup.recipe.recipe.resized, setup.recipe.recipe.crop) == (64, 54)
+    images = image_data.load_data(setup)
+    section = images.as_record(setup.recipe)
+    assert section["kind"] == "real"
+    assert sum(section["images"].values()) == 749
+    assert section["steps_per_epoch"] == section["images"]["train"] // 128
+
+
+def test_unprepared_images_are_refused_with_the_command_to_run(tmp_path: Path) -> None:
+    data_prep.make_demo(tmp_path / "big", images=8, size=512, progress=False)
+    with pytest.raises(UserError, match="data-prep resize"):
+        image_data.fit_to_images(lookup("demo"), tmp_path / "big")
+
+
+def test_a_folder_that_is_not_there() -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        image_data.prepare_data(lookup("demo"), "no/such/folder")
+
+
+def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(generated, folder)
+    image_data.check_images(folder)
+    victim = sorted((folder / "images").iterdir())[5]
+    victim.write_bytes(victim.read_bytes()[:60])
+    image_data.check_images(folder)  # prepared by data_prep: trusted
+    (folder / "prepared.json").unlink()
+    with pytest.raises(data_prep.DataError, match=victim.name):
+        image_data.check_images(folder)
+
+
+def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+
+    def small(folder: Path) -> None:
+        made.append(folder)
+        real(folder, images=8, size=96, progress=False)
+
+    real = data_prep.make_demo
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    monkeypatch.setattr(data_prep, "make_demo", small)
+    first = image_data.prepare_data(lookup("demo"))
+    assert first == tmp_path / f"{image_data.GENERATED}-38"
+    with Image.open(next((first / "images").iterdir())) as image:
+        assert (image.size, image.mode) == ((38, 38), "L")
+    assert image_data.prepare_data(lookup("demo")) == first
+    assert made == [tmp_path / image_data.GENERATED]
+
+
+def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other images under the same name would be compared with those of before."""
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    real = data_prep.make_demo
+    for name in ("demo", "demo-38"):
+        monkeypatch.setattr("data_prep.demo.TOOL", "data_prep demo 1")
+        real(tmp_path / name, images=8, size=64, progress=False)
+    monkeypatch.undo()
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=64))
+    folder = image_data.prepare_data(lookup("demo"))
+    assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.demo.TOOL
+    for name in ("demo", "demo-38"):
+        old = json.loads((tmp_path / name / "demo.json").read_text())
+        assert old["tool"] == "data_prep demo 1" and old["images"] == 8
+    assert image_data.data_folder(lookup("demo")) == folder
+
+
+def test_data_whose_preparation_was_cut_short_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Ctrl-C in the first `make compare` leaves: the next one goes on from there."""
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    source = tmp_path / image_data.GENERATED
+    target = tmp_path / f"{image_data.GENERATED}-38"
+    data_prep.make_demo(source, images=8, size=96, progress=False)
+    real = data_prep.make_demo
+    monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=96))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("data_prep.resize.finish", interrupted)
+        image_data.prepare_data(lookup("demo"))
+    assert (target / "prepared.json").exists() and not data_prep.is_complete(target)
+    assert image_data.prepare_data(lookup("demo")) == target
+    assert len(data_prep.read_catalog(target)) == 8
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
+    generated: Path, tmp_path: Path
+) -> None:
+    data_prep.pack_folder(generated, tmp_path / "packed", progress=False)
+    setup = parameters.resolve(
+        "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch=8
+    )
+    assert (setup.recipe.recipe.resized, setup.recipe.recipe.batch) == (38, 8)
+    assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
+    images = image_data.load_data(setup)
+    assert images.format == "packed" and images.kind == "generated"
+    assert images.as_record(setup.recipe)["format"] == "packed"
+    first = images.test.iloc[0]
+    of_file = data_prep.read_grey(generated / "images" / first["image"])
+    sent = pickle.dumps(images)
+    assert len(sent) < 100_000
+    for copy in (images, pickle.loads(sent)):
+        assert isinstance(copy.packed, np.memmap)
+        assert np.array_equal(copy.packed[first["row"]], of_file)
+
+
+def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(generated, folder)
+    assert image_data.image_size(folder) == 38
+    shutil.rmtree(folder)
+    data_prep.make_demo(folder, images=8, size=64, progress=False)
+    assert image_data.image_size(folder) == 64
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workers": "many"}, "workers is 'many': give a whole number from 0, or 'auto'"),
+        ({"batch": 0}, "batch is 0: give a whole number from 1, or 'auto'"),
+        ({"batch": True}, "batch is True"),
+        ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
+    ],
+)
+def test_slips_in_the_parameters_cell_are_one_line(
+    generated: Path, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
+
+
+def test_the_digest_knows_images_and_labels_and_nothing_else(
+    generated: Path, tmp_path: Path
+) -> None:
+    """Not where they lie, nor how a seed splits them."""
+
+    def digest(folder: Path, seed: int = 0) -> str:
+        setup = parameters.resolve("N", recipe="demo", data=folder, run=tmp_path, seed=seed)
+        return image_data.load_data(setup).sha256
+
+    before, moved = digest(generated), tmp_path / "moved"
+    shutil.copytree(generated, moved)
+    assert digest(moved, seed=1) == before
+    labels = moved / "Data_Entry_2017.csv"
+    lines = labels.read_text().splitlines(keepends=True)
+    labels.write_text("".join(lines[:-1]))
+    fewer = digest(moved)
+    name, _, rest = lines[-1].split(",", 2)
+    labels.write_text("".join([*lines[:-1], f"{name},Hernia|Mass|Edema,{rest}"]))
+    other = digest(moved)
+    labels.write_text("".join(lines))
+    Image.new("L", (38, 38)).save(moved / "images" / name)
+    assert len({before, fewer, other, digest(moved)}) == 4
+
+
+@pytest.mark.parametrize("given", ["often", "-1", "nan", "inf", True, None])
+def test_a_warmup_is_a_number_of_epochs(given: Any) -> None:
+    with pytest.raises(UserError, match="give a number of epochs from 0"):
+        parameters.epochs_of_warmup(given)
+    assert parameters.epochs_of_warmup("0.5") == 0.5
+
+
+def test_workers_serve_all_devices_together(generated: Path) -> None:
+    def resolved(workers: int | str) -> parameters.Setup:
+        return parameters.resolve("N", recipe="demo", data=generated, devices=1, workers=workers)
+
+    assert resolved("default").workers == min(8, loader_workers.usable_cores())
+    assert resolved(3).workers == resolved("3").workers == 3
+    assert resolved("auto").measure_workers and not resolved("default").measure_workers
+
+
+def test_workers_keep_to_the_cores_that_this_process_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its affinity (taskset, Slurm), and by its container's share of the processors' time."""
+    eight = Devices("gpu", ("GPU",) * 8)
+    monkeypatch.setattr(os, "cpu_count", lambda: 96)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(12)), raising=False)
+    monkeypatch.setattr(loky, "_cpu_count_cgroup", lambda cores: cores)
+    assert parameters.default_workers(eight) == 12
+    monkeypatch.setattr(loky, "_cpu_count_cgroup", lambda cores: 3)
+    assert parameters.default_workers(eight) == 3
+    assert loader_workers.candidates() == [0, 1, 2, 4]

@@ -1,0 +1,297 @@
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import records
+from records import make
+
+from data_prep import FINDINGS
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks.devices import Devices
+from helpers.recipe import lookup
+from helpers.training import metrics, record
+
+START = """
+import sys, time
+from pathlib import Path
+from data_prep import FINDINGS
+from helpers.training import metrics, record
+from helpers.frameworks.devices import Devices
+from helpers.recipe import lookup
+devices = Devices("cpu", ("virtual CPU device 0",))
+run = record.start(Path(sys.argv[1]), notebook="N", framework="F", kernel="k", versions={},
+                   devices=devices, recipe=lookup("demo").on(1))
+"""
+
+
+def started(folder: Path, devices: int = 2) -> record.Run:
+    names = tuple(f"virtual CPU device {i}" for i in range(devices))
+    return record.start(
+        folder,
+        notebook="PyTorch_MultiGPU",
+        framework="PyTorch",
+        kernel="pytorch",
+        versions={"torch": "2"},
+        devices=Devices("cpu", names),
+        recipe=lookup("demo").on(devices),
+    )
+
+
+def run_child(folder: Path, code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", START + code, folder], text=True)
+
+
+def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    assert record.read(tmp_path)["state"] == "running"
+    whole = make()
+    for section in set(whole) - set(run.content):
+        run.add(section, whole[section])
+    run.finish()
+    found = record.read(tmp_path)
+    assert found["state"] == "finished"
+    assert found["recipe"]["global_batch"] == 128
+    assert found["recipe"]["scaled_learning_rate"] == pytest.approx(2e-4)
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("cpu", ["here", "x on CPUs"]), ("gpu", ["here", "y on GPUs"])]
+)
+def test_what_a_framework_cannot_do_on_these_devices_is_in_the_record(
+    tmp_path: Path, kind: str, kept: list[str]
+) -> None:
+    run = record.start(
+        tmp_path,
+        notebook="N",
+        framework="F",
+        kernel="k",
+        versions={},
+        devices=Devices(kind, ("one",)),
+        recipe=lookup("demo").on(1),
+        skipped={"here": "why", "x on CPUs": "a", "y on GPUs": "b"},
+    )
+    assert [row["what"] for row in run.content["skipped"]] == kept
+    assert run.content["skipped"][0]["reason"] == "why"
+
+
+def test_a_clock_that_is_set_back_does_not_stop_a_run_from_finishing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Yesterday(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) - timedelta(days=1)
+
+    run = started(tmp_path)
+    whole = make()
+    for section in set(whole) - set(run.content):
+        run.add(section, whole[section])
+    monkeypatch.setattr(record, "datetime", Yesterday)
+    run.finish()
+    found = record.read(tmp_path)
+    assert found["run"]["finished"] < found["run"]["started"]
+    assert 0 <= found["run"]["seconds"] < 3600
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o022, 0o002])
+def test_who_may_read_a_record_says_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        paths.write_atomically(tmp_path / "record.json", "{}")
+        (tmp_path / "other").write_text("")
+    finally:
+        os.umask(before)
+    mode = (tmp_path / "record.json").stat().st_mode & 0o777
+    assert mode == (tmp_path / "other").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_a_record_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = records.disk(monkeypatch)
+    paths.write_atomically(tmp_path / "record.json", "{}")
+    sync, rename, folder = done
+    new = sync.removeprefix("sync ")
+    assert (rename, folder) == (f"rename {new} record.json", f"sync {tmp_path.name}")
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def of_files_only(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", of_files_only)
+    paths.write_atomically(tmp_path / "record.json", "new")
+    assert (tmp_path / "record.json").read_text() == "new"
+
+
+def test_what_cannot_be_written_leaves_the_old_record_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    paths.write_atomically(tmp_path / "record.json", "old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space.*record.json'$"):
+        paths.write_atomically(tmp_path / "record.json", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+    assert (tmp_path / "record.json").read_text() == "old"
+
+
+def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    with pytest.raises(UserError, match="required property"):
+        run.finish()
+    assert record.read(tmp_path)["state"] == "running"
+
+
+def test_what_does_not_fit_is_refused_and_the_record_kept(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    with pytest.raises(UserError, match="field weights/source"):
+        run.add("weights", {"source": "pickle", "sha256": "0"})
+    with pytest.raises(UserError, match="does not fit the schema"):
+        run.add("surprise", 1)
+    assert "weights" not in record.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error, state", [(ValueError("bad"), "failed"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_errors_end_in_the_record(tmp_path: Path, error: BaseException, state: str) -> None:
+    run = started(tmp_path)
+    run.fail(error)
+    found = record.read(tmp_path)
+    assert found["state"] == state
+    assert found["reason"].startswith(type(error).__name__)
+
+
+def test_a_replicas_error_names_its_cause(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    run.fail(RuntimeError("replica 1 failed:\nTraceback ...\n  at x\nValueError: too dark"))
+    expected = "RuntimeError: replica 1 failed: ValueError: too dark"
+    assert record.read(tmp_path)["reason"] == expected
+
+
+def test_a_process_that_just_ends_leaves_an_interrupted_record(tmp_path: Path) -> None:
+    assert run_child(tmp_path, "sys.exit(3)").wait() == 3
+    on_disk = json.loads((tmp_path / "record.json").read_text())
+    assert on_disk["state"] == "interrupted"
+
+
+def test_a_killed_process_is_found_out(tmp_path: Path) -> None:
+    child = run_child(tmp_path, "time.sleep(60)")
+    while not (tmp_path / "record.json").exists():
+        time.sleep(0.05)
+    assert record.read(tmp_path)["state"] == "running"
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert json.loads((tmp_path / "record.json").read_text())["state"] == "running"
+    found = record.read(tmp_path)
+    assert found["state"] == "interrupted" and "killed" in found["reason"]
+
+
+def test_a_process_that_has_only_got_the_number_is_another(tmp_path: Path) -> None:
+    started(tmp_path)
+    text = (tmp_path / "record.json").read_text()
+    assert record.read(tmp_path)["state"] == "running"
+    content = json.loads(text)
+    content["run"]["process_ticks"] -= 1
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    assert record.read(tmp_path)["state"] == "interrupted"
+    del content["run"]["process_ticks"]  # of an older version
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    assert record.read(tmp_path)["state"] == "running"
+
+
+def test_unreadable_records(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no record there"):
+        record.read(tmp_path)
+    (tmp_path / "record.json").write_text('{"schema": 1')
+    with pytest.raises(UserError, match="not JSON that is written here"):
+        record.read(tmp_path)
+
+
+def test_plain_json_values() -> None:
+    given = {"a": np.float32(1.5), "b": (np.int64(2), float("nan")), "c": Path("x"), 3: np.eye(1)}
+    assert record.plain(given) == {"a": 1.5, "b": [2, None], "c": "x", "3": [[1.0]]}
+
+
+def test_training_leaves_out_the_first_epoch() -> None:
+    rate = [10.0, 40.0, 50.0, 60.0]
+    history = [
+        {"train_seconds": 2.0, "valid_seconds": 1.0, "images_per_second": r, "images": 128}
+        for r in rate
+    ]
+    section = record.training(history, 7.0)
+    assert section["images_per_second"] == 50.0
+    assert section["seconds"] == 12.0
+    assert record.training(history[:1], 7.0)["images_per_second"] == 10.0
+
+
+def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> None:
+    random = np.random.default_rng(0)
+    part = pd.DataFrame(random.random((60, 14)) < 0.4, columns=list(FINDINGS), dtype=np.uint8)
+    part.insert(0, "patient", np.arange(60) // 2)
+    part.insert(0, "image", [f"{number}.png" for number in range(60)])
+    part["Hernia"], part["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
+    result = metrics.evaluate(part, random.normal(size=(60, 14)))
+    section = record.plain(record.test(result, 0.2, 1.0))
+    record.check(records.make(test=section))
+    assert section["mean_auc"] == pytest.approx(result.mean)
+    assert section["mean_low"] < section["mean_auc"] < section["mean_high"]
+    assert (section["patients"], section["sample"]) == (30, result.sample)
+    assert section["in_mean"] == [name for name in FINDINGS if name not in ("Hernia", "Mass")]
+    assert len(section["resamples"]) == metrics.RESAMPLES
+    assert max(len(str(value)) for value in section["resamples"]) <= 8
+    rows = {row["finding"]: row for row in section["findings"]}
+    assert rows["Hernia"]["auc"] is None and "no positive" in rows["Hernia"]["reason"]
+    assert rows["Mass"]["auc"] is not None and "not in the mean" in rows["Mass"]["reason"]
+
+
+def test_section_test_without_any_mean() -> None:
+    part = pd.DataFrame(0, index=range(4), columns=["patient", *FINDINGS])
+    part.insert(0, "image", ["a", "b", "c", "d"])
+    section = record.plain(record.test(metrics.evaluate(part, np.zeros((4, 14))), 0.2, 1.0))
+    record.check(records.make(test=section))
+    assert section["mean_auc"] is section["mean_low"] is section["resamples"][0] is None
+    assert section["in_mean"] == []
+
+
+def test_records_of_older_versions_still_fit() -> None:
+    content = records.make()
+    for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
+        del content["test"][name]
+    record.check(content)
+
+
+def test_energy_is_never_a_made_up_zero() -> None:
+    row = {"device": "gpus", "phase": "train", "energy (J)": 50.0, "images": 100.0}
+    assert record.energy(pd.DataFrame([row]))["images_per_joule"] == 2.0
+    # The monitor has left out what it could not measure, of the joules and of the images.
+    partly = record.energy(pd.DataFrame([{**row, "images/J": 1.5}]))
+    assert partly["joules"] == 50.0 and partly["images_per_joule"] == 1.5
+    without = record.energy(pd.DataFrame([{**row, "device": "host"}]))
+    assert without["joules"] is None and without["reason"]
+    unknown = record.energy(pd.DataFrame([{**row, "energy (J)": np.nan}]))
+    assert unknown["joules"] is None and unknown["reason"]
+    resumed = record.energy(pd.DataFrame([{**row, "phase": "test"}]))
+    assert resumed["joules"] is None and "earlier process" in resumed["reason"]
+    assert "no GPU" in without["reason"] and "no GPU" not in resumed["reason"]

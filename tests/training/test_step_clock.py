@@ -1,0 +1,93 @@
+"""Where an epoch's time goes, seen from inside the loop, on devices that a test plays."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from helpers.training import step_clock as clock_module
+from helpers.training.step_clock import StepClock
+
+
+class Timeline:
+    """A loop and a device on a clock of their own: seconds pass only where a test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop, self.device, self.seen = 0.0, 0.0, 0.0
+        loop = threading.get_ident()
+        monkeypatch.setattr(
+            clock_module.time,
+            "perf_counter",
+            lambda: self.loop if threading.get_ident() == loop else self.seen,
+        )
+
+    def batches(self, count: int, seconds: float) -> Iterator[int]:
+        for number in range(count):
+            self.loop += seconds
+            yield number
+
+    def step(self, seconds: float) -> float:
+        """Queue a step on the device; the moment at which it will be done."""
+        self.device = max(self.device, self.loop) + seconds
+        return self.device
+
+    def completion(self, done: float) -> Callable[[], None]:
+        return lambda: setattr(self, "seen", done)
+
+
+def test_a_device_that_computes_while_the_next_batch_is_read_waits_only_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Loading takes 40 ms a batch, the device 30 ms at the same time: it waits 10 ms for each."""
+    timeline = Timeline(monkeypatch)
+    with StepClock(timeline.completion) as clock:
+        for _ in clock.batches(timeline.batches(10, 0.04)):
+            clock.queued(timeline.step(0.03))
+    assert clock.data_seconds == pytest.approx(0.04 + 9 * 0.01)
+    assert clock.first_step_seconds == pytest.approx(0.07)
+    assert clock.step_seconds == pytest.approx([0.04] * 9)
+
+
+def test_a_busy_device_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline = Timeline(monkeypatch)
+    with StepClock(timeline.completion) as clock:
+        for _ in clock.batches(timeline.batches(10, 0.002)):
+            clock.queued(timeline.step(0.02))
+    assert clock.data_seconds == pytest.approx(0.002)  # the first batch
+    assert clock.step_seconds == pytest.approx([0.02] * 9)
+
+
+def test_a_device_that_is_done_when_its_step_returns_needs_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timeline = Timeline(monkeypatch)
+    with StepClock(lambda result: None) as clock:
+        for _ in clock.batches(timeline.batches(5, 0.01)):
+            timeline.loop += 0.03
+            clock.queued(None)
+    assert clock.data_seconds == pytest.approx(0.05)
+    assert clock.step_seconds == pytest.approx([0.04] * 4)
+    assert clock._watcher is None
+
+
+def test_the_loop_itself_never_waits() -> None:
+    works: list[Future[Any]] = []
+    go = threading.Event()  # set when the loop is over: a loop that waited would never end
+    with ThreadPoolExecutor(1) as device, StepClock(lambda work: work.result) as clock:
+        for _ in clock.batches(range(10)):
+            works.append(device.submit(go.wait, 60))
+            clock.queued(works[-1])
+        assert not any(work.done() for work in works)
+        go.set()
+    assert all(work.result() for work in works)
+    assert len(clock.step_seconds) == 9
+
+
+def test_an_error_in_the_loop_is_not_held_up_by_a_device_that_never_ends() -> None:
+    forever: Future[None] = Future()
+    with pytest.raises(ValueError, match="loop"), StepClock(lambda work: work.result) as clock:
+        clock.queued(forever)
+        raise ValueError("loop")
+    forever.set_result(None)

@@ -1,0 +1,163 @@
+"""Puts a batch's runs, or an executed study, into docs/results, where everybody can read them.
+
+.venvs/lab/bin/python tools/publish_results.py BATCH cpu-2-cores/demo
+.venvs/lab/bin/python tools/publish_results.py Study_Loader.ipynb cpu-2-cores
+.venvs/lab/bin/python tools/publish_results.py OUT nvidia-h100        what tests/gpu/run.sh left in
+OUT
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from helpers import paths
+from helpers.results import report
+
+RESULTS = paths.ROOT / "docs" / "results"
+STUDIES = RESULTS / "cpu-2-cores"
+IN_README = STUDIES / "demo"
+HOME = (str(paths.ROOT),)
+
+
+def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> list[str]:
+    """Copies the runs and makes the report; the names of the runs' folders.
+
+    ``home`` are the folders of the machine they ran on, which nobody else has.
+    """
+    records = {
+        path: json.loads(path.read_text(encoding="utf-8"))
+        for batch in batches
+        for path in sorted(batch.glob("*/record.json"))
+    }
+    finished = {path: it for path, it in records.items() if it["state"] == "finished"}
+    if not finished:
+        raise SystemExit(f"no finished run in {', '.join(map(str, batches)) or 'any batch'}")
+    shutil.rmtree(target, ignore_errors=True)
+    found, shown = [], set()
+    for record, content in finished.items():
+        folder = target / record.parent.name
+        if folder.exists():  # another batch's
+            folder = target / f"{record.parent.name}-{record.parent.parent.name}"
+        folder.mkdir(parents=True)
+        found.append(folder.name)
+        what = content["run"]["notebook"], content["devices"]["count"]
+        traces = record.parent.glob("trace*.jsonl") if what not in shown else ()
+        for file in [record, *traces]:
+            (folder / file.name).write_text(_anywhere(file.read_text("utf-8"), home), "utf-8")
+        if what in shown:
+            continue
+        shown.add(what)
+        _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb", home)
+    report.write([target])
+    _format(target)
+    return found
+
+
+def place(name: str) -> Path:
+    """The folder ``name`` of docs/results, for a batch: what it holds is replaced."""
+    target = RESULTS / name
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", name, re.ASCII):
+        raise SystemExit(f"{name!r}: name a folder of docs/results, such as nvidia-h100")
+    if target.exists() and not (target / "report.html").exists():
+        raise SystemExit(f"{target}: is there and is no published batch; name another folder")
+    return target
+
+
+def publish_check(out: Path, target: Path) -> list[str]:
+    """Copies what a check on a machine with GPUs has left, its summary too; its runs' names."""
+    summary = json.loads((out / "summary.json").read_text("utf-8"))
+    home = summary.pop("folders")
+    batches = [each for each in sorted((out / "runs").glob("*")) if not each.is_symlink()]
+    found = publish(batches, target, home)
+    pages = {"summary.md": (out / "summary.md").read_text("utf-8")}
+    pages["summary.json"] = json.dumps(summary, indent=1) + "\n"
+    for name, text in pages.items():
+        (target / name).write_text(_anywhere(text, home), "utf-8")
+    return found
+
+
+def publish_study(executed: Path, target: Path) -> list[str]:
+    """Copies one executed study; its name."""
+    name = executed.name
+    if not (paths.NOTEBOOKS / name).exists() or not name.startswith("Study_"):
+        raise SystemExit(f"{executed}: not a study; a study is notebooks/Study_*.ipynb, executed")
+    _copy_notebook(executed, target / name)
+    _format(target / name)
+    return [name]
+
+
+def _copy_notebook(source: Path, target: Path, home: Sequence[str] = HOME) -> None:
+    notebook = json.loads(_anywhere(source.read_text("utf-8"), home))
+    notebook["metadata"].pop("papermill", None)
+    studies = Path(os.path.relpath(STUDIES, target.parent)).as_posix()
+    for cell in notebook["cells"]:
+        cell["metadata"].pop("papermill", None)  # times of every cell: another diff each time
+        cell["metadata"].pop("execution", None)
+        if cell["cell_type"] == "markdown":  # a link to the notebook beside it
+            lines = "".join(cell["source"]).replace("](Study_", f"]({studies}/Study_")
+            cell["source"] = lines.replace("](./", "](").splitlines(keepends=True)
+    text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    target.write_text(text, "utf-8")
+
+
+def _format(target: Path) -> None:
+    """Papermill's own cell is not as ruff would have it."""
+    ruff = Path(sys.executable).with_name("ruff")
+    subprocess.run([ruff, "format", "--quiet", target], check=True)
+
+
+def _anywhere(text: str, home: Sequence[str]) -> str:
+    for folder in home:
+        text = text.replace(f"{folder}/", "")
+    return text
+
+
+def cells(run: pd.Series) -> tuple[str, str]:
+    """AUC and time of a row of ``repeats.csv``: ``0.753 (0.728 to 0.774)``, ``38 s (36 to 44)``."""
+    auc, seconds = (
+        [run[figure + end] for end in ("", "_low", "_high")] for figure in ("mean_auc", "seconds")
+    )
+    return (
+        "{:.3f} ({:.3f} to {:.3f})".format(*auc),
+        "{:.0f} s ({:.0f} to {:.0f})".format(*seconds),
+    )
+
+
+def readme(text: str, repeats: pd.DataFrame) -> str:
+    """The README with the AUC and the time of each row of its table from these runs."""
+    for label, run in repeats.set_index("label").iterrows():
+        auc, seconds = cells(run)
+        row = f"| {label} | {auc} | {seconds} |"
+        text, rows = re.subn(rf"^\| {label} \|[^|]*\|[^|]*\|", row, text, flags=re.M)
+        if rows != 1:
+            raise SystemExit(f"README.md: {rows} rows of {label}")
+    return text
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        raise SystemExit((__doc__ or "").strip())
+    if sys.argv[1].endswith(".ipynb"):
+        target = RESULTS / sys.argv[2]
+        print(target, *publish_study(Path(sys.argv[1]), target), sep="\n  ")
+        return
+    target = place(sys.argv[2])
+    if (Path(sys.argv[1]) / "summary.json").exists():
+        print(target, *publish_check(Path(sys.argv[1]), target), sep="\n  ")
+        return
+    print(target, *publish([paths.RUNS / sys.argv[1]], target), sep="\n  ")
+    if target == IN_README:
+        page = paths.ROOT / "README.md"
+        repeats = pd.read_csv(target / "csv" / "repeats.csv")
+        paths.write_atomically(page, readme(page.read_text(encoding="utf-8"), repeats))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""`make test`: runs every check in its own environment, all of them even if some fail.
+
+    python3 tools/run_checks.py                    everything
+    python3 tools/run_checks.py lint pytorch       some parts, by the names the closing lines show
+    python3 tools/run_checks.py --soak             the long forms of checks, `make soak`
+
+Standard library only. Environments come first and notebooks, which use every core, last; between
+them two parts run at a time, and what one prints is shown when it has ended. Ends with one line a
+part, and with exit code 1 if any part failed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "environments"))
+
+import kernels  # noqa: E402
+
+from helpers.frameworks import ROWS  # noqa: E402
+
+#: Runs one part, called with `out`, where it prints (None: the terminal); "" if it passed, else why
+#: not.
+Part = Callable[..., str]
+
+SIDE_BY_SIDE = 2
+
+# Two frameworks live in one kernel, and the limits need any; other files are named after theirs,
+# behind "stand_in_" where they go through what a framework does on GPUs.
+KERNEL_OF = {row.module: row.kernel for row in ROWS} | {"limits": "pytorch"}
+
+
+def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
+    """Runs a program of a kernel's environment, as if that environment were active."""
+    status = kernels.status(kernel)
+    if not status["ok"]:
+        return f"no {kernel} environment: {status['reason']}"
+    env = kernels.activation(kernel, status["form"])
+    program = kernels.VENVS / kernel / "bin" / words[0]
+    return _run([program, *words[1:]], out, env)
+
+
+def environments(out: IO[bytes] | None) -> str:
+    return _run([sys.executable, ROOT / "environments" / "build.py"], out)
+
+
+def _run(words: list[str | Path], out: IO[bytes] | None, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(words, cwd=ROOT, env=env, check=False, stdout=out, stderr=out)
+    return f"exit code {done.returncode}" if done.returncode else ""
+
+
+def notebooks(out: IO[bytes] | None) -> str:
+    """Executes every notebook, each in the kernel it names, at demo size; then reads what it left.
+
+    Compare comes last, so that it has something to show.
+    """
+    found = sorted((ROOT / "notebooks").glob("*.ipynb"), key=lambda file: file.stem == "Compare")
+    if not found:
+        return "there are no notebooks"
+    options = ["--nbmake", "--nbmake-timeout=1800", "--durations=0"]
+    return command("lab", "pytest", *options, *found, "tests/executed_notebooks", out=out)
+
+
+def parts() -> dict[str, Part]:
+    """Every part by name, in order."""
+    apart = ["--ignore=tests/kernels", "--ignore=tests/executed_notebooks"]
+    found: dict[str, Part] = {
+        "environments": environments,
+        "lint": partial(command, "lab", "ruff", "check"),
+        "format": partial(command, "lab", "ruff", "format", "--check"),
+        "types": partial(command, "lab", "mypy"),
+        "tests": partial(command, "lab", "pytest", "tests", *apart),
+    }
+    for file in sorted((ROOT / "tests" / "kernels").glob("test_*.py")):
+        name = file.stem[len("test_") :]
+        framework = name.removeprefix("stand_in_")
+        kernel = KERNEL_OF.get(framework, framework)
+        found[name] = partial(command, kernel, "pytest", file)
+    sample = ["--sample", "40", "--jobs", "1"]
+    found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
+    found["notebooks"] = notebooks
+    return found
+
+
+def long_parts() -> dict[str, Part]:
+    """What takes too long for every day."""
+    return {
+        "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
+        "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
+        "gpu": partial(command, "lab", "pytest", "tests/gpu/test_gpu_run.py", "-m", "slow"),
+    }
+
+
+def main(wanted: list[str]) -> int:
+    soak = "--soak" in wanted
+    wanted = [name for name in wanted if name != "--soak"]
+    known = long_parts() if soak else parts()
+    if unknown := [name for name in wanted if name not in known]:
+        print(f"no part named {', '.join(unknown)}: the parts are {', '.join(known)}",
+              file=sys.stderr)  # fmt: skip
+        return 2
+    chosen = wanted or list(known)
+    first, last = (
+        [name for name in chosen if name == alone] for alone in ("environments", "notebooks")
+    )
+    between = [name for name in chosen if name not in first + last]
+    results: dict[str, tuple[str, float]] = {}
+    for name in first:
+        results[name] = _alone(name, known[name])
+    if len(between) == 1:
+        results[between[0]] = _alone(between[0], known[between[0]])
+    else:
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            done = pool.map(_beside, between, (known[name] for name in between))
+            results |= dict(zip(between, done, strict=True))
+    for name in last:
+        results[name] = _alone(name, known[name])
+    failed = sum(bool(wrong) for wrong, _ in results.values())
+    lines = [
+        f"{name:13} {'FAILED' if wrong else 'ok':6} {seconds:6.0f} s  {wrong}".rstrip()
+        for name, (wrong, seconds) in results.items()
+    ]
+    print("\n=== summary", *lines, sep="\n")
+    print(f"parts: {len(lines) - failed} passed, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+def _alone(name: str, part: Part) -> tuple[str, float]:
+    """Runs a part on the terminal; why it failed, if it did, and its seconds."""
+    print(f"\n=== {name}", flush=True)
+    began = time.monotonic()
+    return part(out=None), time.monotonic() - began
+
+
+def _beside(name: str, part: Part) -> tuple[str, float]:
+    """Runs a part while another runs, and prints what it said when it has ended."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as out:
+        wrong, seconds = part(out=out), time.monotonic() - began
+        out.seek(0)
+        text = out.read().decode(errors="replace")
+    print(f"\n=== {name} ({seconds:.0f} s)\n{text}", end="", flush=True)
+    return wrong, seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
