@@ -98,7 +98,7 @@ def _on_path(rehearse: Rehearsal, rule: str, devices: int, limits: Limits) -> li
     checks = [
         Check(f"mean loss of {taken}", loss_error, limits.values),
         Check(
-            f"way of {taken}",
+            f"weight change after {taken}",
             reference.relative(way, expected),
             limits.way,
             scale_in_words(way, expected),
@@ -138,7 +138,7 @@ def _survivor(
     limits: Limits,
 ) -> Check:
     """Whose running mean is in the weights after one step, of ``shares`` of grey images."""
-    name = "whose BatchNorm statistics survive"
+    name = "which replica's running statistics are kept"
     if len(shares) == 1:
         return Check(name, None, None, "there is one device")
     momentum = RECIPES["chexnet"].bn_momentum

@@ -108,7 +108,7 @@ def where_to_look(batch: Batch, problems: list[str]) -> int:
     """Say where the results are and what went wrong; returns the exit code."""
     bad = [state for state in batch.runs if state.state != "finished"]
     for name, hint in (
-        ("report.html", "in any browser; one file to send round"),
+        ("report.html", "in any browser; one self-contained file to share"),
         ("Compare.ipynb", "'make lab' opens JupyterLab"),
     ):
         if (batch.folder / name).exists():

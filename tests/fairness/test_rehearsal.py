@@ -31,14 +31,14 @@ LIMITS = {
 KNOWN, START = reference.load(), reference.shallow_arrays()
 MEAN, VARIANCE = "features.norm0.running_mean", "features.norm0.running_var"
 VALIDATED = "validated with the statistics that are saved"
-SURVIVE = "whose BatchNorm statistics survive"
+SURVIVE = "which replica's running statistics are kept"
 ROWS = (
     "mean loss of 5 SGD steps",
-    "way of 5 SGD steps",
+    "weight change after 5 SGD steps",
     "running mean after 5 SGD steps",
     "running variance after 5 SGD steps",
     "mean loss of 5 Adam steps",
-    "way of 5 Adam steps",
+    "weight change after 5 Adam steps",
     VALIDATED,
     SURVIVE,
 )
@@ -134,11 +134,11 @@ def survivor_moved(trial: Trial, result: Result, by: float) -> Result:
 
 FAULTS: list[tuple[str, str, Fault]] = [
     ("mean loss of 5 SGD steps", "values", of_path("sgd", less_loss)),
-    ("way of 5 SGD steps", "way", of_path("sgd", longer)),
+    ("weight change after 5 SGD steps", "way", of_path("sgd", longer)),
     ("running mean after 5 SGD steps", "values", of_path("sgd", other(MEAN))),
     ("running variance after 5 SGD steps", "values", of_path("sgd", other(VARIANCE))),
     ("mean loss of 5 Adam steps", "values", of_path("adam", less_loss)),
-    ("way of 5 Adam steps", "way", of_path("adam", longer)),
+    ("weight change after 5 Adam steps", "way", of_path("adam", longer)),
     (SURVIVE, "values", survivor_moved),
     (VALIDATED, "values", of_statistics(other_logit)),
 ]
@@ -211,9 +211,15 @@ def test_every_device_gets_the_references_batch_and_the_stated_steps(devices: in
 def test_a_sum_in_place_of_a_mean_is_named() -> None:
     """Steps twice as long: what two devices make when they add their gradients up."""
     checks = checks_of(lambda trial, result: of_path("sgd", longer)(trial, result, 1.0))
-    assert failed(checks) == ["way of 5 SGD steps"]
-    assert checks["way of 5 SGD steps"].reason == "2 times as long: a sum in place of a mean?"
-    assert checks_of()["way of 5 SGD steps"].reason == "the devices' gradients are averaged"
+    assert failed(checks) == ["weight change after 5 SGD steps"]
+    assert (
+        checks["weight change after 5 SGD steps"].reason
+        == "2 times as long: a sum in place of a mean?"
+    )
+    assert (
+        checks_of()["weight change after 5 SGD steps"].reason
+        == "the devices' gradients are averaged"
+    )
 
 
 def test_a_biased_variance_is_known_and_measured() -> None:

@@ -108,7 +108,9 @@ def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
 def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
     """What Chainer's updaters do to a loss that is not divided."""
     divided = "return loss / self.devices"
-    assert "way of 5 SGD steps" in failed_in_rehearsal(cells, NOTEBOOK, divided, "return loss")
+    assert "weight change after 5 SGD steps" in failed_in_rehearsal(
+        cells, NOTEBOOK, divided, "return loss"
+    )
 
 
 def test_a_validation_with_every_devices_own_statistics_is_caught(cells: dict[str, Any]) -> None:

@@ -106,7 +106,9 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
     all_images, of_one = "sum(len(grey) for grey, _ in parts)", "len(parts[0][0])"
-    assert "way of 5 SGD steps" in failed_in_rehearsal(notebook, NOTEBOOK, all_images, of_one)
+    assert "weight change after 5 SGD steps" in failed_in_rehearsal(
+        notebook, NOTEBOOK, all_images, of_one
+    )
 
 
 def test_a_validation_with_every_devices_own_statistics_is_caught(notebook: dict[str, Any]) -> None:

@@ -65,7 +65,9 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) ->
 @pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2, 2)], indirect=True)
 def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
     divided, summed = "scaler.scale(loss) / len(each)", "scaler.scale(loss)"
-    assert "way of 5 SGD steps" in failed_in_rehearsal(loop, ONE_FOR_ALL, divided, summed)
+    assert "weight change after 5 SGD steps" in failed_in_rehearsal(
+        loop, ONE_FOR_ALL, divided, summed
+    )
 
 
 @pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3, 3)], indirect=True)

@@ -87,7 +87,7 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
     divided = "loss / strategy.num_replicas_in_sync"
     found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", divided, "loss")
-    assert "way of 5 SGD steps" in found
+    assert "weight change after 5 SGD steps" in found
 
 
 def test_a_validation_with_every_replicas_own_statistics_is_caught(

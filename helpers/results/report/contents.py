@@ -146,7 +146,7 @@ def _speed(compared: Comparison) -> Section:
     ]
     lead = (
         "Two tables, as in the article this repeats: images read from files, and synthetic data "
-        "that lies ready. They are measured minutes apart: what loading costs stands "
+        "in memory. They are measured minutes apart: what loading costs stands "
         "below, in the shares of an epoch, which are measured in turns."
     )
     lead = _joined(lead, unranked(compared))
