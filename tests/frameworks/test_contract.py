@@ -112,7 +112,7 @@ def functions(notebook: str) -> dict[str, ast.FunctionDef]:
 
 def asked_for() -> dict[str, list[str]]:
     """What ``Lesson`` says of its functions: their names, and the arguments of each."""
-    tree = ast.parse((paths.ROOT / "helpers" / "world.py").read_text(encoding="utf-8"))
+    tree = ast.parse((paths.ROOT / "helpers" / "training" / "world.py").read_text(encoding="utf-8"))
     (lesson,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Lesson")
     said: dict[str, list[str]] = {}
     for field, text in pairwise(lesson.body):
