@@ -264,6 +264,7 @@ def seen_by_a_run(suite: Suite, machine: str, *asked: str) -> dict[str, Any]:
     keep = "devices_asked = devices"  # before the module of that name is imported
     suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
     lay_suite(suite, BEGIN, keep, GIVEN, FINISH, pytorch="gpu")
+    plant(suite.folder, "pytorch")  # to be probed in the place of PyTorch, which the lab has not
     done = run(machine, *suite.command("--batch", "shared", *asked))
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = (suite.folder / "runs" / "shared").glob("*/seen.json")
