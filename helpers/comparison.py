@@ -14,7 +14,7 @@ import pandas as pd
 
 from helpers import paths, record, standing
 from helpers.agreement import differences
-from helpers.devices import sharing
+from helpers.capabilities import sharing
 from helpers.errors import UserError
 
 FRAMEWORKS = ("PyTorch", "Keras", "TensorFlow", "MXNet", "Chainer")

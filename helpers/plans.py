@@ -8,6 +8,7 @@ from typing import Any
 
 from helpers import devices as device_helpers
 from helpers import parameters, paths
+from helpers.capabilities import sharing
 from helpers.comparison import order
 from helpers.errors import UserError
 from helpers.recipe import PRECISIONS, lookup
@@ -49,7 +50,7 @@ class RunState:
     def title(self) -> str:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
         if self.shared_gpus:
-            found = device_helpers.sharing(self.devices, self.shared_gpus)
+            found = sharing(self.devices, self.shared_gpus)
             return f"{self.notebook}, {found}{apart}"
         kind = "virtual CPU device" if self.gpus == 0 else "device"
         return f"{self.notebook} on {self.devices} {kind}{'s' if self.devices != 1 else ''}{apart}"
