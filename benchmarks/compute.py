@@ -36,11 +36,8 @@ def main() -> None:
     if given.inside:
         measure(names[0], given.pixels, given.batch, given.rounds, given.slow)
         return
-    done = []
-    for name in names:
-        print(f"{name}, {given.batch} images of {given.pixels} px", flush=True)
-        done.append(inside.run(__file__, name))
-    sys.exit(not all(done))
+    what = f"{given.batch} images of {given.pixels} px"
+    sys.exit(not inside.run_each(__file__, names, what))
 
 
 def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) -> None:

@@ -41,6 +41,18 @@ def chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[s
     return names
 
 
+def run_each(script: str, frameworks: list[str], what: str, inside: str = "here") -> bool:
+    """:func:`run` for one framework after the other, each under a heading that says ``what``.
+
+    Returns whether all came to their end.
+    """
+    done = []
+    for name in frameworks:
+        print(f"{name}, {what}", flush=True)
+        done.append(run(script, name, inside))
+    return all(done)
+
+
 def run(script: str, framework: str, inside: str = "here") -> bool:
     """Run ``script`` again with the same options, for one framework; ``inside`` is handed on.
 

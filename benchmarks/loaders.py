@@ -45,11 +45,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder), given.images)
-        done = []
-        for name in names:
-            print(f"{name}, {given.workers} workers", flush=True)
-            done.append(inside.run(__file__, name, folder))
-    sys.exit(not all(done))
+        done = inside.run_each(__file__, names, f"{given.workers} workers", folder)
+    sys.exit(not done)
 
 
 def make_files(folder: Path, images: int, size: int = 264) -> None:

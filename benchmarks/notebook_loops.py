@@ -50,11 +50,8 @@ def for_each_framework(
         return
     with tempfile.TemporaryDirectory() as folder:
         _make_files(Path(folder), images, getattr(given, "format", "png"))
-        done = []
-        for name in names:
-            print(f"{name}, {given.batch} images of {PIXELS} px", flush=True)
-            done.append(inside.run(script, name, folder))
-    sys.exit(not all(done))
+        done = inside.run_each(script, names, f"{given.batch} images of {PIXELS} px", folder)
+    sys.exit(not done)
 
 
 def _make_files(folder: Path, images: int, format: str) -> None:

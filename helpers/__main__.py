@@ -10,6 +10,7 @@ from data_prep.__main__ import Version
 from helpers.errors import UserError, exits_cleanly
 from helpers.results import regression
 from helpers.runner import batch_folder, plans, run_batch, stalls, study_file
+from helpers.runner.options import Parser, listed
 from helpers.terminal import say
 
 CHOICES = (
@@ -83,7 +84,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _report(arguments: Sequence[str]) -> int:
-    parser = _Parser(prog="compare report", description="Write a batch's report again.")
+    parser = Parser(prog="compare report", description="Write a batch's report again.")
     parser.add_argument(
         "batches",
         nargs="*",
@@ -102,16 +103,8 @@ def _report(arguments: Sequence[str]) -> int:
     return 0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UserError(f"{message} (compare --help shows all options)")
-
-    def print_help(self, file: object = None) -> None:
-        say(self.format_help())  # argparse's own says nothing where nobody reads it
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="compare",
         description="Train CheXNet with every framework in its own kernel, measure it, compare.",
         epilog=EXAMPLES,
@@ -120,19 +113,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
     parser.add_argument(
         "--notebooks",
-        type=_list,
+        type=listed,
         metavar="NAME,...",
         help="which notebooks, without .ipynb (default: every framework's)",
     )
     parser.add_argument(
         "--frameworks",
-        type=_list,
+        type=listed,
         metavar="NAME,...",
         help="all notebooks of these frameworks, instead of --notebooks",
     )
     parser.add_argument(
         "--devices",
-        type=_list,
+        type=listed,
         metavar="N,...",
         help="on how many devices, one run for each number (default: auto, all there are)",
     )
@@ -168,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--precision",
-        type=_list,
+        type=listed,
         metavar="NAME,...",
         help="fp32, tf32, bf16, fp16: one run for each (default: fp32)",
     )
@@ -180,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--inputs",
-        type=_list,
+        type=listed,
         metavar="NAME,...",
         help="real,synthetic: every run measures both, so neither can be had alone",
     )
@@ -215,13 +208,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _list(text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise argparse.ArgumentTypeError("give at least one")
-    return parts
-
-
 def _minutes(text: str) -> float:
     try:
         minutes = float(text)
@@ -234,7 +220,7 @@ def _minutes(text: str) -> float:
 
 def _whole_numbers(text: str) -> list[int]:
     try:
-        return [int(part) for part in _list(text)]
+        return [int(part) for part in listed(text)]
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}': give whole numbers") from None
 

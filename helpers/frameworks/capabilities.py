@@ -95,7 +95,12 @@ def why_not_shared(kernel: str, replicas: int, gpus: int) -> str | None:
     """
     if kernel not in CANNOT_SHARE or not 0 < gpus < replicas:
         return None
-    return f"{replicas} replicas on {gpus} GPU{'s' * (gpus > 1)}: {CANNOT_SHARE[kernel]}"
+    return f"{sharing(replicas, gpus)}: {CANNOT_SHARE[kernel]}"
+
+
+def sharing(replicas: int, gpus: int) -> str:
+    """``4 replicas on 1 GPU``."""
+    return f"{replicas} replicas on {gpus} GPU{'' if gpus == 1 else 's'}"
 
 
 def obstacle(name: str, gpu: Gpu) -> str | None:

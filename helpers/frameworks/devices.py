@@ -17,7 +17,7 @@ import pynvml
 
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import installed
-from helpers.frameworks.capabilities import Gpu
+from helpers.frameworks.capabilities import Gpu, sharing
 
 VIRTUAL_DEVICES = 2
 MOST_VIRTUAL = 1024
@@ -62,11 +62,6 @@ class Devices:
         if self.kind == "gpu":
             return f"{self.short}: " + ", ".join(self.names)
         return f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
-
-
-def sharing(replicas: int, gpus: int) -> str:
-    """``4 replicas on 1 GPU``."""
-    return f"{replicas} replicas on {gpus} GPU{'' if gpus == 1 else 's'}"
 
 
 def run_name(notebook: str, replicas: int, shared_gpus: int | None) -> str:
@@ -151,7 +146,7 @@ def _present() -> list[_Present]:
     except pynvml.NVMLError:  # no library or no driver: there is no GPU to use
         return []
     try:
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        driver = text(pynvml.nvmlSystemGetDriverVersion())
         found = []
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
@@ -177,8 +172,8 @@ def _look_at(index: int, driver: str) -> _Present:
 
 
 def _gpu(handle: Any, capability: tuple[int, int] | None, driver: str) -> Gpu:
-    name = _text(pynvml.nvmlDeviceGetName(handle))
-    return Gpu(name, capability, driver, _text(pynvml.nvmlDeviceGetUUID(handle)))
+    name = text(pynvml.nvmlDeviceGetName(handle))
+    return Gpu(name, capability, driver, text(pynvml.nvmlDeviceGetUUID(handle)))
 
 
 def _capability(handle: Any) -> tuple[int, int] | None:
@@ -306,7 +301,7 @@ def _driver_version() -> str | None:
     except pynvml.NVMLError:
         return None
     try:
-        return _text(pynvml.nvmlSystemGetDriverVersion())
+        return text(pynvml.nvmlSystemGetDriverVersion())
     finally:
         pynvml.nvmlShutdown()
 
@@ -322,6 +317,6 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _text(value: bytes | str) -> str:
-    """NVML's bindings gave bytes before version 11.5."""
+def text(value: bytes | str) -> str:
+    """What NVML says, as text: its bindings gave bytes before version 11.5."""
     return value.decode() if isinstance(value, bytes) else value

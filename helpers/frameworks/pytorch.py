@@ -225,15 +225,9 @@ def gradients(
             np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
         )
     )
-    backend = _backend(devices)
 
     def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
-        dist.init_process_group(
-            backend,
-            init_method=os.environ[replicas.RENDEZVOUS],
-            rank=rank,
-            world_size=len(devices),
-        )
+        _join(rank, devices)
         parallel = DistributedDataParallel(model.to(devices[rank]).eval())
         loss, found = _local_gradients(parallel, *shares[rank], devices[rank])
         dist.destroy_process_group()
@@ -278,17 +272,11 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
     The way the notebook goes: a process for each device, NCCL between GPUs and Gloo between CPUs.
     """
-    backend = _backend(devices)
 
     def replica(rank: int) -> np.ndarray:
         if devices[rank].type == "cuda":
             torch.cuda.set_device(devices[rank])
-        dist.init_process_group(
-            backend,
-            init_method=os.environ[replicas.RENDEZVOUS],
-            rank=rank,
-            world_size=len(devices),
-        )
+        _join(rank, devices)
         total = torch.tensor(shares[rank]).to(devices[rank])
         dist.all_reduce(total)
         found = total.cpu().numpy()
@@ -342,10 +330,18 @@ def skip(capability: str) -> str | None:
     return SKIPPED.get(capability)
 
 
-def _backend(devices: Sequence[Device]) -> str:
-    """NCCL refuses two ranks on one GPU; Gloo sums on the host what is on GPUs."""
+def _join(rank: int, devices: Sequence[Device]) -> None:
+    """Let this replica's process join those of the other ``devices``.
+
+    NCCL refuses two ranks on one GPU; Gloo sums on the host what is on GPUs.
+    """
     apart = devices[0].type == "cuda" and len(set(devices)) == len(devices)
-    return "nccl" if apart else "gloo"
+    dist.init_process_group(
+        "nccl" if apart else "gloo",
+        init_method=os.environ[replicas.RENDEZVOUS],
+        rank=rank,
+        world_size=len(devices),
+    )
 
 
 def _local_gradients(

@@ -15,7 +15,7 @@ import pandas as pd
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import order
-from helpers.frameworks.devices import sharing
+from helpers.frameworks.capabilities import sharing
 from helpers.results import comparability
 from helpers.results.agreement import differences
 from helpers.training import record

@@ -10,6 +10,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks import order
+from helpers.frameworks.capabilities import sharing
 from helpers.recipe import PRECISIONS, lookup
 from helpers.training import image_data, parameters
 
@@ -50,7 +51,7 @@ class RunState:
     def title(self) -> str:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
         if self.shared_gpus:
-            found = device_helpers.sharing(self.devices, self.shared_gpus)
+            found = sharing(self.devices, self.shared_gpus)
             return f"{self.notebook}, {found}{apart}"
         kind = "virtual CPU device" if self.gpus == 0 else "device"
         return f"{self.notebook} on {self.devices} {kind}{'s' if self.devices != 1 else ''}{apart}"

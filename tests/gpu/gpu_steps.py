@@ -84,9 +84,6 @@ def steps(here: Here) -> Iterator[Step]:
                 f"{out}/probe",
             ]
         ],
-        ""
-        if (ROOT / "helpers" / "runner" / "probe").is_dir()
-        else "this checkout has no helpers.runner.probe",
     )
     gpumon, trace = [*python, "-m", "gpumon"], f"{out}/gpumon/load"
     load = [*python, str(HERE / "load.py"), "2" if here.small else "8"]
@@ -153,11 +150,7 @@ def _helpers(here: Here, module: str) -> list[str]:
 
 
 def _shared(here: Here) -> Step:
-    why = lacks("pytorch") or ""
-    if not why and "--gpus" not in (ROOT / "helpers" / "__main__.py").read_text("utf-8"):
-        why = "this checkout's compare has no --gpus"
-    elif not why and not here.gpus:
-        why = "there is no GPU to share"
+    why = lacks("pytorch") or ("" if here.gpus else "there is no GPU to share")
     options = "--devices", "2", "--gpus", "1"
     return _compare(here, "shared", "PyTorch_MultiGPU", why, 120, *options)
 

@@ -13,6 +13,7 @@ from helpers.errors import UserError, exits_cleanly
 from helpers.frameworks import NOTEBOOKS, devices, installed
 from helpers.frameworks.devices import Devices
 from helpers.runner import batch_folder, kernel_processes, plans, stopping
+from helpers.runner.options import Parser, listed
 from helpers.runner.probe import known, machine, outside
 from helpers.runner.probe.outside import Outcome, numbered
 from helpers.terminal import Line, say, table
@@ -56,13 +57,13 @@ def _chosen(given: argparse.Namespace) -> list[str]:
     for name in asked:
         if name not in known:
             raise UserError(f"unknown {what} '{name}': the {what}s are {', '.join(known)}")
-    return list(asked)
+    return list(dict.fromkeys(asked))
 
 
 def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Outcome:
     """One kernel on one set of devices; one that cannot be tried says why."""
     line.show(f"probing {name} on {on.short}")
-    gpus = devices.visible()[: on.count]
+    gpus = devices.used(on.count, on.gpus)
     if given.here:
         paths_of = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         python, environment = sys.executable, {**os.environ, "PYTHONPATH": ":".join(paths_of)}
@@ -126,38 +127,31 @@ def _cells(outcome: Outcome, device: int) -> list[str]:
     return list(said.values())
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UserError(f"{message} (--help shows all options)")
-
-    def print_help(self, file: object = None) -> None:
-        say(self.format_help())
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m helpers.runner.probe",
         description="Try the layers and the all-reduce of each kernel on each device, and say what "
         "works on which versions and hardware.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.help_by = "--help"
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--kernels",
-        type=_list,
+        type=listed,
         metavar="NAME,...",
         help="which of them (default: all that have a framework)",
     )
     which.add_argument(
         "--here",
-        type=_list,
+        type=listed,
         metavar="NAME,...",
         help="these frameworks in this very Python, not in the kernels' environments",
     )
     parser.add_argument(
         "--devices",
-        type=_list,
+        type=listed,
         default=["auto"],
         metavar="N,...",
         help="on how many devices, one probe for each number (default: auto, all there are)",
@@ -177,13 +171,6 @@ def _parser() -> argparse.ArgumentParser:
         help="where each probe's own output goes (default: runs/.probe)",
     )
     return parser
-
-
-def _list(text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise argparse.ArgumentTypeError("give at least one")
-    return list(dict.fromkeys(parts))
 
 
 def _seconds(text: str) -> float:

@@ -31,12 +31,11 @@ def probe(batch: Batch, shown: Shown) -> None:
         OSError: a probe's log cannot be written.
     """
     for state in batch.runs:
-        chosen = devices.used(state.devices, state.gpus)
-        known = state.kernel in NOTEBOOKS and _key(state) not in batch.probes
-        if not chosen or not known or batch.is_finished(state):
+        if state.kernel not in NOTEBOOKS or _key(state) in batch.probes or batch.is_finished(state):
             continue
-        if installed.problem(state.kernel, chosen, state.devices):
-            continue  # the run is skipped for that reason
+        chosen = devices.used(state.devices, state.gpus)
+        if not chosen or installed.problem(state.kernel, chosen, state.devices):
+            continue  # on the CPU; or the run is skipped for that problem
         names = [chosen[number % len(chosen)].name for number in range(state.devices)]
         on = devices.Devices("gpu", tuple(names), state.shared_gpus)
         shown.note(f"Probing kernel {state.kernel} on {on.short}")

@@ -49,7 +49,7 @@ def gpus() -> list[tuple[str, str]]:
     except pynvml.NVMLError as error:
         return [("driver", f"none ({error})")]
     try:
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        driver = devices.text(pynvml.nvmlSystemGetDriverVersion())
         newest = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         cuda = f", for CUDA up to {newest // 1000}.{newest % 1000 // 10}" if newest else ""
         handles = {
@@ -92,7 +92,7 @@ def plain(text: str) -> str:
 
 
 def _gpu(handle: Any) -> str:
-    said = [_text(_told(pynvml.nvmlDeviceGetName, handle) or "name unknown")]
+    said = [devices.text(_told(pynvml.nvmlDeviceGetName, handle) or "name unknown")]
     capability = _told(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     said.append(f"generation {generation(capability) if capability else 'unknown'}")
     memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
@@ -114,7 +114,3 @@ def _distribution() -> str:
     with suppress(OSError):
         return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     return platform.system()
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

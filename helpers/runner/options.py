@@ -1,0 +1,26 @@
+"""What the commands' options have in common."""
+
+import argparse
+
+from helpers.errors import UserError
+from helpers.terminal import say
+
+
+class Parser(argparse.ArgumentParser):
+    """Answers a mistake with one line, and its help with an error where nobody reads it."""
+
+    help_by = "compare --help"
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{message} ({self.help_by} shows all options)")
+
+    def print_help(self, file: object = None) -> None:
+        say(self.format_help())  # argparse's own says nothing where nobody reads it
+
+
+def listed(text: str) -> list[str]:
+    """The parts of an option's value between its commas, of which there is one at least."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise argparse.ArgumentTypeError("give at least one")
+    return parts
