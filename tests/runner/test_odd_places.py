@@ -123,7 +123,7 @@ def test_replicas_meet_whatever_the_temporary_folder_is_called(
     folder = tmp_path / name
     folder.mkdir()
     code = (
-        "import os\nfrom helpers import replicas\n"
+        "import os\nfrom helpers.frameworks import replicas\n"
         "def where(rank): return os.environ[replicas.RENDEZVOUS]\n"
         "if __name__ == '__main__': print(replicas.run(where, 1)[0])\n"
     )
