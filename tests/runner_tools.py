@@ -70,7 +70,7 @@ class Suite:
         whole = records.make(devices=1)
         whole["run"]["host"] = socket.gethostname()
         (folder / "made.json").write_text(json.dumps(whole), encoding="utf-8")
-        self.notebook("Compare", "print(batch)", parameters='batch = "latest"', framework=None)
+        self.notebook("Compare", "print(runs)", parameters='runs = "latest"', framework=None)
 
     def notebook(
         self,

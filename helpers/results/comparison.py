@@ -122,7 +122,7 @@ def how_to_begin(compared: Comparison) -> str | None:
     where = " and ".join(str(folder) for folder in compared.folders)
     return (
         f"There is no record under {where} yet: run 'make compare' in a terminal, "
-        'or all cells of a framework\'s notebook (then set batch = "interactive" here).'
+        'or all cells of a framework\'s notebook (then set runs = "interactive" here).'
     )
 
 

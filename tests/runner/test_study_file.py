@@ -70,7 +70,7 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     suite: Suite,
 ) -> None:
     two_frameworks(suite, LOGGED, "log('ended')")
-    sweep = ("--batch", "swept", "--seeds", "0,1,2", "--repeats", "2")
+    sweep = ("--name", "swept", "--seeds", "0,1,2", "--repeats", "2")
     drawn = secrets.randbits(32)
     print(f"random moments drawn from {drawn}")  # shown where the test fails
     moments = random.Random(drawn)
@@ -137,7 +137,7 @@ def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two_frameworks(suite, LOGGED)
-    assert suite.compare("--batch", "near", "--repeats", "2") == 0
+    assert suite.compare("--name", "near", "--repeats", "2") == 0
     path = paths.RUNS / "near" / "batch.json"
     content = json.loads(path.read_text("utf-8"))
     content["finished"] = None
@@ -200,7 +200,7 @@ def test_the_file_says_what_the_options_say(
     from_file = capsys.readouterr().out
     options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
-    assert main(["--dry-run", "--batch", "overnight", *options]) == 0
+    assert main(["--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
     assert "Batch overnight: 16 runs" in from_file
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
@@ -214,9 +214,9 @@ def test_the_file_says_what_the_options_say(
 
 def test_a_warmup_reaches_the_notebooks(suite: Suite, tmp_path: Path) -> None:
     suite.notebook("A", BEGIN, "Path(run, 'given').write_text(repr(warmup_epochs))", FINISH)
-    assert suite.compare("--batch", "option", "--warmup-epochs", "1.5") == 0
+    assert suite.compare("--name", "option", "--warmup-epochs", "1.5") == 0
     file = sweep_file(tmp_path, f"warmup_epochs: 0.5\nrecipe: demo\ndata: {suite.data}\n")
-    assert main(["--sweep", file, "--batch", "file", "--devices", "1"]) == 0
+    assert main(["--sweep", file, "--name", "file", "--devices", "1"]) == 0
     assert (suite.run("option", "A") / "given").read_text() == "1.5"
     assert (suite.run("file", "A") / "given").read_text() == "0.5"
 
@@ -289,7 +289,7 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     plan = ["--notebooks", "PyTorch_MultiGPU"]
     assert suite.compare("--dry-run", *plan) == 0
     assert "Estimate: none" in capsys.readouterr().out
-    assert suite.compare("--batch", "one", *plan, "--repeats", "2") == 0
+    assert suite.compare("--name", "one", *plan, "--repeats", "2") == 0
     capsys.readouterr()
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     shown = capsys.readouterr().out
@@ -361,7 +361,7 @@ def test_a_terminal_gets_the_table_and_a_log_gets_lines(suite: Suite) -> None:
     two_frameworks(suite, "import time; time.sleep(1.5)")
     ours, theirs = pty.openpty()
     size = {"TERM": "xterm", "COLUMNS": "110", "LINES": "30"}
-    command = suite.start("--batch", "seen", output=theirs, env=size)
+    command = suite.start("--name", "seen", output=theirs, env=size)
     os.close(theirs)
     parts = []
     while True:
@@ -376,7 +376,7 @@ def test_a_terminal_gets_the_table_and_a_log_gets_lines(suite: Suite) -> None:
     assert "[1/2]" not in shown and "Estimate" in shown
     last = shown.rsplit("Notebook", 1)[1]
     assert last.count("finished") == 2 and "Look at" in last
-    command = suite.start("--batch", "logged")
+    command = suite.start("--name", "logged")
     logged, _ = command.communicate(timeout=900)
     assert "[1/2]" in logged and "\x1b" not in logged
 
@@ -389,7 +389,7 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     text = "".join(gpumon_tools.gpu(number, f"processes {me} {100 + number}") for number in (0, 1))
     script.write_text(text + "\n", encoding="utf-8")
     fake = fake_nvml.environment(script)
-    command = suite.start("--batch", "shared", env=fake | {"CUDA_VISIBLE_DEVICES": "1,0"})
+    command = suite.start("--name", "shared", env=fake | {"CUDA_VISIBLE_DEVICES": "1,0"})
     shown, _ = command.communicate(timeout=900)
     assert command.returncode == 0, shown
     folder = suite.run("shared", "PyTorch_MultiGPU")
@@ -496,7 +496,7 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
 
 def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    assert suite.compare("--batch", "old") == 0
+    assert suite.compare("--name", "old") == 0
     path = paths.RUNS / "old" / "batch.json"
     content = json.loads(path.read_text("utf-8")) | {"seed": 4}
     for run in content["runs"]:

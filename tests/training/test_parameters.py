@@ -145,7 +145,7 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
 ) -> None:
     data_prep.pack_folder(generated, tmp_path / "packed", progress=False)
     setup = parameters.resolve(
-        "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch=8
+        "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch_size=8
     )
     assert (setup.recipe.recipe.resized, setup.recipe.recipe.batch) == (38, 8)
     assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
@@ -174,8 +174,11 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
     ("given", "said"),
     [
         ({"workers": "many"}, "workers is 'many': give a whole number from 0, or 'auto'"),
-        ({"batch": 0}, "batch is 0: give a whole number from 1, or 'auto'"),
-        ({"batch": True}, "batch is True"),
+        (
+            {"batch_size": 0},
+            "batch_size is 0: give a whole number from 1 to 2147483647, or 'default' or 'auto'",
+        ),
+        ({"batch_size": True}, "batch_size is True"),
         ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
     ],
 )
