@@ -8,7 +8,7 @@ import pandas as pd
 
 from helpers.results import device_waits, paired_auc
 from helpers.results.agreement import differences
-from helpers.results.comparability import marked, ranks, unranked
+from helpers.results.comparability import marked, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number
 from helpers.results.repeated_runs import ONE_RUN, summarise
@@ -73,6 +73,8 @@ def fastest(compared: Comparison) -> Answer:
     why = unranked(compared)
     if why is not None:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
+    if (why := unequal(compared)) is not None:
+        return Answer(question, "nobody", f"{why} What takes less time is no faster framework.")
     numbers = summarise(compared)
     on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
     most = int(on_gpus["devices"].max())

@@ -173,7 +173,10 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"workers": "many"}, "workers is 'many': give a whole number from 0, or 'auto'"),
+        (
+            {"workers": "many"},
+            "workers is 'many': give a whole number from 0 to 1024, or 'default'",
+        ),
         (
             {"batch_size": 0},
             "batch_size is 0: give a whole number from 1 to 2147483647, or 'default' or 'auto'",
