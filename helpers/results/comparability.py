@@ -62,12 +62,7 @@ def ranks(content: dict[str, Any]) -> bool:
     return kind(content) == "gpu"
 
 
-_WORK = {
-    "recipe": lambda recipe: recipe["name"],
-    "crop": lambda recipe: f"{recipe['crop']} px",
-    "epochs": lambda recipe: str(recipe["epochs"]),
-    "batch size": lambda recipe: str(recipe["batch"]),
-}
+_WORK = {"recipe": "name", "crop": "crop", "epochs": "epochs", "batch size": "batch"}
 """What decides how much a run computes: where it differs, a shorter time is no faster framework."""
 
 
@@ -78,10 +73,10 @@ def unequal(compared: Comparison) -> str | None:
     """
     recipes = [entry.content["recipe"] for entry in compared.finished]
     said = []
-    for what, of in _WORK.items():
-        found = list(dict.fromkeys(of(recipe) for recipe in recipes))
+    for what, key in _WORK.items():
+        found = sorted({recipe[key] for recipe in recipes})
         if len(found) > 1:
-            said.append(f"{what} ({', '.join(found)})")
+            said.append(f"{what} ({', '.join(map(str, found))})")
     if not said:
         return None
     return f"These runs did not train the same: they differ in {' and '.join(said)}."
