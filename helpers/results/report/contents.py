@@ -110,7 +110,7 @@ def _speed(compared: Comparison) -> Section:
             "Training on image files",
             comparison_tables.training(compared),
             "All epochs, training and validation, with the tracing and autotuning of the first; "
-            "images/s is the median epoch after it. "
+            "images/s is the median epoch after it, or the only one. "
             f"{repeats} {chart_descriptions.uncertainty(compared)}",
             kind="measured",
         ),
@@ -149,7 +149,7 @@ def _speed(compared: Comparison) -> Section:
         "in memory. They are measured minutes apart: what loading costs stands "
         "below, in the shares of an epoch, which are measured in turns."
     )
-    lead = _joined(lead, off_the_recipe(compared), unequal(compared), unranked(compared))
+    lead = _joined(lead, unequal(compared), unranked(compared))
     return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
 
 
