@@ -148,9 +148,8 @@ def _not_toml(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
     """What ``tomllib`` says, with the line in front and what would be right at the end."""
     problem, _, at = str(error).partition(" (at ")
     found = re.match(r"line (\d+)", at)
-    number = int(found[1]) if found else max(len(text.splitlines()), 1)
-    line = (text.splitlines() or [""])[number - 1]
-    key = line.partition("=")[0].strip()
+    number = int(found[1]) if found else text.rstrip().count("\n") + 1
+    key = text.split("\n")[number - 1].partition("=")[0].strip()
     right = f"{key} = {EXAMPLES[key]}" if key in EXAMPLES else 'recipe = "demo" or devices = [1, 2]'
     if "overwrite" in problem:
         return f"{path}, line {number}: '{key}' stands there twice: keep one"

@@ -310,6 +310,8 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("# nothing yet", "nothing in it; a sweep is lines like 'devices = [1, 2]'"),
         ("\nrecipe = demo", 'line 2: not TOML: Invalid value; write a line such as recipe = "chex'),
         ("seeds = [1", "line 1: not TOML: Unclosed array; write a line such as seeds = [0, 1, 2]"),
+        ("\nseeds = [\n1,\n\n", "line 3: not TOML: Invalid value"),
+        ("# \u2028\nrecipe = demo", "line 2: not TOML: Invalid value"),
         ("seeds", "line 1: not TOML: Expected '='"),
         ("recipe = 2026-02-31", "line 1: not TOML: Invalid date"),
         ("recipe = 2026-02-01", "line 1: 'recipe' takes one value"),
