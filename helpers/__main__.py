@@ -185,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers",
         metavar="N|auto",
-        help="of the loader, for all devices together; auto: each run measures how many "
+        help="loader workers, for all devices together; auto: each run measures how many "
         "(default: by the CPU cores)",
     )
     parser.add_argument(
@@ -200,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
         help="take the choices above from a TOML file; options given beside it replace its own",
     )
     parser.add_argument(
-        "--name", help="of the batch of runs, a folder under runs/ (default: the time)"
+        "--name", help="name of the batch of runs, a folder under runs/ (default: the time)"
     )
     parser.add_argument(
         "--resume",

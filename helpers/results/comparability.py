@@ -63,7 +63,7 @@ def ranks(content: dict[str, Any]) -> bool:
 
 
 _WORK = {"recipe": "name", "crop": "crop", "epochs": "epochs", "batch size": "batch"}
-"""What decides how much a run computes: where it differs, a shorter time is no faster framework."""
+"""What decides how much a run computes: where it differs, times rank no framework."""
 
 
 def unequal(compared: Comparison) -> str | None:

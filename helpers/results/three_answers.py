@@ -78,7 +78,7 @@ def fastest(compared: Comparison) -> Answer:
     if why is not None:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
     if (why := unequal(compared)) is not None:
-        return Answer(question, "nobody", f"{why} What takes less time is no faster framework.")
+        return Answer(question, "nobody", f"{why} Their times rank no framework.")
     numbers = summarise(compared)
     on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
     most = int(on_gpus["devices"].max())
