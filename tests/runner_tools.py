@@ -23,8 +23,8 @@ from helpers.__main__ import main
 ROOT = Path(__file__).resolve().parent.parent
 
 PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
-PARAMETERS += '\nseed = 0\nprecision = "fp32"\nworkers = batch_size = epochs = "default"'
-PARAMETERS += "\nwarmup_epochs = 0\nresume = False"
+PARAMETERS += '\nseed = 0\nprecision = "fp32"\nworkers = "default"\nbatch_size = "default"'
+PARAMETERS += '\nepochs = "default"\nwarmup_epochs = 0\nresume = False'
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""
 import sys

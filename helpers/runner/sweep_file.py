@@ -73,12 +73,10 @@ def read(path: str | Path) -> Sweep:
     """
     path = Path(path).expanduser()
     text = _text(path)
-    if path.suffix.lower() in (".yaml", ".yml"):
-        raise UserError(_convert(path))
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        if _looks_like_yaml(text):
+        if path.suffix.lower() in (".yaml", ".yml") or _looks_like_yaml(text):
             raise UserError(_convert(path)) from None
         raise UserError(_not_toml(path, text, error)) from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits; endless brackets
@@ -139,9 +137,10 @@ def _where(path: Path, text: str, key: str) -> str:
     """The file, and the line that sets a key, if any does: ``tomllib`` tells no lines."""
     sets = rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}["']?[ \t]*[=.\]]"""
     found = re.search(sets, text, re.MULTILINE)
-    return (
-        str(path) if found is None else f"{path}, line {text.count(chr(10), 0, found.start()) + 1}"
-    )
+    if found is None:
+        return str(path)
+    before = text[: found.start()].count("\n")
+    return f"{path}, line {before + 1}"
 
 
 def _not_toml(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:

@@ -376,6 +376,15 @@ def test_yaml_is_refused_with_the_line_that_converts_it(
     assert capsys.readouterr().out == from_file and "Batch overnight: 8 runs" in from_file
 
 
+def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("sweep.yaml", "sweep.yml", "sweep.YAML"):
+        (tmp_path / name).write_text("{devices: [1]}\n", encoding="utf-8")
+        assert main(["--dry-run", "--sweep", str(tmp_path / name)]) == 2
+        assert "YAML, but a sweep is TOML" in capsys.readouterr().err
+
+
 def test_a_converted_sweep_takes_no_other_file_s_place(
     suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
