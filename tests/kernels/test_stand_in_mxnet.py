@@ -32,7 +32,7 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(
         checked=False,
         devices=3,
         data=str(write_small_images(tmp_path / "data")),
-        batch=4,
+        batch_size=4,
     )
     run = names["this_run"]
     assert run.on_gpu and run.devices == (mx.cpu(0), mx.cpu(1), mx.cpu(2))

@@ -84,8 +84,8 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         mocked = cell["metadata"].get("nbmake", {}).get("mock", {})
         assert set(mocked) <= {target.id for target in assigned}
         return
-    names = ["batch"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
-    names += [] if name == "Compare" else ["precision", "workers", "batch"]
+    names = ["runs"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
+    names += [] if name == "Compare" else ["precision", "workers", "batch_size", "epochs"]
     names += [] if name == "Compare" else ["warmup_epochs", "resume"]
     assert [target.id for target in assigned] == names
 
