@@ -206,7 +206,7 @@ def _images_named(label_file: Path, sources: Sources, fetched: bool) -> list[str
         label_file.unlink()
         reason = reason_only(error, str(label_file))
         raise DataError(
-            f"{sources.label_file.url}: what came is no label file ({reason}); it is removed:"
+            f"{sources.label_file.url}: the server sent no label file ({reason}); it is removed:"
             " run the same command again, or name a label file with --labels"
         ) from None
 

@@ -84,7 +84,7 @@ def pack_folder(
     with sole_writer(target):
         sweep(target)
         if any(target.iterdir()) and not is_packed(target):
-            raise DataError(f"{target} holds other files; name an empty or a new folder")
+            raise DataError(f"{target} contains other files; name an empty or a new folder")
         temporary = target / f".{IMAGES}{TEMPORARY}"
         need = first.size * len(catalog)
         if shutil.disk_usage(target).free < need:
@@ -147,7 +147,7 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
     shape = (note["images"], note["size"], note["size"])
     whole = isinstance(images, np.ndarray) and images.flags.c_contiguous
     if not whole or images.shape != shape or images.dtype != np.uint8:
-        raise DataError(f"{folder / IMAGES}: not the images that {NOTE} tells of; {again}")
+        raise DataError(f"{folder / IMAGES}: not the images that {NOTE} describes; {again}")
     catalog = read_catalog(folder, check_images=False)
     if catalog["image"].tolist() != note["names"] or len(images) != len(catalog):
         raise DataError(f"{folder}: label file and packed images do not go together; {again}")
