@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 REPORT = ROOT / "docs" / "results" / "cpu-2-cores" / "demo" / "report.html"
 PICTURE = ROOT / "docs" / "images" / "report.png"
-WIDTH, HEIGHT = 1000, 1000
+WIDTH, HEIGHT = 1000, 770
 
 
 def main() -> None:
