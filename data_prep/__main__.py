@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print(
-            "data-prep: interrupted; what is done is kept, run the same command again to go on",
+            "data-prep: interrupted; what is done is kept, run the same command again to continue",
             file=sys.stderr,
         )
         return 130
@@ -268,7 +268,7 @@ def _nih(options: argparse.Namespace) -> int:
     )
     if made["absent"]:
         _print(
-            f"{options.target}: {made['absent']:,} images of the label file were in no archive;"
+            f"{options.target}: {made['absent']:,} images in the label file were in no archive;"
             " their rows are left out",
             file=sys.stderr,
         )
@@ -346,7 +346,7 @@ def _catalog(options: argparse.Namespace) -> int:
     if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
         raise DataError(
             f"{folder}: {number(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
-            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' looks at them all"
+            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
         )
     if options.nih_lists:
         lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST

@@ -71,7 +71,7 @@ def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
                     if name is None:
                         continue
                     if name in seen:
-                        raise DataError(f"{archive}: {name} comes twice; refused")
+                        raise DataError(f"{archive}: {name} occurs twice; refused")
                     seen.add(name)
                     data = members.extractfile(member)
                     assert data is not None  # a regular file
@@ -98,7 +98,7 @@ def _safe_name(member: tarfile.TarInfo, archive: Path) -> str | None:
     """The bare name of an image, None for what may be passed over, an error for what may not."""
     parts = member.name.replace("\\", "/").split("/")
     if member.name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
-        raise DataError(f"{archive}: the member {member.name!r} leads out of the folder; refused")
+        raise DataError(f"{archive}: the member {member.name!r} points outside the folder; refused")
     if member.isdir():
         return None
     if not member.isreg() or member.issparse():

@@ -58,14 +58,24 @@ def pack_folder(
     workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Pack a data folder of images of one size (what `resize_folder` leaves) into `target`.
+    """Pack a data folder of images of one size (such as `resize_folder` writes) into one array.
 
     The file gets its name when it is whole; a call that was cut short starts again, which takes
-    seconds for a thousand images. Returns `tool`, `images`, `size` and `names`.
+    seconds for a thousand images.
 
-    Raises `DataError` for a source that is not complete, for an image that cannot be read, is not
-    what the source's manifest says or is not of the first one's square size, for a target that
-    holds other files, and for a full disk.
+    Args:
+        source: a complete data folder of square images.
+        target: where to write; empty, new, or a packed folder.
+        workers: number of processes; None: one per core.
+        progress: show a progress bar.
+
+    Returns:
+        `tool`, `images`, `size` and `names`.
+
+    Raises:
+        DataError: the source is not complete, an image cannot be read, is not what the source's
+            manifest says or differs in size from the first, the target contains other files, or the
+            disk is full.
     """
     source, target = Path(source), Path(target)
     prepared = read_note(source)
@@ -84,7 +94,7 @@ def pack_folder(
     with sole_writer(target):
         sweep(target)
         if any(target.iterdir()) and not is_packed(target):
-            raise DataError(f"{target} holds other files; name an empty or a new folder")
+            raise DataError(f"{target} contains other files; name an empty or a new folder")
         temporary = target / f".{IMAGES}{TEMPORARY}"
         need = first.size * len(catalog)
         if shutil.disk_usage(target).free < need:
@@ -122,9 +132,17 @@ def is_packed(folder: str | os.PathLike[str]) -> bool:
 
 
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """The images, a read-only memory map of uint8 (images, size, size), and their catalog.
+    """Open a packed folder.
 
-    Row i of the catalog belongs to image i. Raises `DataError` if the folder is not wholly packed.
+    Args:
+        folder: what `pack_folder` wrote.
+
+    Returns:
+        The images, a read-only memory map of uint8 (images, size, size), and their catalog; row i
+        of the catalog belongs to image i.
+
+    Raises:
+        DataError: the folder is not wholly packed.
     """
     folder = Path(folder)
     again = f"pack it again with 'data-prep pack SOURCE {folder}'"
@@ -147,7 +165,7 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
     shape = (note["images"], note["size"], note["size"])
     whole = isinstance(images, np.ndarray) and images.flags.c_contiguous
     if not whole or images.shape != shape or images.dtype != np.uint8:
-        raise DataError(f"{folder / IMAGES}: not the images that {NOTE} tells of; {again}")
+        raise DataError(f"{folder / IMAGES}: not the images that {NOTE} describes; {again}")
     catalog = read_catalog(folder, check_images=False)
     if catalog["image"].tolist() != note["names"] or len(images) != len(catalog):
         raise DataError(f"{folder}: label file and packed images do not go together; {again}")

@@ -116,7 +116,7 @@ def _disk() -> Source:
 
 def _network() -> Source:
     keys = ["host/network received (MiB/s)", "host/network sent (MiB/s)"]
-    return _rates(keys, f"{VIA}net/dev, all interfaces but the loopback", system.network)
+    return _rates(keys, f"{VIA}net/dev, all interfaces except the loopback", system.network)
 
 
 def _sampler() -> Source:

@@ -94,7 +94,7 @@ def disk() -> tuple[int, int] | None:
 
 
 def network() -> tuple[int, int] | None:
-    """Bytes received and sent by all interfaces but the loopback, or None where there is none."""
+    """Bytes received and sent by all interfaces except the loopback; None if there is none."""
     received = sent = 0
     found = False
     for line in _again("/proc/net/dev").split(b"\n")[2:]:

@@ -24,11 +24,19 @@ PathLike = str | os.PathLike[str]
 
 
 def read(path: PathLike | Sequence[PathLike]) -> Trace:
-    """The trace that a Monitor wrote to ``path`` (its prefix, folder or one of its files).
+    """Read the trace that a Monitor wrote.
 
-    It may still be growing or have been cut off by a kill. Several paths (ranks, machines) are
-    merged on one time axis; so are all that fit a path with ``*``. Raises MonitorError if there is
-    none.
+    It may still be growing, or have been cut off by a kill.
+
+    Args:
+        path: the trace's prefix, folder or one of its files; ``*`` matches several. Several paths
+            (ranks, machines) are merged on one time axis.
+
+    Returns:
+        The trace.
+
+    Raises:
+        MonitorError: there is no trace, or it cannot be read.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:

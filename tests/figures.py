@@ -257,7 +257,7 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
             ["learning rate", f"{scaled_to['scaled_learning_rate']:g}", runs],
         ]
     return {
-        "What is said about single checks": [
+        "Remarks on single checks": [
             [check["check"], "pass", check["reason"], name] for name, check in checks
         ],
         "How every run ended": [
@@ -287,14 +287,14 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"- **Fastest** {label(first)}: {seconds:.1f} s (one run) on 2 devices, {short(rate)} "
         f"images/s; {lead:.2f} times as fast as {label(second)}, one run each.",
         f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their certificate. "
-        f"Their checks: {checks} pass.",
-        f"- **Waited for** data: Of an epoch, data took {waited}, in 6 of 6 runs.",
+        f"Checks: {checks} pass.",
+        f"- **Waited for** data: As a share of an epoch, data took {waited}, in 6 of 6 runs.",
         f"### Time to a validation AUC of {wanted:.2f}",
-        f"Each minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
-        "images: all are resampled by the same draws, so that an easy or a hard test part moves "
-        "all alike and falls out of the difference. What is told apart are these trained networks: "
-        "with another seed it may be the other way round. The intervals hold at 95 % for all rows "
-        "together, so that of equals one is told apart by chance in one report of twenty.",
+        f"Each run minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
+        "images. All are resampled with the same draws, so an easy or hard test part affects all "
+        "alike and cancels out. This tells these trained networks apart: with another seed the "
+        "order may be reversed. The intervals hold at 95 % for all rows together: among equals, "
+        "chance tells one apart in one report in twenty.",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
 
@@ -343,7 +343,7 @@ def expected_alts(made: list[Record]) -> set[str]:
             wide,
         ),
         told(
-            "Shares of an epoch with the least and the most of the rounds; the table has them too",
+            "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
             where,
         ),
         told(

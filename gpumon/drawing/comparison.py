@@ -35,12 +35,24 @@ def compare(
     align: str | None = None,
     width: float = 10.0,
 ) -> Chart:
-    """Draw several runs under each other, on one time axis and one scale.
+    """Draw several runs, one above the other, on the same axes.
 
     A lane shows the mean utilisation of a run's GPUs with the range between them as a shade, and
-    SM activity over it where there is any; a run without GPUs shows its CPU. Each lane carries
-    its own phases. ``align``: the name of a phase whose first start is time 0 in each run (such
-    as ``"train"``, to leave start-up out of the comparison); None: the start of each trace.
+    SM activity if there is any; a run without GPUs shows its CPU. Each lane has its own phases.
+
+    Args:
+        traces: by name, a trace or where one is.
+        theme: ``light`` or ``dark``.
+        title: above the chart.
+        align: a phase whose first start is time 0 in each run (such as ``"train"``, to leave
+            start-up out of the comparison); None: the start of each trace.
+        width: in inches.
+
+    Returns:
+        The chart.
+
+    Raises:
+        MonitorError: a trace cannot be read, or has no phase ``align``.
     """
     colours = _theme(theme)
     if not traces:

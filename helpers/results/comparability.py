@@ -124,11 +124,11 @@ def unranked(compared: Comparison) -> str | None:
     if any(kind(entry.content) == "shared" for entry in runs):
         return (
             "Replicas that share a GPU take turns on it, "
-            "so these times rank no framework and tell nothing of scaling."
+            "so these times do not rank frameworks and say nothing about scaling."
         )
     if any(entry.content["devices"]["count"] > 1 for entry in runs):
         return (
             "Virtual devices share the cores of one CPU, "
-            "so these times rank no framework and tell nothing of scaling."
+            "so these times do not rank frameworks and say nothing about scaling."
         )
-    return "Times on a CPU say nothing about GPUs, so they rank no framework."
+    return "Times on a CPU say nothing about GPUs, so they do not rank frameworks."

@@ -251,13 +251,13 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append(f"{found} take turns there: speed-up means nothing here")
     if epoch := comparability.resumed_after(content):
         texts.append(
-            f"resumed after epoch {epoch}: its times are of its last process, or of several added "
-            "up, and stand in no comparison"
+            f"resumed after epoch {epoch}: its times are those of its last process, or the sum "
+            "over several, and are used in no comparison"
         )
     if content.get("checkpoint", {}).get("changed_code"):
-        texts.append("the code was changed before it was resumed: its epochs are of two programs")
+        texts.append("the code changed before it was resumed: its epochs are of two programs")
     if damaged := content.get("checkpoint", {}).get("damaged"):
-        texts.append(f"began anew, for its earlier checkpoint was damaged: {damaged}")
+        texts.append(f"started again, because its earlier checkpoint was damaged: {damaged}")
     if not content["fairness"]["comparable"]:
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
@@ -269,14 +269,14 @@ def _limits(content: dict[str, Any]) -> list[str]:
             said.setdefault(row["reason"] or "AUC missing", []).append(row["finding"])
     texts += [f"{', '.join(findings)}: {reason}" for reason, findings in said.items()]
     if "in_mean" not in content["test"]:
-        texts.append("mean AUC without an interval, and rare findings count in it: an old record")
+        texts.append("old record: its mean AUC has no interval and includes rare findings")
     texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
     for other in content.get("neighbours", {}).get("processes", []):
         who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
         when = "before it began" if other["seen"] == "before" else "while it ran"
-        texts.append(f"shared its GPU with {who}, seen {when}: its times are not clean")
+        texts.append(f"shared its GPU with {who}, seen {when}: its times are not reliable")
     if reason := content.get("neighbours", {}).get("reason"):
-        texts.append(f"whether somebody else used its GPUs is not known: {reason}")
+        texts.append(f"it is not known whether another process used its GPUs: {reason}")
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):
         texts.append(f"no energy: {energy['reason']}")

@@ -39,7 +39,7 @@ def announce(batch: Batch, history: History) -> None:
             to_run.append(state)
             note = f"kernel {state.kernel}{_about(history, state)}"
             if state.state != "waiting":
-                note += f"; once more, earlier attempt: {batch_folder.how_it_ended(state)}"
+                note += f"; again, earlier attempt: {batch_folder.how_it_ended(state)}"
         say(f"  {state.title}, {note}")
     if to_run:
         say(_estimate(history, to_run))
@@ -92,7 +92,7 @@ def final_table(batch: Batch) -> str:
             lines.append(f"{state.title}, {state.state}: {state.reason}")
         lines += [f"{state.title}, earlier attempt: {came}" for came in state.earlier]
         if marks := ", ".join(_marks(batch, state)):
-            lines.append(f"{state.title}, {marks}: its times may not stand beside the others'")
+            lines.append(f"{state.title}, {marks}: its times are not comparable")
     return "\n".join(lines)
 
 
@@ -121,7 +121,7 @@ def where_to_look(batch: Batch, problems: list[str]) -> int:
     if bad:
         say(
             f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
-            f"put the cause right, then: compare --resume {batch.name}",
+            f"fix the cause, then: compare --resume {batch.name}",
             error=True,
         )
     return 1 if bad or problems else 0
@@ -147,6 +147,6 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
             "Estimate: none, for want of an earlier run here with the same notebook, settings, "
             "data and devices"
         )
-    rest = f", and {unknown} more that no earlier run tells of" if unknown else ""
+    rest = f", and {unknown} more without an earlier run to go by" if unknown else ""
     known = len(to_run) - unknown
     return f"Estimate: about {estimate.roughly(seconds)} for {known} run{'s' * (known != 1)}{rest}"

@@ -78,12 +78,12 @@ def run(
             return _work(batch, history, stall_minutes)
         except OSError as error:
             raise UserError(
-                f"{refusal(error)}; {batch.folder} is kept: put that right, and the same command "
+                f"{refusal(error)}; {batch.folder} is kept: fix that, and the same command "
                 "goes on with it"
             ) from error
         except KeyboardInterrupt:
             with suppress(OSError):  # a terminal that was closed
-                say(f"Kept: {batch.folder}; the same command goes on with it")
+                say(f"Kept: {batch.folder}; the same command continues it")
             raise
         finally:
             with stopping.held():

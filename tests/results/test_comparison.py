@@ -148,7 +148,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     compared = comparison.load(tmp_path)
     assert f"Hernia: {reason}" in comparison.remarks(compared)["remark"].to_list()
     assert comparison_tables.auc(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
-    assert chart_descriptions.left_out(compared).endswith("images of a class: Hernia. ")
+    assert chart_descriptions.left_out(compared).endswith("too few test images: Hernia. ")
 
 
 def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
     compared = comparison.load(tmp_path)
     assert comparison_tables.auc(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
     assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
-    assert "an old record" in " ".join(comparison.remarks(compared)["remark"])
+    assert "old record:" in " ".join(comparison.remarks(compared)["remark"])
     assert chart_descriptions.left_out(compared) == ""
     assert charts.auc(compared) is not None
 
@@ -171,7 +171,7 @@ def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_pat
     assert comparison_tables.training(one).loc["PyTorch", ("2 devices", "test AUC")] == (
         "0.740 (0.710 to 0.770)"
     )
-    assert "not shown at all" in chart_descriptions.uncertainty(one)
+    assert "which single runs cannot show" in chart_descriptions.uncertainty(one)
     three = comparison.load([tmp_path / name for name in "abc"])
     assert comparison_tables.training(three).loc["PyTorch", ("2 devices", "test AUC")] == (
         "0.750 (0.740 to 0.780 over 3 runs)"

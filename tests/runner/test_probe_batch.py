@@ -36,7 +36,7 @@ def through_layer(layer, arrays, device):
 """
 FAILED = (
     "kernel 'mxnet' failed its probe: convolution on device 0 (NVIDIA A100-SXM4-40GB): "
-    "RuntimeError: CUDA error: no kernel image is available (probe-mxnet-1x.log has it all)"
+    "RuntimeError: CUDA error: no kernel image is available (probe-mxnet-1x.log has the details)"
 )
 
 

@@ -315,7 +315,7 @@ def test_the_report_says_that_a_checkpoint_was_damaged(tmp_path: Path) -> None:
     said = {"resumed_after": 0, "seconds": 0.0, "damaged": "header too small"}
     records.save(tmp_path, records.make(checkpoint=said))
     remarks = " ".join(comparison.remarks(comparison.load(tmp_path))["remark"])
-    assert "began anew, for its earlier checkpoint was damaged: header too small" in remarks
+    assert "started again, because its earlier checkpoint was damaged: header too small" in remarks
 
 
 def test_another_recipe_with_another_network_is_refused_and_not_set_aside(tmp_path: Path) -> None:

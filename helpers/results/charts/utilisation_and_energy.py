@@ -99,7 +99,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
         if pd.notna(row[device_waits.INVALID]):
             axes.annotate(
-                f"{device_waits.INVALID}: its words say why",
+                f"{device_waits.INVALID}: its sentence says why",
                 (0, place),
                 xytext=(8, 0),
                 textcoords="offset points",
@@ -110,7 +110,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     for name, shape, colour in looks:
         axes.plot([], [], marker=shape, ms=6, color=colour, ls="none", label=safe(name))
     name_rows(axes, [safe(str(name)) for name in numbers.index], above=0.6, below=0.6)
-    axes.set_xlabel("% of an epoch; what is left is compute")
+    axes.set_xlabel("% of an epoch; the rest is compute")
     legend_below(figure, axes)
     return figure
 
@@ -131,7 +131,7 @@ def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         value = row["images_per_joule"]
         axes.barh(place, value, 0.6, color=faded(colour_of(row["label"]), 0.85))
         axes.annotate(
-            f"{value:.3g} images/J, {short_number(row['joules'] / 1000)} kJ in all",
+            f"{value:.3g} images/J, {short_number(row['joules'] / 1000)} kJ in total",
             (value, place),
             xytext=(5, 0),
             textcoords="offset points",

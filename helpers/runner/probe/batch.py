@@ -55,7 +55,7 @@ def probe(batch: Batch, shown: Shown) -> None:
         )
         batch.probes[_key(state)] = found
         if found.reason is None:
-            shown.note(f"      works, found out in {found.seconds:.0f} s")
+            shown.note(f"      works, probed in {found.seconds:.0f} s")
         else:
             shown.warn(_failed(state, found))
 
@@ -76,7 +76,9 @@ def as_record(batch: Batch, state: RunState) -> dict[str, Any]:
 
 
 def _failed(state: RunState, found: outside.Outcome) -> str:
-    return f"kernel '{state.kernel}' failed its probe: {found.reason} ({_log(state)} has it all)"
+    return (
+        f"kernel '{state.kernel}' failed its probe: {found.reason} ({_log(state)} has the details)"
+    )
 
 
 def _log(state: RunState) -> str:
