@@ -18,6 +18,7 @@ from gpumon.drawing.style import Theme, phase_colours, theme
 from gpumon.errors import MonitorError
 from gpumon.recording import Recording
 from gpumon.trace import Trace, read
+from gpumon.units import lasting
 
 LABELS = {
     "busy": "GPU utilisation, mean and range",
@@ -164,7 +165,7 @@ def _lane(
             (colour, in_words(stats.mean(stats.known(middle.tolist(), weights)), f"% {text}"))
         )
     subtitle = devices_in_words(run)
-    notes.append((colours.faint, f"{run.end:.0f} s" if run.end >= 10 else f"{run.end:.1f} s"))
+    notes.append((colours.faint, lasting(run.end)))
     _texts(axes, name, subtitle, notes, colours)
     return kinds
 

@@ -14,7 +14,7 @@ from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.drawing import sidebyside
-from gpumon.units import clock
+from gpumon.units import clock, lasting
 
 MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
@@ -89,7 +89,7 @@ def test_picture_and_page_say_the_same(tmp_path: Path, gpus: int) -> None:
     for what in ("lanes", "legend", "notes", "scales"):
         assert picture[what] == page[what], what
     said = " ".join([*page["lanes"], page["notes"]])
-    assert ("lost at 7.0 s" in said) == (gpus > 0) and ("GPU is lost" in said) == (gpus > 0)
+    assert ("lost at 7 s" in said) == (gpus > 0) and ("GPU is lost" in said) == (gpus > 0)
     assert ("utilisation: nvmlDeviceGetUtilizationRates: Not Supported" in said) == (gpus > 1)
     assert ("No GPU lane: no driver" in said) == (gpus == 0)
     assert "s were not recorded" in said and "1 damaged line of t left out" in said
@@ -113,6 +113,11 @@ def test_both_tell_the_time_alike(tmp_path: Path, span: float) -> None:
         assert len(moments) > 1
         for text, x in moments:
             assert text == clock(round(gpumon_canvas.moment(x, data), 3), end - start)
+
+
+def test_a_length_of_time_reads_as_a_moment_does() -> None:
+    told = [lasting(seconds) for seconds in (0, 0.0321, 7, 12.34, 119.96, 185.2, 3750.4)]
+    assert told == ["0 s", "0.032 s", "7 s", "12.3 s", "120 s", "3:05", "1:02:30"]
 
 
 def test_several_runs_name_their_devices_alike(tmp_path: Path) -> None:

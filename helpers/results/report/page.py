@@ -35,7 +35,7 @@ go into another table below."""
 
 _VERDICTS = {"pass": "good", "fail": "bad"}
 _MARKED = re.compile(rf"(.*) \(((?:{NOT_COMPARABLE}|{RESUMED}|{SHARED})[^()]*)\)")
-_NUMBER = re.compile(r"[-~+]?[\d.,]+(?:e[-+]?\d+)?( %|%)?( \(.*\))?|n/a|-")
+_NUMBER = re.compile(r"[-~+]?[\d.,:]+(?:e[-+]?\d+)?( s| %|%)?( \(.*\))?|n/a|-")
 
 
 @dataclass(frozen=True)
