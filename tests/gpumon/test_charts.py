@@ -131,6 +131,44 @@ def test_several_runs_name_their_devices_alike(tmp_path: Path) -> None:
     assert [text for text in texts if text in page.values()] == list(page.values())
 
 
+def lanes(chart: Any) -> list[Any]:
+    return [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
+
+
+def test_a_lane_ends_with_its_last_epoch(tmp_path: Path) -> None:
+    """And its figures are of what is seen of it: not of what it did before and after."""
+    values = [0.0] * 4 + [80.0] * 4 + [10.0] * 12
+    runs: dict[str, Any] = {
+        name: write(
+            tmp_path / name, {"gpu0": values}, marks=(("train", 4.0, end, {}), ("z", end, 20.0, {}))
+        )
+        for name, end in (("a", 8.0), ("b", 12.0))
+    }
+    short, long = lanes(gpumon.compare(runs, align="train", until=("train", "validate")))
+    assert max(short.lines[0].get_xdata()) == 8 and max(long.lines[0].get_xdata()) == 12
+    for axes, said in ((short, {"80 % busy", "4 s"}), (long, {"45 % busy", "8 s"})):
+        assert said <= {text.get_text() for text in axes.texts}
+    chart = gpumon.compare(runs, align="train")
+    assert {max(axes.lines[0].get_xdata()) for axes in lanes(chart)} == {20.0}
+
+
+def test_a_run_without_the_phase_counts_from_its_start_and_says_so(tmp_path: Path) -> None:
+    with_it = write(tmp_path / "a", {"gpu0": [1.0] * 9}, marks=(("train", 4.0, 9.0, {}),))
+    runs: dict[str, Any] = {"a": with_it, "b": write(tmp_path / "b", {"gpu0": [1.0] * 9})}
+    _, other = lanes(gpumon.compare(runs, align="train"))
+    assert "1 GPU, no train" in {text.get_text() for text in other.texts}
+    page = gpumon_canvas.data_of(sidebyside.fragment(runs))["lanes"]
+    assert [lane["subtitle"] for lane in page] == ["1 GPU", "1 GPU, no train"]
+
+
+def test_a_long_name_stays_in_the_picture(tmp_path: Path) -> None:
+    run = write(tmp_path / "a", {"gpu0": [1.0] * 9})
+    chart = gpumon.compare({"PyTorch Exp Loss bf16 sharing 1 GPU seed0": run}, width=6)
+    renderer = chart.canvas.get_renderer()  # type: ignore[attr-defined]
+    (lane,) = lanes(chart)
+    assert min(text.get_window_extent(renderer).x0 for text in lane.texts) >= 0
+
+
 def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:
     name = r"<img src=x onerror=alert(1)> $\frac$ a/b"
     path = write(tmp_path / "t", {"gpu0": [1.0] * 4}, marks=((name, 0.0, 4.0, {}),))

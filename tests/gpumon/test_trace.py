@@ -246,7 +246,7 @@ def test_compare_aligns_runs_on_a_phase(tmp_path: Path) -> None:
     lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
     assert len(lanes) == 2
     assert lanes[0].get_xlim()[0] - 4 == pytest.approx(lanes[1].get_xlim()[0] - 1)
-    with pytest.raises(gpumon.MonitorError, match="the trace of One has train"):
+    with pytest.raises(gpumon.MonitorError, match="the traces have train"):
         gpumon.compare({"One": a}, align="test")
 
 

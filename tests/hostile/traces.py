@@ -182,7 +182,7 @@ WRONG = [
     Case("trace: marks are endless", instead(endless, "html", "t.marks.jsonl"), "endless line"),
     Case("trace: not there", asked("summary", "{}/" + ESCAPES), "no trace at .*does not exist"),
     Case("trace: no name", asked("plot", ".jsonl"), "does not exist"),
-    Case("trace: escapes in a phase", mark(ESCAPES, "compare", "--align", "x"), "has .*owned"),
+    Case("trace: escapes in a phase", mark(ESCAPES, "compare", "--align", "x"), "have .*owned"),
 ]  # fmt: skip
 
 # Damaged lines of an otherwise sound trace: left out, and said.
