@@ -68,11 +68,6 @@ def completion(result: Any) -> Callable[[], None] | None:
     return backend.completion(result)
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework draws from."""
-    keras.utils.set_random_seed(value)
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     """Copy canonical weights (torchvision's names, OIHW) into ``model``, on every replica."""
     backend._assign(_variables(model), weights)

@@ -93,11 +93,6 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework draws from."""
-    torch.manual_seed(value)
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     """Copy canonical weights (torchvision's names, OIHW) into ``model``."""
     state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}

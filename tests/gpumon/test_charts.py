@@ -137,13 +137,11 @@ def lanes(chart: Any) -> list[Any]:
 
 def test_a_lane_ends_with_its_last_epoch(tmp_path: Path) -> None:
     """And its figures are of what is seen of it: not of what it did before and after."""
-    values = [0.0] * 4 + [80.0] * 4 + [10.0] * 12
-    runs: dict[str, Any] = {
-        name: write(
-            tmp_path / name, {"gpu0": values}, marks=(("train", 4.0, end, {}), ("z", end, 20.0, {}))
-        )
-        for name, end in (("a", 8.0), ("b", 12.0))
-    }
+    values: list[float | None] = [*[0.0] * 4, *[80.0] * 4, *[10.0] * 12]
+    runs: dict[str, Any] = {}
+    for name, end in (("a", 8.0), ("b", 12.0)):
+        marks: Marks = (("train", 4.0, end, {}), ("z", end, 20.0, {}))
+        runs[name] = write(tmp_path / name, {"gpu0": values}, marks=marks)
     short, long = lanes(gpumon.compare(runs, align="train", until=("train", "validate")))
     assert max(short.lines[0].get_xdata()) == 8 and max(long.lines[0].get_xdata()) == 12
     for axes, said in ((short, {"80 % busy", "4 s"}), (long, {"45 % busy", "8 s"})):

@@ -16,7 +16,6 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from helpers.errors import UserError
-from helpers.frameworks.devices import Devices
 from helpers.networks import weights
 from helpers.recipe import lookup
 from helpers.results import comparison
@@ -126,23 +125,14 @@ def test_other_code_goes_on_and_that_is_said_and_recorded(
 
 def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
     """As written by a notebook: what has no place in JSON, such as tuples, differs from nothing."""
-    recipe = lookup("demo").on(2)
-    run = record.start(
-        tmp_path,
-        notebook="PyTorch_MultiGPU",
-        framework="PyTorch",
-        kernel="pytorch",
-        versions={},
-        devices=Devices("cpu", ("a", "b")),
-        recipe=recipe,
-    )
+    run = records.started(tmp_path)
     writer = checkpoint.Writer(checkpoint.begin(run, INITIAL, resume=False))
     writer.save([ROW], 1.0, INITIAL, ADAM)
     writer.close()
     found = checkpoint.begin(run, INITIAL, resume=True)
     assert found.epoch == 1 and not found.changed_code
     assert found.code == run.content["run"]["code"]
-    assert found.about["batch"] == recipe.recipe.batch
+    assert found.about["batch"] == lookup("demo").batch
     run.fail(KeyboardInterrupt())
 
 
