@@ -163,7 +163,8 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_terminal_that_goes_ends_the_drawing_without_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drawn, said = threading.Event(), []
+    drawn = threading.Event()
+    said: list[object] = []
     monkeypatch.setattr(threading, "excepthook", said.append)
 
     def draw() -> None:
