@@ -5,7 +5,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 ``helpers.results.charts``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from helpers.errors import UserError
 from helpers.frameworks import order
 from helpers.frameworks.capabilities import sharing
 from helpers.results import comparability
-from helpers.results.agreement import differences
+from helpers.results.agreement import differences, workers
 from helpers.training import record
 
 
@@ -125,7 +125,7 @@ def how_to_begin(compared: Comparison) -> str | None:
     where = " and ".join(str(folder) for folder in compared.folders)
     return (
         f"There is no record under {where} yet: run 'make compare' in a terminal, "
-        'or all cells of a framework\'s notebook (then set batch = "interactive" here).'
+        'or all cells of a framework\'s notebook (then set runs = "interactive" here).'
     )
 
 
@@ -153,7 +153,7 @@ def remarks(compared: Comparison) -> pd.DataFrame:
             state = _STATES[entry.content["state"]]
             name = ", ".join(filter(None, [entry.run, entry.variant]))
             said.setdefault(f"{state}: {reason}", []).append(name)
-    for what, remark in differences(compared.finished):
+    for what, remark in [*differences(compared.finished), *workers(compared.finished)]:
         said.setdefault(remark, []).append(what)
     limited: dict[str, list[str]] = {}
     for entry in compared.finished:
@@ -217,11 +217,13 @@ _STATES = {
 }
 
 # Runs that differ in one of these are never repeats of each other: it stands in their label.
-_SETTINGS: dict[str, str] = {
-    "name": "{}",
-    "precision": "{}",
-    "crop": "{} px",
-    "epochs": "{} epochs",
+_SETTINGS: dict[str, Callable[[Any], str]] = {
+    "name": str,
+    "precision": str,
+    "crop": "{} px".format,
+    "epochs": lambda number: f"{number} epoch{'s' * (number != 1)}",
+    "batch": "{} per device".format,
+    "warmup_epochs": "warm-up {:g}".format,
 }
 
 
@@ -234,7 +236,7 @@ def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
     return [
         replace(
             entry,
-            setting=" ".join(_SETTINGS[key].format(r[key]) for key in several if key in r),
+            setting=" ".join(_SETTINGS[key](r[key]) for key in several if key in r),
         )
         for entry, r in zip(entries, recipes, strict=True)
     ]
@@ -245,6 +247,8 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if changed := comparability.departures(content):
+        texts.append(f"not the recipe's own training: {changed}")
     if gpus := content["devices"].get("shared_gpus"):
         found = sharing(content["devices"]["count"], gpus)
         texts.append(f"{found} take turns there: speed-up means nothing here")

@@ -8,7 +8,7 @@ import pandas as pd
 
 from helpers.results import device_waits, paired_auc
 from helpers.results.agreement import differences
-from helpers.results.comparability import marked, ranks, unranked
+from helpers.results.comparability import marked, off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import ONE_RUN, summarise
@@ -33,9 +33,13 @@ def answers(compared: Comparison) -> tuple[Answer, Answer, Answer]:
 
 
 def headline(compared: Comparison) -> str:
-    """The same in one sentence, for the top of a page."""
+    """The same in one sentence, for the top of a page; in two where the recipe was changed."""
     if not compared.finished:
         return "No run has finished yet, so there is nothing to compare."
+    return " ".join(filter(None, [_in_short(compared), off_the_recipe(compared)]))
+
+
+def _in_short(compared: Comparison) -> str:
     first, fair, waited = answers(compared)
     machine = _machine(compared)
     is_fair = {
@@ -73,6 +77,8 @@ def fastest(compared: Comparison) -> Answer:
     why = unranked(compared)
     if why is not None:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
+    if (why := unequal(compared)) is not None:
+        return Answer(question, "nobody", f"{why} Their times rank no framework.")
     numbers = summarise(compared)
     on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
     most = int(on_gpus["devices"].max())

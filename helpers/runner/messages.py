@@ -19,6 +19,8 @@ def announce(batch: Batch, history: History) -> None:
     again = f", {len(kept)} of them finished before" if kept else ""
     verb = "Resuming batch" if batch.resumed else "Batch"
     say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
+    if settings := batch.plan.settings():
+        say(f"  every run with {settings}")
     to_run = []
     wanted = {(state.kernel, state.devices, state.gpus) for state in batch.runs}
     problems = {
@@ -140,8 +142,8 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
     seconds, unknown = estimate.total(history, to_run)
     if unknown == len(to_run):
         return (
-            "Estimate: none, for want of an earlier run here with the same notebook, recipe, data "
-            "and devices"
+            "Estimate: none, for want of an earlier run here with the same notebook, settings, "
+            "data and devices"
         )
     rest = f", and {unknown} more that no earlier run tells of" if unknown else ""
     known = len(to_run) - unknown

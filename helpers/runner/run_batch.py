@@ -290,7 +290,7 @@ def _compare(batch: Batch, stall_minutes: float) -> str | None:
             kernel_processes.execute(
                 source,
                 batch.folder / source.name,
-                {"batch": str(batch.folder)},
+                {"runs": str(batch.folder)},
                 kernel=kernel,
                 reached=lambda section, cell, cells: line.show("reading records, drawing"),
                 stall_minutes=stall_minutes,

@@ -190,7 +190,7 @@ class Run:
         self.lesson = lesson
 
     def largest_batch(self) -> ScaledRecipe:
-        """The recipe; with ``batch = "auto"`` with the largest batch that fits the devices."""
+        """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
         if self.setup.search_batch:
             arrays = self.initial.arrays
             self.recipe = batch_size.largest(

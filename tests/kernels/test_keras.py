@@ -30,6 +30,7 @@ from agreed import (
 from mirrored import Heard, crops, noise, one_strategy, rates, shallow_replica, tuned, world
 from notebook_cells import (
     CERTIFIED,
+    EPSILON_FIRST,
     adam,
     assert_passed,
     cell_with,
@@ -90,6 +91,7 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
         "running variance after a step",
         "running variance after 5 SGD steps",
         "gradients, uneven batch, n devices / one",
+        EPSILON_FIRST,
     }
     assert_passed(notebook["this_run"], known=known)
 
@@ -110,8 +112,8 @@ def test_a_validation_with_every_replicas_own_statistics_is_caught(
     assert found == {"validated with the statistics that are saved"}
 
 
-def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
-    """Gradients so small that it shows where epsilon is added."""
+def test_adam_adds_epsilon_before_the_bias_correction(notebook: dict[str, Any]) -> None:
+    """As the notebook says; gradients so small that it shows."""
     strategy = notebook["strategy"]
     gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
@@ -122,7 +124,8 @@ def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
     for gradient in gradients:
         half = gradient / 2  # Keras adds the gradients of its two replicas up
         strategy.run(lambda g=half: optimizer.apply([tf.constant(g)], [weight]))
-    assert np.allclose(weight.numpy(), adam(gradients, notebook["scaled"]), atol=1e-7)
+    expected = adam(gradients, notebook["scaled"], epsilon_first=True)
+    assert np.allclose(weight.numpy(), expected, atol=1e-7)
 
 
 def test_losses_are_weighted_by_images() -> None:

@@ -12,7 +12,6 @@ from helpers.results import published
 from helpers.results.charts.style import (
     colour_of,
     faded,
-    legend_below,
     line_of,
     marker_of,
     name_rows,
@@ -32,6 +31,7 @@ from helpers.training.figure_style import (
     WIDTH,
     figure_of,
     heading,
+    legend_below,
     panels,
     styled,
 )

@@ -7,18 +7,23 @@ import gpumon
 from gpumon.errors import MonitorError
 from helpers.results import device_waits
 from helpers.results.charts.style import (
-    SHARES,
     colour_of,
     cycle,
     faded,
-    legend_below,
     name_rows,
     safe,
 )
 from helpers.results.comparison import Comparison, widest
 from helpers.results.comparison_tables import short_number
 from helpers.results.repeated_runs import summarise
-from helpers.training.figure_style import FAINT, WIDTH, figure_of, styled
+from helpers.training.figure_style import (
+    FAINT,
+    SHARES,
+    WIDTH,
+    figure_of,
+    legend_below,
+    styled,
+)
 
 EPOCHS = ("train", "validate")
 

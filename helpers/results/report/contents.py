@@ -20,7 +20,7 @@ from helpers.results import (
     published,
     scaling,
 )
-from helpers.results.comparability import ranks, unranked
+from helpers.results.comparability import off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
@@ -111,7 +111,7 @@ def _speed(compared: Comparison) -> Section:
             "Training on image files",
             comparison_tables.training(compared),
             "All epochs, training and validation, with the tracing and autotuning of the first; "
-            "images/s is the median epoch after it. "
+            "images/s is the median epoch after it, or the only one. "
             f"{repeats} {chart_descriptions.uncertainty(compared)}",
             kind="measured",
         ),
@@ -150,7 +150,7 @@ def _speed(compared: Comparison) -> Section:
         "in memory. They are measured minutes apart: what loading costs stands "
         "below, in the shares of an epoch, which are measured in turns."
     )
-    lead = _joined(lead, unranked(compared))
+    lead = _joined(lead, unequal(compared), unranked(compared))
     return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
 
 
@@ -221,6 +221,7 @@ def _learning(compared: Comparison) -> Section:
     lead = _joined(
         "The curves should lie close together: same weights, same images, same learning rate. "
         "The test part was never seen in training; 0.5 is guessing, 1 is perfect.",
+        off_the_recipe(compared),
         chart_descriptions.shown(compared),
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
