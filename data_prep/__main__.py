@@ -226,8 +226,7 @@ def _demo(options: argparse.Namespace) -> int:
         workers=options.workers,
     )
     _print(
-        f"{options.folder}: {made['images']:,} images of {made['patients']:,} patients"
-        f" ({made['written']:,} new, {made['seconds']:.0f} s)"
+        f"{options.folder}: {made['images']:,} images of {made['patients']:,} patients {_new(made)}"
     )
     return 0
 
@@ -303,8 +302,12 @@ def _say(target: str, made: dict[str, Any]) -> int:
             f" first is {name}: {reason}; see {Path(target) / 'rejected.csv'}."
             f" The other {done} are ready to use"
         )
-    _print(f"{target}: {done} ({made['written']:,} new, {made['seconds']:.0f} s)")
+    _print(f"{target}: {done} {_new(made)}")
     return 0
+
+
+def _new(made: dict[str, Any]) -> str:
+    return f"({made['written']:,} new, {made['seconds']:.0f} s)"
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from gpumon.files import expand
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
+from gpumon.units import clock
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,8 +195,9 @@ class Trace:
                 entry["reason"] = None  # it failed when first asked and has worked since
         for event in self.recording.events:
             if event["event"] == "failed":
+                moment = clock(round(event["t"], 1), self.recording.end)
                 for number in event["series"]:
-                    series[number]["reason"] = f"from {event['t']:.1f} s: {event['reason']}"
+                    series[number]["reason"] = f"from {moment} on: {event['reason']}"
         return series
 
     def _energy(self) -> dict[str, str]:

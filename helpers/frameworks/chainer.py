@@ -10,7 +10,6 @@ and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
 import multiprocessing
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -154,17 +153,6 @@ def completion(result: Any) -> Callable[[], None] | None:
         event.record()
     wait: Callable[[], None] = event.synchronize
     return wait
-
-
-def seed(value: int) -> None:
-    """Seed every random generator the framework uses.
-
-    These are Python's (chainercv's transforms) and NumPy's (initial weights, order of examples).
-    CuPy's is not seeded: that would start CUDA, after which no process can be forked for another
-    GPU, and DenseNet121 draws nothing on the device.
-    """
-    random.seed(value)
-    np.random.seed(value % 2**32)  # noqa: NPY002 - Chainer draws from the global generator
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:

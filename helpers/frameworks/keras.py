@@ -86,11 +86,6 @@ def completion(result: Any) -> Callable[[], None] | None:
     return backend.completion(result)
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework uses."""
-    keras.utils.set_random_seed(value)
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     """Copy canonical weights into ``model``, on every replica.
 

@@ -8,7 +8,6 @@ as OIHW and the dense layer as (outputs, inputs). On CPUs the same seed gives th
 measured on one and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -129,16 +128,6 @@ def completion(result: Any) -> Callable[[], None] | None:
             array.wait_to_read()
 
     return wait
-
-
-def seed(value: int) -> None:
-    """Seed every random generator the framework uses.
-
-    ``mx.image`` and the samplers use Python's and NumPy's global generators.
-    """
-    mx.random.seed(value)
-    random.seed(value)
-    np.random.seed(value)  # noqa: NPY002
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:

@@ -110,11 +110,6 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework uses."""
-    torch.manual_seed(value)
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     """Copy canonical weights into ``model``, on every replica.
 

@@ -11,7 +11,6 @@ same bits on CPUs, from process to process too; on GPUs it need not.
 
 import logging
 import os
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -192,13 +191,6 @@ def completion(result: Any) -> Callable[[], None] | None:
             copy.result()
 
     return wait
-
-
-def seed(value: int) -> None:
-    """Seed every random generator the framework uses."""
-    random.seed(value)
-    np.random.seed(value)  # noqa: NPY002 (the framework's own draws, not ours)
-    tf.random.set_seed(value)
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:

@@ -82,9 +82,12 @@ class Entry:
         return comparability.resumed_after(self.content)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
-    """The runs that are compared, in order, and the records that could not be read."""
+    """The runs that are compared, in order, and the records that could not be read.
+
+    Nothing changes in it once it is made, so what was worked out from one can be kept for it.
+    """
 
     entries: tuple[Entry, ...]
     unreadable: tuple[str, ...]

@@ -10,7 +10,7 @@ from helpers.results import device_waits, paired_auc
 from helpers.results.agreement import differences
 from helpers.results.comparability import marked, off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
-from helpers.results.comparison_tables import short_number
+from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import ONE_RUN, summarise
 
 UNRANKED = "not ranked here"
@@ -192,13 +192,10 @@ def _lead(best: pd.Series, second: pd.Series) -> str:
 
 
 def _time(row: pd.Series) -> str:
-    """``37.8 s (one run)``, ``2.1 min (2.0 to 2.2 in 3 runs)``."""
-    unit, divisor = ("s", 1.0) if row["seconds"] < 120 else ("min", 60.0)
-    if row["runs"] == 1:
-        return f"{row['seconds'] / divisor:.1f} {unit} (one run)"
-    low, high = row["seconds_low"] / divisor, row["seconds_high"] / divisor
-    runs = f"{low:.1f} to {high:.1f} in {row['runs']} runs"
-    return f"{row['seconds'] / divisor:.1f} {unit} ({runs})"
+    """``37.8 s (one run)``, ``2:06 (2:01 to 2:12 in 3 runs)``."""
+    middle, low, high = (time_text(row[f"seconds{end}"]) for end in ("", "_low", "_high"))
+    runs = "one run" if row["runs"] == 1 else f"{low} to {high} in {row['runs']} runs"
+    return f"{middle} ({runs})"
 
 
 def _marked(row: pd.Series) -> str:

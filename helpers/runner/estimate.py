@@ -89,16 +89,6 @@ def total(history: History, states: Iterable[RunState]) -> tuple[float, int]:
     return sum(known), len(estimates) - len(known)
 
 
-def roughly(seconds: float) -> str:
-    """``50 s``, ``41 min``, ``7 h 10 min``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    if hours < 2:
-        return f"{60 * hours + minutes} min"
-    return f"{hours} h {minutes} min"
-
-
 def _earlier() -> Iterable[tuple[str, Key, float]]:
     """When it started, what it was and how long it took, of every run that a batch finished.
 

@@ -1,7 +1,5 @@
 """What the runner says before, between and after the runs: plan, outcomes, the last table."""
 
-from collections.abc import Callable
-
 from helpers import terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed
@@ -131,7 +129,7 @@ def _about(history: History, state: RunState) -> str:
     guess = history.of(state)
     if guess is None:
         return ""
-    clock: Callable[[float], str] = terminal.clock
+    clock = terminal.clock
     if guess.runs == 1:
         return f", about {clock(guess.seconds)} (as 1 earlier run)"
     return (
@@ -149,4 +147,4 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
         )
     rest = f", and {unknown} more without an earlier run to go by" if unknown else ""
     known = len(to_run) - unknown
-    return f"Estimate: about {estimate.roughly(seconds)} for {known} run{'s' * (known != 1)}{rest}"
+    return f"Estimate: about {terminal.clock(seconds)} for {known} run{'s' * (known != 1)}{rest}"

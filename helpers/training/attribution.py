@@ -19,8 +19,6 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.training.measurement_rounds import interval
-
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
@@ -171,7 +169,7 @@ def _by_ablation(
     }
     ends = {"compute": computing, "data": waiting, "synchronisation": reducing}
     ends["validation"] = [1 - share for share in training]
-    return shares, {share: list(interval(values)[1:]) for share, values in ends.items()}
+    return shares, {share: [min(values), max(values)] for share, values in ends.items()}
 
 
 def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:

@@ -1,6 +1,5 @@
 """Figures in one look: ink, grid, axes, and a figure that shows itself."""
 
-import io
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -9,6 +8,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from gpumon.drawing.chart import Chart
 from gpumon.drawing.style import THEMES
 
 INK, FAINT, GRID = THEMES["light"].text, THEMES["light"].faint, THEMES["light"].grid
@@ -37,15 +37,6 @@ _RC = {
 }
 
 Drawing = TypeVar("Drawing", bound=Callable[..., Any])
-
-
-class Chart(Figure):
-    """A figure that shows itself in a notebook, with or without ``%matplotlib inline``."""
-
-    def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=110)
-        return buffer.getvalue()
 
 
 def styled(draw: Drawing) -> Drawing:

@@ -160,6 +160,24 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
     assert shown.getvalue() == "      0:00  9. Train\n"
 
 
+def test_a_terminal_that_goes_ends_the_drawing_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = threading.Event()
+    said: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", said.append)
+
+    def draw() -> None:
+        drawn.set()
+        raise OSError(5, "Input/output error")
+
+    ticker = terminal.EverySecond(draw)
+    ticker.start()
+    assert drawn.wait(60)
+    ticker.stop()
+    assert said == []
+
+
 @pytest.mark.parametrize("what", ["file", "link"])
 def test_runs_that_is_no_folder(
     suite: Suite, what: str, capsys: pytest.CaptureFixture[str]

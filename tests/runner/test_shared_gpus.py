@@ -11,7 +11,6 @@ from runner_tools import Suite, images_fixture, suite_fixture
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
-from helpers.recipe import lookup
 from helpers.results import (
     agreement,
     charts,
@@ -56,15 +55,7 @@ def mixed(tmp_path: Path) -> Comparison:
 def test_the_record_says_how_many_gpus_are_shared(tmp_path: Path) -> None:
     names = ("NVIDIA H100",) * 4
     for devices, expected in ((Devices("gpu", names, 1), 1), (Devices("gpu", names), None)):
-        run = record.start(
-            tmp_path / str(expected),
-            notebook="PyTorch_MultiGPU",
-            framework="PyTorch",
-            kernel="pytorch",
-            versions={},
-            devices=devices,
-            recipe=lookup("demo").on(4),
-        )
+        run = records.started(tmp_path / str(expected), devices)
         found = record.read(run.folder)["devices"]
         assert found["count"] == 4 and found.get("shared_gpus") == expected
         run.fail(RuntimeError("enough is known"))

@@ -29,7 +29,6 @@ from helpers.__main__ import CHOICES, main
 from helpers.results import agreement, comparison, three_answers
 from helpers.runner import (
     batch_folder,
-    estimate,
     kernel_processes,
     other_gpu_processes,
     plans,
@@ -420,7 +419,7 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     shown = capsys.readouterr().out
     assert re.search(r"PyTorch_MultiGPU on 1 device, kernel tiny, about 0:\d\d \(2 earlier", shown)
     assert "PyTorch_MultiGPU on 2 devices, kernel tiny\n" in shown
-    assert re.search(r"Estimate: about \d+ s for 1 run, and 3 more", shown)
+    assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
     # Nor is it told from a run of other epochs, batch size or workers.
     for option in ("--epochs", "--batch-size", "--workers"):
         assert suite.compare("--dry-run", *plan, option, "3") == 0
@@ -432,11 +431,6 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     (paths.RUNS / "bad" / "batch.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
-
-
-def test_roughly() -> None:
-    told = [estimate.roughly(seconds) for seconds in (0, 99, 100, 2460, 7140, 25800)]
-    assert told == ["0 s", "99 s", "2 min", "41 min", "119 min", "7 h 10 min"]
 
 
 def batch_of(folder: Path, count: int) -> batch_folder.Batch:

@@ -8,7 +8,7 @@ import pandas as pd
 from helpers.results import device_waits, learning_curves, paired_auc
 from helpers.results.comparability import marked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
-from helpers.results.comparison_tables import short_number
+from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import summarise, with_interval
 from helpers.results.scaling import scaling as scaling_numbers
 
@@ -56,7 +56,7 @@ def throughput(compared: Comparison) -> str:
 def placed(compared: Comparison) -> str:
     return _told(
         "Training time by framework and number of devices, beside the times published in 2018",
-        (f"{_timed(row)} {row['seconds']:.0f} s" for _, row in summarise(compared).iterrows()),
+        (f"{_timed(row)} {time_text(row['seconds'])}" for _, row in summarise(compared).iterrows()),
     )
 
 
@@ -80,7 +80,7 @@ def curves(compared: Comparison, *, clock: bool = False) -> str:
             end = epochs.iloc[-1]
             auc = "n/a" if math.isnan(end["valid_auc"]) else f"{end['valid_auc']:.3f}"
             parts.append(
-                f"{entry.timed if clock else entry.run} ends after {end['clock']:.0f} s with "
+                f"{entry.timed if clock else entry.run} ends after {time_text(end['clock'])} with "
                 f"validation loss {end['valid_loss']:.3f} and AUC {auc}"
             )
     return _told(f"Losses and validation AUC against {across}", parts)

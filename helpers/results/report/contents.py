@@ -22,6 +22,7 @@ from helpers.results import (
 )
 from helpers.results.comparability import off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
 
 Draw = Callable[..., Figure | None]
@@ -330,14 +331,15 @@ def _made_with(compared: Comparison) -> Section:
 
 
 def targets(compared: Comparison) -> list[dict[str, Any]]:
-    """For the page's time to a chosen AUC: each run's epochs as [clock, AUC]."""
+    """For the page's time to a chosen AUC: each run's epochs as [epoch, clock, AUC, time]."""
     rows = []
     for entry in latest_of_each(compared.finished):
         epochs = learning_curves.history(entry)
         known = epochs.dropna(subset=["valid_auc"])
+        figures = known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
         steps = [
-            [int(epoch), round(float(clock), 3), round(float(auc), 4)]
-            for epoch, clock, auc in known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
+            [int(epoch), round(float(clock), 3), round(float(auc), 4), time_text(clock)]
+            for epoch, clock, auc in figures
         ]
         rows.append({"run": entry.timed, "ranks": ranks(entry.content), "epochs": steps})
     return rows

@@ -6,6 +6,7 @@ notebooks' certificates do not, for no driver, no GPU and no NCCL is in it.
 
 from typing import Any, Protocol
 
+from helpers import terminal
 from helpers.frameworks import NOTEBOOKS, devices, installed
 from helpers.runner import kernel_processes
 from helpers.runner.batch_folder import Batch
@@ -55,7 +56,7 @@ def probe(batch: Batch, shown: Shown) -> None:
         )
         batch.probes[_key(state)] = found
         if found.reason is None:
-            shown.note(f"      works, probed in {found.seconds:.0f} s")
+            shown.note(f"      works, probed in {terminal.clock(found.seconds)}")
         else:
             shown.warn(_failed(state, found))
 
