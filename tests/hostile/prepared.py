@@ -151,7 +151,7 @@ PACKED: dict[str, tuple[Callable[[Path, dict[str, Any]], None], str]] = {
     "a shape below nothing": (headed(shape("(-1, 8, 8)")), r"images\.npy: "),
     "another shape": (
         lambda folder, note: np.save(folder / "images.npy", np.zeros((12, 8, 9), np.uint8)),
-        "not the images that packed.json tells of",
+        "not the images that packed.json describes",
     ),
     "a pipe": (pipe_of_images, r"images\.npy: cannot be read"),
     "names of other images": (

@@ -160,7 +160,7 @@ def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
     assert suite.compare("--resume", "near") == 0
     shown = capsys.readouterr().out
     assert "4 runs, 2 of them finished before" in shown
-    assert shown.count("once more, earlier attempt: killed while it was running") == 2
+    assert shown.count("again, earlier attempt: killed while it was running") == 2
     began = Counter((suite.folder / "log").read_text("utf-8").splitlines())
     assert [began[f"{run.name} began"] for run in (first, second, third)] == [1, 2, 2]
     assert record.read(first)["run"]["variant"] == "repeat1"
@@ -260,7 +260,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
     for option in options:
         changed = [word for pair in (options | {option: "3"}).items() for word in pair]
         assert suite.compare("--dry-run", "--name", "cut", *changed) == 2
-        assert "exists, with another plan or at its end; choose another --name" in (
+        assert "exists with another plan, or has finished; choose another --name" in (
             capsys.readouterr().err
         )
     assert suite.compare("--dry-run", "--resume", "cut") == 0
@@ -568,7 +568,7 @@ def test_a_driver_that_does_not_tell_is_no_failure(
     with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
         pass
     said = watch.as_record()["neighbours"]
-    assert said["processes"] == [] and "does not tell" in said["reason"] and len(warned) == 1
+    assert said["processes"] == [] and "does not say" in said["reason"] and len(warned) == 1
     with other_gpu_processes.Watch([], tmp_path, warned.append) as watch:
         pass
     assert watch.as_record() == {}
