@@ -32,7 +32,7 @@ from pathlib import Path
 from mutations import ROOT, Mutant, mutants, path_of
 
 TESTS = {
-    "results.agreement": {"lab": ["results/test_agreement.py"]},
+    "results.agreement": {"lab": ["results/test_agreement.py", "results/test_other_recipes.py"]},
     "fairness.certificate": {"lab": ["fairness/test_certificate.py"]},
     "training.checkpoint": {"lab": ["training/test_checkpoint.py"]},
     "fairness.reference_checks": {

@@ -146,6 +146,11 @@ def a_folder(path: Path) -> None:
     path.mkdir()
 
 
+def a_read_error(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/proc/version")  # a file, and one that cannot be mapped
+
+
 def a_link_to_nothing(path: Path) -> None:
     path.unlink()
     path.symlink_to("gone")
@@ -232,6 +237,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (a_pipe, "not a file"),
     "a folder": (a_folder, "not a file"),
     "a link to nothing": (a_link_to_nothing, "not a file"),
+    "a file that the disk does not give": (a_read_error, "Input/output error"),
     "arrays that say nothing": (
         lambda path: save_file(INITIAL, path),
         "does not say of which run",
