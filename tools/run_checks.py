@@ -35,12 +35,10 @@ Part = Callable[..., str]
 
 SIDE_BY_SIDE = 2
 
-#: The parts that take longest, the longest first: begun in this order, both lanes end together.
-LONGEST = ("tests", "keras", "pytorch", "chainer", "tensorflow", "stand_in_pytorch", "mxnet")
-
 #: What `make quick` leaves out of "tests": what starts processes, draws, installs or waits. All
 #: else in tests/ needs no framework, and counts its time in tenths of a second.
 SLOW = (
+    "tests/benchmarks",
     "tests/data_prep/test_data_prep_faults.py",
     "tests/data_prep/test_data_prep_unlucky.py",
     "tests/data_prep/test_demo.py",
@@ -119,9 +117,14 @@ def quick_parts() -> dict[str, Part]:
 
 
 def parts() -> dict[str, Part]:
-    """Every part by name, in the order in which they begin."""
+    """Every part by name, in the order in which they begin.
+
+    Of those that share the time, the longest come first, so that both lanes end together: the lab's
+    tests, the frameworks' own, and then what takes a few minutes at most.
+    """
     found: dict[str, Part] = {"environments": environments, **style(), "tests": lab_tests()}
-    for file in sorted((ROOT / "tests" / "kernels").glob("test_*.py")):
+    files = (ROOT / "tests" / "kernels").glob("test_*.py")
+    for file in sorted(files, key=lambda file: (not is_framework(file), file)):
         name = file.stem[len("test_") :]
         framework = name.removeprefix("stand_in_")
         kernel = KERNEL_OF.get(framework, framework)
@@ -129,8 +132,12 @@ def parts() -> dict[str, Part]:
     sample = ["--sample", "40", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     found["notebooks"] = notebooks
-    first = ("environments", "lint", "format", "types", *LONGEST)
-    return {name: found[name] for name in dict.fromkeys((*first, *found))}
+    return found
+
+
+def is_framework(file: Path) -> bool:
+    """Whether a test file is that of a framework as it runs on this machine."""
+    return any(file.stem == f"test_{row.module}" for row in ROWS)
 
 
 def long_parts() -> dict[str, Part]:
