@@ -35,8 +35,8 @@ Part = Callable[..., str]
 
 SIDE_BY_SIDE = 2
 
-#: What `make quick` leaves out of "tests": what starts processes, draws, installs or waits. All
-#: else in tests/ needs no framework, and counts its time in tenths of a second.
+#: What `make quick` leaves out of "tests": each took more than three seconds of processor time or
+#: waits, starts processes, draws or installs. Whatever is not named here is quick, or is to be.
 SLOW = (
     "tests/benchmarks",
     "tests/data_prep/test_data_prep_faults.py",
@@ -53,12 +53,21 @@ SLOW = (
     "tests/networks",
     "tests/notebooks/test_studies.py",
     "tests/power",
+    "tests/results/test_comparison.py",
+    "tests/results/test_other_recipes.py",
     "tests/results/test_paired_auc.py",
+    "tests/results/test_regression.py",
     "tests/results/test_report.py",
     "tests/results/test_report_browser.py",
     "tests/results/test_report_figures.py",
     "tests/results/test_strange_records.py",
     "tests/runner",
+    "tests/test_faults.py",
+    "tests/test_hostile.py",
+    "tests/training/test_checkpoint.py",
+    "tests/training/test_environment_variables.py",
+    "tests/training/test_metrics.py",
+    "tests/training/test_record.py",
 )
 
 # Two frameworks live in one kernel, and the limits need any; other files are named after theirs,
