@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONHOME PYTHONSTARTUP
 
 .DEFAULT_GOAL := help
-.PHONY: help envs compare probe test soak lab lock docs clean
+.PHONY: help envs compare probe quick test soak lab lock docs clean
 
 help:     ## what can be made
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -30,6 +30,9 @@ compare:  ## runs the notebooks on this machine and compares them (ARGS="--help"
 probe:    ## what works here, kernel by kernel, as a table for a bug report (ARGS="--help")
 	@[ -x $(LAB)/python ] || { echo "error: no environments here: run 'make envs'" >&2; exit 1; }
 	@$(LAB)/python -m helpers.runner.probe $(ARGS)
+
+quick:    ## style, types and the quick tests, in less than a minute; needs the lab alone
+	@$(PYTHON) tools/run_checks.py --quick $(ARGS)
 
 test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)
 	@$(PYTHON) tools/run_checks.py $(ARGS)

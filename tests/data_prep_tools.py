@@ -7,7 +7,9 @@ import hashlib
 import io
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +24,23 @@ HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
     "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
 )
+
+PUBLISHED = {
+    "Atelectasis": 11559,
+    "Cardiomegaly": 2776,
+    "Effusion": 13317,
+    "Infiltration": 19894,
+    "Mass": 5782,
+    "Nodule": 6331,
+    "Pneumonia": 1431,
+    "Pneumothorax": 5302,
+    "Consolidation": 4667,
+    "Edema": 2303,
+    "Emphysema": 2516,
+    "Fibrosis": 1686,
+    "Pleural_Thickening": 3385,
+    "Hernia": 227,
+}
 
 needs_sample = pytest.mark.skipif(
     not (SHARED / "nih-sample").is_dir(), reason="no ../shared/nih-sample beside the repository"
@@ -94,3 +113,46 @@ def digest(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+# --- The NIH's own data where they are at hand, and in every clone what is like them ----------
+
+IMAGES, PATIENTS, WITHOUT_FINDING = 112_120, 30_805, 60_361
+
+of_whole_sets = pytest.mark.parametrize(
+    "kind", ["generated", pytest.param("real", marks=needs_metadata)]
+)
+of_samples = pytest.mark.parametrize(
+    "kind", ["generated", pytest.param("real", marks=needs_sample)]
+)
+
+
+def whole_set(kind: str, folder: Path) -> Path:
+    """A label file without its images, with as many rows, patients and findings as the NIH's."""
+    if kind == "real":
+        return SHARED / "nih-metadata"
+    flat = [name for name, count in PUBLISHED.items() for _ in range(count)]
+    found = IMAGES - WITHOUT_FINDING  # fewer than findings, more than any of them has
+    cells = [f"{a}|{b}" if b else a for a, b in zip_longest(flat[:found], flat[found:])]
+    cells += ["No Finding"] * WITHOUT_FINDING
+    lines, last, followup = [HEADER], 0, 0
+    for number, cell in enumerate(cells):
+        patient = number * PATIENTS // IMAGES + 1
+        last, followup = patient, followup + 1 if patient == last else 0
+        lines.append(row(f"{patient:08d}_{followup:03d}.png", cell, followup, patient))
+    (folder / "Data_Entry_2017.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+class Sample(NamedTuple):
+    """A folder of X-rays of 64 px, and how many are of how many patients."""
+
+    folder: Path
+    images: int
+    patients: int
+
+
+def sample_of(kind: str, folder: Path) -> Sample:
+    if kind == "real":
+        return Sample(SHARED / "nih-sample", 749, 189)
+    return Sample(make_folder(folder / "sample", patients=50, size=64), 100, 50)

@@ -2,11 +2,12 @@
 
     python3 tools/run_checks.py                    everything
     python3 tools/run_checks.py lint pytorch       some parts, by the names the closing lines show
+    python3 tools/run_checks.py --quick            what takes less than a minute, `make quick`
     python3 tools/run_checks.py --soak             the long forms of checks, `make soak`
 
-Standard library only. Environments come first and notebooks, which use every core, last; between
-them two parts run at a time, and what one prints is shown when it has ended. Ends with one line a
-part, and with exit code 1 if any part failed.
+Standard library only. Environments come first and notebooks, which use every core and time
+themselves, last and alone; between them two parts run at a time, the longest first, and what one
+prints is shown when it has ended. Ends with one line a part, and with exit code 1 if any failed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,41 @@ from helpers.frameworks import ROWS  # noqa: E402
 Part = Callable[..., str]
 
 SIDE_BY_SIDE = 2
+
+#: What `make quick` leaves out of "tests": each took more than three seconds of processor time or
+#: waits, starts processes, draws or installs. Whatever is not named here is quick, or is to be.
+SLOW = (
+    "tests/benchmarks",
+    "tests/data_prep/test_data_prep_faults.py",
+    "tests/data_prep/test_data_prep_unlucky.py",
+    "tests/data_prep/test_demo.py",
+    "tests/data_prep/test_download.py",
+    "tests/data_prep/test_fetch.py",
+    "tests/data_prep/test_manifest.py",
+    "tests/data_prep/test_resize.py",
+    "tests/docs/test_adding_a_framework.py",
+    "tests/docs/test_docs_site.py",
+    "tests/gpu",
+    "tests/gpumon",
+    "tests/networks",
+    "tests/notebooks/test_studies.py",
+    "tests/power",
+    "tests/results/test_comparison.py",
+    "tests/results/test_other_recipes.py",
+    "tests/results/test_paired_auc.py",
+    "tests/results/test_regression.py",
+    "tests/results/test_report.py",
+    "tests/results/test_report_browser.py",
+    "tests/results/test_report_figures.py",
+    "tests/results/test_strange_records.py",
+    "tests/runner",
+    "tests/test_faults.py",
+    "tests/test_hostile.py",
+    "tests/training/test_checkpoint.py",
+    "tests/training/test_environment_variables.py",
+    "tests/training/test_metrics.py",
+    "tests/training/test_record.py",
+)
 
 # Two frameworks live in one kernel, and the limits need any; other files are named after theirs,
 # behind "stand_in_" where they go through what a framework does on GPUs.
@@ -70,17 +106,34 @@ def notebooks(out: IO[bytes] | None) -> str:
     return command("lab", "pytest", *options, *found, "tests/executed_notebooks", out=out)
 
 
-def parts() -> dict[str, Part]:
-    """Every part by name, in order."""
-    apart = ["--ignore=tests/kernels", "--ignore=tests/executed_notebooks"]
-    found: dict[str, Part] = {
-        "environments": environments,
+def lab_tests(*left_out: str) -> Part:
+    """The tests that run in the lab, without those of other environments and of notebooks."""
+    apart = ("tests/kernels", "tests/executed_notebooks", *left_out)
+    return partial(command, "lab", "pytest", "tests", *(f"--ignore={path}" for path in apart))
+
+
+def style() -> dict[str, Part]:
+    return {
+        "types": partial(command, "lab", "mypy"),
         "lint": partial(command, "lab", "ruff", "check"),
         "format": partial(command, "lab", "ruff", "format", "--check"),
-        "types": partial(command, "lab", "mypy"),
-        "tests": partial(command, "lab", "pytest", "tests", *apart),
     }
-    for file in sorted((ROOT / "tests" / "kernels").glob("test_*.py")):
+
+
+def quick_parts() -> dict[str, Part]:
+    """For a contributor, while writing: less than a minute, and the lab's environment alone."""
+    return {"tests": lab_tests(*SLOW), **style()}
+
+
+def parts() -> dict[str, Part]:
+    """Every part by name, in the order in which they begin.
+
+    Of those that share the time, the longest come first, so that both lanes end together: the lab's
+    tests, the frameworks' own, and then what takes a few minutes at most.
+    """
+    found: dict[str, Part] = {"environments": environments, **style(), "tests": lab_tests()}
+    files = (ROOT / "tests" / "kernels").glob("test_*.py")
+    for file in sorted(files, key=lambda file: (not is_framework(file), file)):
         name = file.stem[len("test_") :]
         framework = name.removeprefix("stand_in_")
         kernel = KERNEL_OF.get(framework, framework)
@@ -89,6 +142,11 @@ def parts() -> dict[str, Part]:
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     found["notebooks"] = notebooks
     return found
+
+
+def is_framework(file: Path) -> bool:
+    """Whether a test file is that of a framework as it runs on this machine."""
+    return any(file.stem == f"test_{row.module}" for row in ROWS)
 
 
 def long_parts() -> dict[str, Part]:
@@ -101,9 +159,9 @@ def long_parts() -> dict[str, Part]:
 
 
 def main(wanted: list[str]) -> int:
-    soak = "--soak" in wanted
-    wanted = [name for name in wanted if name != "--soak"]
-    known = long_parts() if soak else parts()
+    forms = {"--quick": quick_parts, "--soak": long_parts}
+    known = next((forms[word]() for word in wanted if word in forms), None) or parts()
+    wanted = [name for name in wanted if name not in forms]
     if unknown := [name for name in wanted if name not in known]:
         print(f"no part named {', '.join(unknown)}: the parts are {', '.join(known)}",
               file=sys.stderr)  # fmt: skip

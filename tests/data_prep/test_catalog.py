@@ -10,37 +10,22 @@ import numpy as np
 import pytest
 from data_prep_tools import (
     HEADER,
-    SHARED,
+    PUBLISHED,
     command,
     make_folder,
-    needs_metadata,
-    needs_sample,
+    of_samples,
+    of_whole_sets,
     process,
     row,
+    sample_of,
     the_line,
+    whole_set,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep import FINDINGS, DataError, labels, read_catalog
 from data_prep.catalog import keep_rows, parse_findings, parse_label_file
-
-PUBLISHED = {
-    "Atelectasis": 11559,
-    "Cardiomegaly": 2776,
-    "Effusion": 13317,
-    "Infiltration": 19894,
-    "Mass": 5782,
-    "Nodule": 6331,
-    "Pneumonia": 1431,
-    "Pneumothorax": 5302,
-    "Consolidation": 4667,
-    "Edema": 2303,
-    "Emphysema": 2516,
-    "Fibrosis": 1686,
-    "Pleural_Thickening": 3385,
-    "Hernia": 227,
-}
 
 
 def write(folder: Path, *rows: str, header: str = HEADER) -> Path:
@@ -64,20 +49,22 @@ def test_reads_a_data_folder(tmp_path: Path) -> None:
     assert array.sum() == catalog[list(FINDINGS)].to_numpy().sum()
 
 
-@needs_metadata
-def test_the_whole_nih_file_is_right() -> None:
-    catalog = read_catalog(SHARED / "nih-metadata", check_images=False)
+@of_whole_sets
+def test_the_whole_nih_file_is_right(kind: str, tmp_path: Path) -> None:
+    folder = whole_set(kind, tmp_path)
+    catalog = read_catalog(folder, check_images=False)
     assert len(catalog) == 112_120
     assert catalog["patient"].nunique() == 30_805
     assert {name: int(catalog[name].sum()) for name in FINDINGS} == PUBLISHED
     assert int((labels(catalog).sum(axis=1) == 0).sum()) == 60_361
 
 
-@needs_sample
-def test_the_real_sample_is_read() -> None:
-    catalog = read_catalog(SHARED / "nih-sample")
-    assert len(catalog) == 749 and catalog["patient"].nunique() == 189
-    assert int(catalog["Hernia"].sum()) > 0
+@of_samples
+def test_a_sample_is_read(kind: str, tmp_path: Path) -> None:
+    sample = sample_of(kind, tmp_path)
+    catalog = read_catalog(sample.folder)
+    assert (len(catalog), catalog["patient"].nunique()) == (sample.images, sample.patients)
+    assert int(catalog["Mass"].sum()) > 0
 
 
 @pytest.mark.parametrize("name", ["Data_Entry_2017.csv.gz", "Data_Entry_2017_v2020.csv.gz"])

@@ -22,8 +22,9 @@ from data_prep_tools import (
     digest,
     make_folder,
     needs_512,
-    needs_sample,
+    of_samples,
     process,
+    sample_of,
     the_line,
 )
 from PIL import Image
@@ -388,16 +389,20 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
         pass
 
 
-@needs_sample
-def test_the_real_sample(tmp_path: Path) -> None:
-    made = quiet(SHARED / "nih-sample", tmp_path / "small", size=64)
-    assert made["images"] == 749
-    source, small = read_catalog(SHARED / "nih-sample"), read_catalog(tmp_path / "small")
+@of_samples
+def test_images_of_the_size_asked_for_stay_as_they_are(kind: str, tmp_path: Path) -> None:
+    sample = sample_of(kind, tmp_path)
+    made = quiet(sample.folder, tmp_path / "small", size=64)
+    assert made["images"] == sample.images
+    source, small = read_catalog(sample.folder), read_catalog(tmp_path / "small")
     for before, after in list(zip(source["path"], small["path"], strict=True))[::50]:
-        assert np.array_equal(read_grey(before), read_grey(after))  # 64 px stay as they are
+        assert np.array_equal(read_grey(before), read_grey(after))
 
 
-@needs_512
-def test_the_512_px_images(tmp_path: Path) -> None:
-    assert quiet(SHARED / "nih-512", tmp_path / "small", size=264)["images"] == 2
+@pytest.mark.parametrize("kind", ["generated", pytest.param("real", marks=needs_512)])
+def test_a_bare_folder_of_images_of_512_px(kind: str, tmp_path: Path) -> None:
+    source = SHARED / "nih-512"
+    if kind == "generated":
+        source = make_folder(tmp_path / "set", patients=1, images=2, size=512) / "images"
+    assert quiet(source, tmp_path / "small", size=264)["images"] == 2
     assert read_grey(tmp_path / "small" / "00000001_000.png").shape == (264, 264)

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from data_prep_tools import SHARED, command, make_folder, needs_metadata, needs_sample, the_line
+from data_prep_tools import (
+    command,
+    make_folder,
+    of_samples,
+    of_whole_sets,
+    sample_of,
+    the_line,
+    whole_set,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,9 +64,10 @@ EXPECTED: dict[str, list[int]] = {
 }
 
 
-@needs_metadata
-def test_the_whole_set() -> None:
-    catalog = read_catalog(SHARED / "nih-metadata", check_images=False)
+@of_whole_sets
+def test_the_whole_set(kind: str, tmp_path: Path) -> None:
+    folder = whole_set(kind, tmp_path)
+    catalog = read_catalog(folder, check_images=False)
     split = split_by_patient(catalog, seed=0)
     patients = [set(rows["patient"]) for rows in split.values()]
     assert [len(members) for members in patients] == [21564, 3080, 6161]
@@ -66,9 +75,10 @@ def test_the_whole_set() -> None:
     assert sum(map(len, split.values())) == 112_120
 
 
-@needs_sample
-def test_the_sample_splits() -> None:
-    split = split_by_patient(read_catalog(SHARED / "nih-sample"))
+@of_samples
+def test_a_sample_splits(kind: str, tmp_path: Path) -> None:
+    sample = sample_of(kind, tmp_path)
+    split = split_by_patient(read_catalog(sample.folder))
     assert all(len(rows) for rows in split.values())
 
 

@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from data_prep_tools import (
-    SHARED,
     command,
     digest,
     make_folder,
-    needs_metadata,
-    needs_sample,
+    of_samples,
+    of_whole_sets,
     row,
+    sample_of,
     the_line,
+    whole_set,
 )
 
 import data_prep.packed
@@ -80,20 +81,22 @@ def test_one_size_after_resizing(tmp_path: Path) -> None:
     assert "not of the usual 8 x 8" in size
 
 
-@needs_metadata
-def test_the_nihs_frequencies() -> None:
-    table = frequencies(read_catalog(SHARED / "nih-metadata", check_images=False))
+@of_whole_sets
+def test_the_nihs_frequencies(kind: str, tmp_path: Path) -> None:
+    folder = whole_set(kind, tmp_path)
+    table = frequencies(read_catalog(folder, check_images=False))
     assert (table["here"] == table["nih"]).all()
-    report = verify_folder(SHARED / "nih-metadata", decode=False, progress=False)
+    report = verify_folder(folder, decode=False, progress=False)
     # The only problem is that the images are not there; names, splits and counts are right.
     assert len(report.problems) == 1 and "112,120 images are named" in report.problems[0]
 
 
-@needs_sample
-def test_the_real_sample(tmp_path: Path) -> None:
-    report = verify(SHARED / "nih-sample")
-    assert report.checked == 749 and report.fine
-    resize_folder(SHARED / "nih-sample", tmp_path / "small", size=64, progress=False)
+@of_samples
+def test_a_sample_is_fine_and_so_is_what_is_made_of_it(kind: str, tmp_path: Path) -> None:
+    sample = sample_of(kind, tmp_path)
+    report = verify(sample.folder)
+    assert report.checked == sample.images and report.fine
+    resize_folder(sample.folder, tmp_path / "small", size=64, progress=False)
     assert verify(tmp_path / "small").fine
 
 

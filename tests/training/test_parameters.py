@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import data_prep_tools
 import numpy as np
 import pytest
 from joblib.externals.loky.backend import context as loky
@@ -46,14 +47,17 @@ def test_too_few_images_for_a_batch(generated: Path, tmp_path: Path) -> None:
         image_data.load_data(setup).as_record(setup.recipe)
 
 
-@needs_sample
-def test_real_sample_is_real_and_gets_a_crop_of_54(tmp_path: Path) -> None:
-    setup = parameters.resolve("N", data=SAMPLE, devices=2, run=tmp_path, recipe="demo")
+@pytest.mark.parametrize("count", [400, pytest.param(749, marks=needs_sample)])
+def test_xrays_not_from_the_demo_are_real_and_of_64_px_get_a_crop_of_54(
+    count: int, tmp_path: Path
+) -> None:
+    data = SAMPLE if count == 749 else data_prep_tools.make_folder(tmp_path / "set", 200, size=64)
+    setup = parameters.resolve("N", data=data, devices=2, run=tmp_path / "run", recipe="demo")
     assert (setup.recipe.recipe.resized, setup.recipe.recipe.crop) == (64, 54)
     images = image_data.load_data(setup)
     section = images.as_record(setup.recipe)
     assert section["kind"] == "real"
-    assert sum(section["images"].values()) == 749
+    assert sum(section["images"].values()) == count
     assert section["steps_per_epoch"] == section["images"]["train"] // 128
 
 

@@ -1,0 +1,142 @@
+"""Benchmarks: what `--quick` means, and that a framework that fails is an error."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import paths
+from helpers.frameworks import NOTEBOOKS
+from helpers.recipe import RECIPES
+from helpers.runner import plans
+
+FOLDER = paths.ROOT / "benchmarks"
+sys.path.append(str(FOLDER))
+
+import inside  # noqa: E402
+import notebook_loops  # noqa: E402
+import quick  # noqa: E402
+
+SCRIPTS = sorted(
+    file.stem for file in FOLDER.glob("*.py") if '__name__ == "__main__"' in file.read_text()
+)
+OF_FRAMEWORKS = [
+    name
+    for name in SCRIPTS
+    if re.search("^import (inside|notebook_loops)$", (FOLDER / f"{name}.py").read_text(), re.M)
+]
+
+
+def parse(patch: pytest.MonkeyPatch, *words: str, **own: Any) -> argparse.Namespace:
+    """What a benchmark with a few options makes of a command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=48)
+    inside.add_arguments(parser)
+    patch.setattr(sys, "argv", ["benchmark.py", *words])
+    return quick.parse(parser, **own)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_benchmark_has_the_one_quick(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", "--help"])
+    with pytest.raises(SystemExit):
+        importlib.import_module(script).main()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--quick under a minute: --" in said
+    assert ("--frameworks" in said) == (script in OF_FRAMEWORKS)
+
+
+def test_quick_is_small_one_framework_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = parse(monkeypatch, "--quick", seconds=0.3)
+    assert (given.rounds, given.steps) == (quick.QUICK["rounds"], quick.QUICK["steps"])
+    assert given.seconds == 0.3 and not hasattr(given, "pixels")
+    first, *others = NOTEBOOKS
+    assert given.frameworks == first
+    said = capsys.readouterr().out
+    assert "one run" in said and f"only {first}; for all: --quick --frameworks {first}," in said
+    assert all(name in said for name in others)
+
+
+def test_what_is_given_besides_holds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = ",".join(NOTEBOOKS)
+    given = parse(monkeypatch, "--rounds", "9", "--quick", "--frameworks", every)
+    assert (given.rounds, given.frameworks) == (9, every)
+    said = capsys.readouterr().out
+    assert "--rounds 9" in said and "only" not in said
+    plain = parse(monkeypatch)
+    assert (plain.rounds, plain.steps, plain.frameworks) == (7, 48, every)
+    assert capsys.readouterr().out == ""
+
+
+def test_in_a_frameworks_own_process_it_says_nothing_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parse(monkeypatch, "--quick", "--inside", "here").rounds == quick.QUICK["rounds"]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("pixels", [quick.QUICK["pixels"], 64, 224])
+def test_files_are_cropped_to_the_pixels_asked_for(pixels: int) -> None:
+    files = notebook_loops.file_pixels(pixels)
+    assert RECIPES["demo"].for_images(files).crop == pixels
+
+
+@pytest.mark.parametrize("script", OF_FRAMEWORKS)
+def test_a_framework_that_fails_is_exit_code_1(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After all others had their turn."""
+    module = importlib.import_module(script)
+    asked: list[str] = []
+
+    def run(script: str, framework: str, inside: str = "here") -> bool:
+        asked.append(framework)
+        return len(asked) > 1
+
+    monkeypatch.setattr(inside, "run", run)
+    frameworks = ["pytorch"] if script == "rivals" else list(NOTEBOOKS)
+    words = ["--quick", "--frameworks", ",".join(frameworks)]
+    few = [] if script == "compute" else ["--images", "8"]  # which reads none
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", *words, *few])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 1 and asked == frameworks
+
+
+def test_a_process_that_fails_is_told_by_its_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each framework's environment is this one here, and one is not made."""
+    monkeypatch.setattr(inside, "ROOT", tmp_path)
+    monkeypatch.setattr(inside.importlib.util, "find_spec", lambda name: None)
+    notebooks = plans.framework_notebooks()
+    first, second, missing = ("pytorch", "mxnet", "chainer")
+    for name in (first, second):
+        python = tmp_path / ".venvs" / notebooks[NOTEBOOKS[name]][1] / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+    script = tmp_path / "benchmark.py"
+    script.write_text(
+        "import sys\n"
+        f"if '{second}' in sys.argv: raise SystemExit('noise\\nno kernel for this device')\n"
+        "print('measured')\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["benchmark.py"])
+    assert inside.run(str(script), first)
+    assert not inside.run_each(str(script), [second, first], "one image")
+    assert not inside.run(str(script), missing)
+    said = capfd.readouterr().out
+    assert said.count("measured") == 2 and "failed: no kernel for this device" in said
+    assert f"failed: no {missing} environment: make envs ARGS='--kernels lab,{missing}'" in said

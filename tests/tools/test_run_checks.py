@@ -1,0 +1,109 @@
+"""`make test` leaves no test file out, `make quick` is its quick part, and forges call both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import run_checks
+import yaml
+
+from helpers import paths
+from helpers.frameworks import ROWS
+
+WORKFLOW = paths.ROOT / ".github" / "workflows" / "ci.yml"
+
+
+def files(places: Iterable[str]) -> set[str]:
+    """The test files in some folders, or those files."""
+    found: set[str] = set()
+    for place in places:
+        path = paths.ROOT / place
+        each = path.rglob("test_*.py") if path.is_dir() else [path]
+        found |= {str(file.relative_to(paths.ROOT)) for file in each}
+    return found
+
+
+@pytest.fixture(name="ran")
+def ran_fixture(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The words of every program that a part begins; nothing is run."""
+    ran: list[tuple[str, ...]] = []
+
+    def note(kernel: str, *words: str | Path, out: Any) -> str:
+        ran.append(tuple(str(word).removeprefix(f"{paths.ROOT}/") for word in words))
+        return ""
+
+    monkeypatch.setattr(run_checks, "command", note)
+    monkeypatch.setattr(run_checks, "environments", lambda out: "")
+    return ran
+
+
+def files_run(ran: list[tuple[str, ...]]) -> list[str]:
+    """The test files that these programs run, as often as they do."""
+    found: list[str] = []
+    for program, *words in ran:
+        if program == "pytest":
+            left_out = files(word.split("=")[1] for word in words if word.startswith("--ignore="))
+            found += files(word for word in words if word.startswith("tests")) - left_out
+    return found
+
+
+def test_every_test_file_is_run_once(ran: list[tuple[str, ...]]) -> None:
+    for part in run_checks.parts().values():
+        part(out=None)
+    assert sorted(files_run(ran)) == sorted(files(["tests"]))
+
+
+def test_the_quick_choice_is_there_and_leaves_the_slow_ones_out(
+    ran: list[tuple[str, ...]],
+) -> None:
+    quick = run_checks.quick_parts()
+    assert set(quick) < set(run_checks.parts())
+    for part in quick.values():
+        part(out=None)
+    for place in run_checks.SLOW:
+        assert (paths.ROOT / place).exists(), f"{place} is no more: take it out of SLOW"
+    found = set(files_run(ran))
+    assert found and not found & files(run_checks.SLOW)
+    elsewhere = files(["tests/kernels", "tests/executed_notebooks"])
+    assert found | files(run_checks.SLOW) | elsewhere == files(["tests"])
+
+
+def test_quick_runs_the_quick_parts(
+    ran: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_checks.main(["--quick"]) == 0
+    assert "parts: 4 passed, 0 failed" in capsys.readouterr().out
+    assert run_checks.main(["--quick", "pytorch"]) == 2
+    assert "no part named pytorch" in capsys.readouterr().err
+
+
+def test_the_longest_parts_begin_first() -> None:
+    names = [name for name in run_checks.parts() if name not in run_checks.style()]
+    modules = {row.module for row in ROWS}
+    assert names[:2] == ["environments", "tests"] and names[-1] == "notebooks"
+    assert set(names[2 : 2 + len(modules)]) == modules
+
+
+def test_the_workflow_calls_what_the_makefile_has() -> None:
+    text = WORKFLOW.read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    targets = set(re.findall(r"^([a-z]+):", (paths.ROOT / "Makefile").read_text(), re.M))
+    called: dict[str, list[str]] = {name: [] for name in jobs}
+    for name, job in jobs.items():
+        for step in job["steps"]:
+            if "run" in step:
+                program, target, *_ = step["run"].split()
+                assert program == "make" and target in targets, step["run"]
+                called[name].append(target)
+            else:
+                assert re.fullmatch(r"actions/[\w-]+@v\d+\.\d+\.\d+", step["uses"])
+            if "python-version" in step.get("with", {}):
+                assert step["with"]["python-version"] == "3.11"
+    assert called == {"quick": ["envs", "quick"], "everything": ["envs", "docs", "test"]}
+    assert "secrets" not in text
+    for pattern in re.findall(r"'([^']+)'", text.partition("hashFiles(")[2].partition(")")[0]):
+        assert list(paths.ROOT.glob(pattern)), pattern
