@@ -1,6 +1,8 @@
 """How fast the label file becomes a table: ours, with every row checked, against plain pandas.
 
-    python benchmarks/catalog.py LABEL_FILE_FOLDER [--quick]
+    python benchmarks/catalog.py [FOLDER] [--quick] [--rounds 9]
+
+FOLDER holds the label file (default: a generated one, as long as the NIH's).
 
 The rival is what most notebooks do: `pandas.read_csv`, then `str.get_dummies` on the findings.
 It checks nothing. Rounds are interleaved; the figures are medians.
@@ -11,14 +13,35 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import quick
 
 import data_prep
 from data_prep.catalog import find_label_file
+
+HEADER = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+ROWS = 112_120
+"""The NIH's."""
+
+
+def generated(folder: Path) -> Path:
+    """A label file of made-up patients, four images and some of the findings each."""
+    findings = ["No Finding", *data_prep.FINDINGS, "|".join(data_prep.FINDINGS[:3])]
+    lines = [
+        f"{row // 4 + 1:08d}_{row % 4:03d}.png,{findings[row % len(findings)]},{row % 4},"
+        f"{row // 4 + 1},58,M,PA,2500,2048,0.168,0.168"
+        for row in range(ROWS)
+    ]
+    (folder / "Data_Entry_2017.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    return folder
 
 
 def rival(folder: Path) -> pd.DataFrame:
@@ -38,14 +61,18 @@ def seconds(read: Callable[[Path], pd.DataFrame], folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 9")
-    given = parser.parse_args()
-    rounds = 3 if given.quick else 9
-    pairs = [(seconds(ours, given.folder), seconds(rival, given.folder)) for _ in range(rounds)]
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--rounds", type=int, default=9)
+    given = quick.parse(parser)
+    with tempfile.TemporaryDirectory() as scratch:
+        measure(given.folder or generated(Path(scratch)), given.rounds)
+
+
+def measure(folder: Path, rounds: int) -> None:
+    pairs = [(seconds(ours, folder), seconds(rival, folder)) for _ in range(rounds)]
     mine, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(other / own for own, other in pairs)
-    print(f"{len(ours(given.folder)):,} rows: ours {mine:.2f} s, plain pandas {theirs:.2f} s")
+    print(f"{len(ours(folder)):,} rows: ours {mine:.2f} s, plain pandas {theirs:.2f} s")
     figure = {"figure": "catalogue the label file", "unit": "s", "ours": mine, "rival": theirs}
     print(json.dumps(figure | {"rival_name": "pandas", "ratio": ratio, "rounds": rounds}))
 

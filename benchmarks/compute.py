@@ -18,40 +18,38 @@ import time
 from collections.abc import Callable
 
 import inside
+import quick
 from turns import take_turns
-
-STEPS = 8
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    inside.add_rounds(parser)
-    parser.set_defaults(rounds=9)
     parser.add_argument("--slow", action="store_true", help="with the compilers")
     parser.add_argument("--pixels", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=16)
-    inside.add_arguments(parser)
-    given = parser.parse_args()
+    parser.add_argument("--steps", type=int, default=8, help="of a turn")
+    inside.add_arguments(parser, rounds=9)
+    given = quick.parse(parser)
     names = inside.chosen(parser, given)
     if given.inside:
-        measure(names[0], given.pixels, given.batch_size, given.rounds, given.slow)
+        measure(names[0], given)
         return
     what = f"{given.batch_size} images of {given.pixels} px"
     sys.exit(not inside.run_each(__file__, names, what))
 
 
-def measure(framework: str, pixels: int, batch: int, rounds: int, slow: bool) -> None:
+def measure(framework: str, given: argparse.Namespace) -> None:
     loops = importlib.import_module(f"bare_loops.{framework}")
     options = dict(loops.OPTIONS)
-    if slow:
+    if given.slow:
         options |= loops.SLOW
     loads: dict[str, Callable[[int], None]] = {}
     for name, what in options.items():
         began = time.perf_counter()
-        loads[name] = loops.make(pixels, batch, **what)
+        loads[name] = loops.make(given.pixels, given.batch_size, **what)
         loads[name](1)
         print(f"  {name}: first step after {time.perf_counter() - began:.1f} s", flush=True)
-    turns = take_turns(loads, batch, rounds, STEPS)
+    turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
     base = next(iter(loads))
     for name in list(loads)[1:]:
         inside.report_turns("compute", f"{framework}, {name}", turns, name, base)

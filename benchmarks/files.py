@@ -20,14 +20,13 @@ import notebook_loops
 from notebook_loops import Take
 from turns import take_turns
 
-STEPS = 16
-"""Of a turn."""
 IMAGES = 400
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--format", choices=("png", "jpeg"), default="png")
+    parser.add_argument("--steps", type=int, default=16, help="of a turn")
     notebook_loops.for_each_framework(__file__, parser, IMAGES, measure)
 
 
@@ -36,7 +35,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
         speeds, _ = take_turns(
-            {"files": files, "noise": noise}, given.batch_size, given.rounds, STEPS
+            {"files": files, "noise": noise}, given.batch_size, given.rounds, given.steps
         )
         figure = f"training on {given.format} files, {framework}"
         inside.report(figure, speeds["files"], speeds["noise"], "on noise")

@@ -21,16 +21,13 @@ Measured: TypeAlias = dict[str, list[float]]
 """Images/s of each load, round by round."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--frameworks`` for the user, ``--inside`` for :func:`run`."""
-    parser.add_argument("--frameworks", default=",".join(NOTEBOOKS))
+def add_arguments(
+    parser: argparse.ArgumentParser, *, rounds: int = 7, frameworks: str = ",".join(NOTEBOOKS)
+) -> None:
+    """``--rounds`` and ``--frameworks`` for the user, ``--inside`` for :func:`run`."""
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--frameworks", default=frameworks)
     parser.add_argument("--inside", default="", help=argparse.SUPPRESS)
-
-
-def add_rounds(parser: argparse.ArgumentParser) -> None:
-    """``--rounds``, and ``--quick`` for few."""
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--quick", dest="rounds", action="store_const", const=3, help="3 rounds")
 
 
 def chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[str]:
@@ -63,6 +60,9 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
     python = ROOT / ".venvs" / kernel / "bin" / "python"
     if importlib.util.find_spec({"pytorch": "torch"}.get(framework, framework)):
         python = Path(sys.executable)
+    if not python.exists():
+        print(f"failed: no {kernel} environment: make envs ARGS='--kernels lab,{kernel}'")
+        return False
     command = [str(python), "-W", "ignore", script, *sys.argv[1:]]
     command += ["--frameworks", framework, "--inside", inside]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import inside
+import quick
 
 from helpers.frameworks import NOTEBOOKS
 
@@ -33,15 +34,14 @@ FORMATS = ("png", "jpeg", "packed")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="2 rounds of half a second")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--images", type=int, default=640)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     inside.add_arguments(parser)
-    given = parser.parse_args()
+    given = quick.parse(parser, seconds=0.3, images=2 * BATCH)
     names = inside.chosen(parser, given)
     if given.inside:
-        rounds, seconds = (2, 0.5) if given.quick else (7, 2.0)
-        measure(names[0], Path(given.inside), given.workers, rounds, seconds)
+        measure(names[0], Path(given.inside), given.workers, given.rounds, given.seconds)
         return
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder), given.images)

@@ -30,6 +30,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import quick
+
 import gpumon
 from helpers.results import intervals
 
@@ -289,16 +291,15 @@ def cadence(seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--rounds", type=int)
-    options = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of pairs; blocks: a fortieth")
+    options = quick.parse(parser, seconds=10.0)
     name, step = make_step()
     print(f"{name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
-    rounds = options.rounds or (3 if options.quick else 15)
-    overhead(step, 0.7 if options.quick else 3.0, rounds, (10, 50))
-    slowdown(step, 5.0 if options.quick else 120.0, (10, 50))
+    overhead(step, options.seconds / 40, options.rounds, (10, 50))
+    slowdown(step, options.seconds, (10, 50))
     marks()
-    cadence(5.0 if options.quick else 30.0)
+    cadence(options.seconds / 4)
 
 
 if __name__ == "__main__":

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import inside
+import quick
 
 from helpers.frameworks import NOTEBOOKS
+from helpers.recipe import RECIPES
 
 Take: TypeAlias = Callable[[int], Any]
 """Takes that many training steps, and returns when they are done."""
-
-PIXELS = 64
-FILES = 75
-"""Pixels of image files of which the recipe's crop is 64."""
 
 
 def for_each_framework(
@@ -40,27 +38,35 @@ def for_each_framework(
     so many images; ``parser`` has what the benchmark asks for besides.
     """
     parser.add_argument("--batch-size", type=int, default=16)
-    inside.add_rounds(parser)
-    inside.add_arguments(parser)
-    parser.set_defaults(frameworks=frameworks)
-    given = parser.parse_args()
+    parser.add_argument("--pixels", type=int, default=64, help="of the network's input")
+    parser.add_argument("--images", type=int, default=images, help="files to read")
+    inside.add_arguments(parser, frameworks=frameworks)
+    given = quick.parse(parser)
     names = inside.chosen(parser, given)
     if given.inside:
         measure(names[0], Path(given.inside), given)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _make_files(Path(folder), images, getattr(given, "format", "png"))
-        done = inside.run_each(script, names, f"{given.batch_size} images of {PIXELS} px", folder)
+        _make_files(Path(folder), given.images, given.pixels, getattr(given, "format", "png"))
+        what = f"{given.batch_size} images of {given.pixels} px"
+        done = inside.run_each(script, names, what, folder)
     sys.exit(not done)
 
 
-def _make_files(folder: Path, images: int, format: str) -> None:
+def file_pixels(pixels: int) -> int:
+    """Pixels of image files of which the recipe crops ``pixels``."""
+    recipe = RECIPES["chexnet"]
+    return round(pixels * recipe.resized / recipe.crop)
+
+
+def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:
     """Generated X-rays, small, ready to train."""
     from data_prep import make_demo, resize_folder
 
     with contextlib.redirect_stdout(io.StringIO()):
-        make_demo(folder / "large", images=images, size=2 * PIXELS, progress=False)
-        resize_folder(folder / "large", folder / "data", size=FILES, format=format, progress=False)
+        make_demo(folder / "large", images=images, size=2 * pixels, progress=False)
+        size = file_pixels(pixels)
+        resize_folder(folder / "large", folder / "data", size=size, format=format, progress=False)
 
 
 def with_loops(
@@ -90,7 +96,6 @@ def with_loops(
             batch_size=batch,
             **said,
         )
-    assert given or names["scaled"].recipe.crop == PIXELS
     del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
 
     def loops(world: Any, work: Any, replica: Any) -> None:

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import quick
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "notebooks" / "Compare.ipynb"
 
@@ -59,9 +61,9 @@ def measured(make: Callable[[Path, Path], Path], batch: Path, into: Path) -> tup
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("batch", type=Path, nargs="?")
-    parser.add_argument("--quick", action="store_true", help="one round instead of five")
-    given = parser.parse_args()
-    rounds = 1 if given.quick else 5
+    parser.add_argument("--rounds", type=int, default=5)
+    given = quick.parse(parser, rounds=1)
+    rounds = given.rounds
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder)
         batch = (given.batch or demo(into / "batch")).resolve()

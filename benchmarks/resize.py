@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import quick
 from PIL import Image
 
 import data_prep
@@ -203,13 +204,11 @@ def report(figure: str, unit: str, mine: list[float], theirs: list[float], rival
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--images", type=int)
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--images", type=int, default=96)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--workers", type=int, default=core_count())
-    options = parser.parse_args()
-    images = options.images or (24 if options.quick else 96)
-    rounds = options.rounds or (3 if options.quick else 9)
+    options = quick.parse(parser, images=24)
+    images, rounds = options.images, options.rounds
     with tempfile.TemporaryDirectory() as place:
         scratch = Path(place)
         sources = make_sources(scratch, images)

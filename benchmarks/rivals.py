@@ -13,7 +13,7 @@ faster.
 
 The share of the memory's bandwidth: every tensor that an operation of the step reads or writes is
 counted once, views not at all, forwards, backwards and in the optimiser; that is divided by what
-copying a large tensor attains here. With `--recipe demo --batch-size 16` it is all tried on a CPU.
+copying a large tensor attains here. With `--quick` it is all tried on a CPU.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import inside
 import loaders
 import notebook_loops
+import quick
 from notebook_loops import Take
 from turns import take_turns
 
@@ -51,10 +52,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=640, help="files to read")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="of both loaders")
     parser.add_argument("--trace", default="", help="write three steps of ours for a trace viewer")
-    inside.add_rounds(parser)
-    inside.add_arguments(parser)
-    parser.set_defaults(frameworks="pytorch")
-    given = parser.parse_args()
+    inside.add_arguments(parser, frameworks="pytorch")
+    given = quick.parse(parser)
     if inside.chosen(parser, given) != ["pytorch"]:
         parser.error("the rivals are PyTorch's: leave --frameworks out")
     if given.inside:

@@ -1,0 +1,48 @@
+"""What `--quick` means, in every benchmark."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+QUICK: dict[str, Any] = {
+    "recipe": "demo",
+    "pixels": 32,
+    "batch_size": 4,
+    "images": 48,
+    "steps": 2,
+    "rounds": 3,
+}
+"""The options that `--quick` sets, of those that a benchmark has. Of frameworks it takes the first.
+
+So small that each framework is done in less than a minute of two cores, most of which goes into
+starting it and compiling its graph. The figures say that a benchmark works, no more.
+"""
+
+
+def parse(parser: argparse.ArgumentParser, **own: Any) -> argparse.Namespace:
+    """The command line, with `--quick` added to what ``parser`` knows.
+
+    An option that is given besides `--quick` keeps its value. ``own`` are what `--quick` sets for
+    this benchmark alone.
+    """
+    known = {name: value for name, value in QUICK.items() if parser.get_default(name) is not None}
+    everything = parser.get_default("frameworks")
+    one = {"frameworks": everything.split(",")[0]} if everything else {}
+    sets = known | one | own
+    parser.add_argument("--quick", action="store_true", help=f"under a minute: {_words(sets)}")
+    given = parser.parse_args()
+    if given.quick:
+        parser.set_defaults(**sets)
+        given = parser.parse_args()
+        if not getattr(given, "inside", ""):
+            now = {name: getattr(given, name) for name in sets}
+            print(f"--quick (one run, to see that it works, not to quote): {_words(now)}")
+            if everything and given.frameworks != everything:
+                print(f"only {given.frameworks}; for all: --quick --frameworks {everything}")
+            print(flush=True)
+    return given
+
+
+def _words(options: dict[str, Any]) -> str:
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
