@@ -39,6 +39,7 @@ def main() -> None:
 
 
 def measure(framework: str, given: argparse.Namespace) -> None:
+    inside.require("bare_loops", framework, "bare loop")
     loops = importlib.import_module(f"bare_loops.{framework}")
     options = dict(loops.OPTIONS)
     if given.slow:

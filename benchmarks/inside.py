@@ -15,7 +15,8 @@ from helpers.frameworks import NOTEBOOKS
 from helpers.results import intervals
 from helpers.runner import plans
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 
 Measured: TypeAlias = dict[str, list[float]]
 """Images/s of each load, round by round."""
@@ -69,6 +70,16 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
     if done.returncode:
         print(f"failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     return not done.returncode
+
+
+def require(folder: str, framework: str, what: str) -> None:
+    """End with one line and exit code 1 if ``<folder>/<framework>.py`` beside this file is missing.
+
+    Args:
+        what: of which there is none then.
+    """
+    if not (file := HERE / folder / f"{framework}.py").exists():
+        sys.exit(f"{framework} has no {what}: {file.relative_to(ROOT)} is missing")
 
 
 def report(figure: str, ours: list[float], rival: list[float], name: str) -> None:

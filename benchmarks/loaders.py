@@ -30,6 +30,10 @@ from helpers.frameworks import NOTEBOOKS
 
 BATCH = 64
 FORMATS = ("png", "jpeg", "packed")
+ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]
+"""The frameworks of the article; one that came later has no loader there to compare with."""
+ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]
+"""The frameworks of the article; one that came later has no loader there to be compared with."""
 
 
 def main() -> None:
@@ -37,7 +41,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--images", type=int, default=640)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
-    inside.add_arguments(parser)
+    inside.add_arguments(parser, frameworks=",".join(ARTICLE))
     given = quick.parse(parser, seconds=0.3, images=2 * BATCH)
     names = inside.chosen(parser, given)
     if given.inside:
@@ -66,6 +70,7 @@ def make_files(folder: Path, images: int, size: int = 264) -> None:
 
 
 def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: float) -> None:
+    inside.require("article_loaders", framework, "loader in the article")
     from helpers.runner.notebook_code import run_cells
     from helpers.training import loader_workers
 

@@ -36,6 +36,8 @@ def main() -> None:
 
 
 def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
+    inside.require("bare_loops", framework, "bare loop")
+
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
         options: dict[str, object] = {}
         if framework == "tensorflow":  # Grappler as in the notebook: it is the process's choice

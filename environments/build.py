@@ -298,7 +298,7 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
         uv = python311.find_uv(VENVS, python)
         python = python or python311.fetch_python(uv)
         if options.lock:
-            return locks.make(uv, python, more)
+            return locks.make(uv, python, wanted, more)
         print(f"Making {', '.join(todo)} in .venvs/ ({'GPU' if machine.gpu else 'CPU'} forms) "
               f"with {python}; details in .venvs/<kernel>.log", flush=True)  # fmt: skip
         failed = [one for one in build_all(todo, Maker(uv, python, machine)) if not one["ok"]]

@@ -234,9 +234,11 @@ def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
 
 SIX = tuple(
     (row.framework, row.notebook, speed)
-    for row, speed in zip(ROWS, (100.0, 96.0, 80.0, 85.0, 110.0, 30.0), strict=True)
+    for row, speed in zip(ROWS, (100.0, 96.0, 80.0, 85.0, 110.0, 30.0), strict=False)
 )
-"""Framework, notebook and images per second of a demo batch."""
+"""Framework, notebook and images per second of a demo batch, of the article's six notebooks.
+
+They are the first rows of the registry; one that is added behind them changes no test."""
 
 
 def six(batch: Path, **sections: Any) -> list[Path]:

@@ -33,6 +33,8 @@ class Row:
     """The same on a dark page: the same hue, brighter."""
     marker: str
     """Matplotlib's sign for it."""
+    cannot_share: str = ""
+    """Why two of its replicas cannot be on one GPU; empty where they can."""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the runner gives its notebook beside the batch's own parameters."""
 
@@ -92,6 +94,10 @@ ROWS = (
         colour="#0072B2",
         dark_colour="#4FB3F0",
         marker="D",
+        cannot_share=(
+            "Gluon finds the copies of a parameter by the GPU's number, so that a GPU has one and "
+            "no second replica"
+        ),
     ),
     Row(
         name="Chainer",
@@ -102,6 +108,9 @@ ROWS = (
         colour="#009E73",
         dark_colour="#2FD3A0",
         marker="v",
+        cannot_share=(
+            "MultiprocessParallelUpdater joins its processes by NCCL, which refuses two on one GPU"
+        ),
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""

@@ -14,18 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from helpers.frameworks import ROWS
+
 FILE = Path(__file__).resolve().parents[2] / "environments" / "capabilities.json"
 
-
-CANNOT_SHARE = {
-    "mxnet": (
-        "Gluon finds the copies of a parameter by the GPU's number, so that a GPU has one and no "
-        "second replica"
-    ),
-    "chainer": (
-        "MultiprocessParallelUpdater joins its processes by NCCL, which refuses two on one GPU"
-    ),
-}
+CANNOT_SHARE = {row.kernel: row.cannot_share for row in ROWS if row.cannot_share}
 """Kernels whose replicas need a GPU each, and why."""
 
 

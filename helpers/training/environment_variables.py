@@ -11,12 +11,14 @@ import os
 from collections.abc import Mapping
 
 from helpers import paths
+from helpers.frameworks import ROWS
 
 LIBRARIES = (
     *("LD_", "GLIBC_TUNABLES", "MALLOC_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_"),
     *("CUDA_", "CUDNN_", "CUBLAS_", "NCCL_", "GLOO_", "NVIDIA_TF32_OVERRIDE"),
-    *("TORCH", "PYTORCH_", "XLA_", "KERAS_", "MXNET_", "DMLC_", "CHAINER_", "CUPY_"),
+    *(f"{row.family.upper()}_" for row in ROWS),
+    *("TORCH", "XLA_", "DMLC_", "CUPY_"),
     # Not all of TF_: Terraform's begin so too, and hold passwords.
     *("TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_GPU_"),
     *("TF_NUM_", "TF_USE_", "TF_XLA_"),

@@ -18,7 +18,7 @@ import pytest
 from helpers import paths
 
 GUIDE = paths.ROOT / "docs" / "adding-a-framework.md"
-COPIED = ("helpers", "data_prep", "gpumon", "notebooks", "tests", "environments")
+COPIED = ("helpers", "data_prep", "gpumon", "notebooks", "tests", "environments", "benchmarks")
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.M | re.S)
 
 
@@ -48,11 +48,15 @@ def apply(diff: str, root: Path) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def run(words: list[str], root: Path) -> str:
+def program(words: list[str], root: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "400"}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, *words], cwd=root, env=environment, capture_output=True, text=True
     )
+
+
+def run(words: list[str], root: Path) -> str:
+    done = program(words, root)
     return done.stdout + done.stderr
 
 
@@ -97,12 +101,42 @@ def test_the_contract_tells_what_is_missing_until_all_is_there(copy: Path) -> No
             elif block.kind == "text":
                 assert ask(question, copy) == set(block.text.split()), heading
                 asked += 1
-    assert asked == 5
+    assert asked == 7
 
 
 def test_a_function_less_is_told(copy: Path) -> None:
     module = copy / "helpers" / "frameworks" / "chainer.py"
     text = module.read_text(encoding="utf-8")
     module.write_text(text.replace("def train_forward(", "def forward("), encoding="utf-8")
-    command = ".venvs/lab/bin/pytest -q --tb=line tests/frameworks/test_contract.py -k chainer"
-    assert ask(command, copy) == {"test_same_functions_same_signatures_same_order[chainer]"}
+    (copy / "tests" / "kernels" / "test_chainer.py").unlink()
+    done = run("-m pytest -q --tb=line tests/frameworks/test_contract.py -k chainer".split(), copy)
+    said = set(re.findall(r"^E +AssertionError: (.+)$", done, re.M))
+    assert said == {
+        "chainer.py has public functions that pytorch.py lacks: ['forward']",
+        "tests/kernels/test_chainer.py is missing",
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "folder", "what"),
+    [
+        ("compute", "bare_loops", "bare loop"),
+        ("step", "bare_loops", "bare loop"),
+        ("loaders", "article_loaders", "loader in the article"),
+    ],
+)
+def test_a_benchmark_says_what_a_framework_lacks(
+    copy: Path, script: str, folder: str, what: str
+) -> None:
+    """In one line, with exit code 1: as it is run in the framework's environment, and for all."""
+    (copy / "benchmarks" / folder / "chainer.py").unlink()
+    said = f"chainer has no {what}: benchmarks/{folder}/chainer.py is missing"
+    words = [f"benchmarks/{script}.py", "--frameworks", "chainer"]
+    done = program([*words, "--inside", "here"], copy)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said + "\n")
+    kernel = copy / ".venvs" / "chainer" / "bin" / "python"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    kernel.chmod(0o755)
+    done = program([*words, "--quick"], copy)
+    assert done.returncode == 1 and done.stdout.splitlines()[-1] == f"failed: {said}"

@@ -20,6 +20,7 @@ sys.path.insert(0, str(ENVIRONMENTS))
 import build  # noqa: E402
 import installed  # noqa: E402
 import kernels  # noqa: E402
+import locks  # noqa: E402
 import python311  # noqa: E402
 import sources  # noqa: E402
 
@@ -164,8 +165,29 @@ def test_conda_gets_the_labs_lock_on_the_same_python() -> None:
     named = re.findall(r"-r (\S+)", text)
     assert named == ["environments/lab.txt"]
     assert (ROOT / named[0]).is_file()
-    for kernel in kernels.KERNELS:
-        assert kernel in text, f"environment.yml says nothing of {kernel}"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "locked"),
+    [
+        (["chainer"], ["chainer", "chainer-gpu"]),
+        (["pytorch", "lab"], ["lab", "pytorch", "pytorch-gpu-cuda12"]),
+        (list(kernels.KERNELS), sorted(file.removesuffix(".txt") for file in LOCKS)),
+    ],
+)
+def test_the_locks_of_some_kernels_can_be_made_alone(
+    chosen: list[str], locked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def compiled(words: list[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
+        made.append(str(words[words.index("-o") + 1]).removesuffix(".txt"))
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(locks.subprocess, "run", compiled)
+    monkeypatch.setattr(locks.device_code, "make", lambda uv, python: None)
+    assert locks.make(Path("uv"), "python", chosen, []) == 0
+    assert sorted(made) == locked
 
 
 # --- build.py --------------------------------------------------------------------------------

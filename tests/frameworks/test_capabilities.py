@@ -100,7 +100,8 @@ def test_every_gpu_form_has_code_of_its_framework_and_of_the_three_libraries() -
     for kernel in {row.kernel for row in ROWS}:
         for form in capabilities.forms(kernel):
             packages = capabilities.table()[capabilities.lock(kernel, form)]["packages"]
-            assert len(packages) == 4, (kernel, form)
+            # None in a kernel that is for CPUs only; PROMISED holds those that are not.
+            assert len(packages) in (0, 4), (kernel, form)
 
 
 def row(lock: str) -> str:

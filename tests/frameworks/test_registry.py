@@ -19,7 +19,6 @@ import kernels
 
 ALLOWED = {
     "environments/kernels.py": "what is installed for each kernel, and how it is tried",
-    "benchmarks/notebook_loops.py": "how each notebook's loop is called",
     "helpers/frameworks/__init__.py": "the registry",
 }
 MOST = 3

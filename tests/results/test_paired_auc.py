@@ -43,7 +43,7 @@ def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
 
 def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
     part, shared = images_of()
-    families = dict.fromkeys(row.family for row in ROWS)
+    families = list(dict.fromkeys(row.family for row in ROWS))[:5]
     skills = dict(zip(families, (1.0, 1.0, 1.1, 0.9, 1.02), strict=True))
     tests = {
         name: scored(part, shared, skill, seed)

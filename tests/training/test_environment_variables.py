@@ -12,6 +12,7 @@ pytest.importorskip("papermill")
 from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths
+from helpers.frameworks import ROWS
 from helpers.runner import kernel_processes
 from helpers.training import environment_variables, record
 
@@ -96,6 +97,7 @@ def test_the_record_says_what_libraries_read(monkeypatch: pytest.MonkeyPatch) ->
     for name in list(os.environ):
         monkeypatch.delenv(name)
     said = {"LD_LIBRARY_PATH": "/opt/cuda", "OMP_NUM_THREADS": "2", "PYTHONOPTIMIZE": "1"}
+    said |= {f"{row.family.upper()}_OPTION": "1" for row in ROWS}
     rest = {"TF_VAR_password": "secret", "HOME": "/root", "OMP_PROC_BIND": ""}
     for name, value in environment_variables.for_a_kernel(rest).items():
         monkeypatch.setenv(name, value)
