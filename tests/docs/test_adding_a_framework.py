@@ -109,7 +109,10 @@ def test_a_function_less_is_told(copy: Path) -> None:
     text = module.read_text(encoding="utf-8")
     module.write_text(text.replace("def train_forward(", "def forward("), encoding="utf-8")
     (copy / "tests" / "kernels" / "test_chainer.py").unlink()
-    done = run("-m pytest -q --tb=line tests/frameworks/test_contract.py -k chainer".split(), copy)
+    done = run(
+        ["-m", "pytest", "-q", "--tb=line", "tests/frameworks/test_contract.py", "-k", "chainer"],
+        copy,
+    )
     said = set(re.findall(r"^E +AssertionError: (.+)$", done, re.M))
     assert said == {
         "chainer.py has public functions that pytorch.py lacks: ['forward']",
