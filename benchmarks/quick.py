@@ -30,7 +30,9 @@ def parse(parser: argparse.ArgumentParser, **own: Any) -> argparse.Namespace:
     everything = parser.get_default("frameworks")
     one = {"frameworks": everything.split(",")[0]} if everything else {}
     sets = known | one | own
-    parser.add_argument("--quick", action="store_true", help=f"small, to see that it works: {_words(sets)}")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"small, to see that it works: {_words(sets)}"
+    )
     given = parser.parse_args()
     if given.quick:
         parser.set_defaults(**sets)
