@@ -31,7 +31,7 @@ probe:    ## what works here, kernel by kernel, as a table for a bug report (ARG
 	@[ -x $(LAB)/python ] || { echo "error: no environments here: run 'make envs'" >&2; exit 1; }
 	@$(LAB)/python -m helpers.runner.probe $(ARGS)
 
-quick:    ## style, types and the quick tests, in less than a minute; needs the lab alone
+quick:    ## style, types and the quick tests; needs the lab's environment alone
 	@$(PYTHON) tools/run_checks.py --quick $(ARGS)
 
 test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)

@@ -15,8 +15,8 @@ QUICK: dict[str, Any] = {
 }
 """The options that `--quick` sets, of those that a benchmark has. Of frameworks it takes the first.
 
-So small that each framework is done in less than a minute of two cores, most of which goes into
-starting it and compiling its graph. The figures say that a benchmark works, no more.
+So small that most of the time goes into starting a framework and compiling its graph: it is meant
+to take less than a minute of two idle cores. The figures say that a benchmark works, no more.
 """
 
 
@@ -30,7 +30,9 @@ def parse(parser: argparse.ArgumentParser, **own: Any) -> argparse.Namespace:
     everything = parser.get_default("frameworks")
     one = {"frameworks": everything.split(",")[0]} if everything else {}
     sets = known | one | own
-    parser.add_argument("--quick", action="store_true", help=f"under a minute: {_words(sets)}")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"small, to see that it works: {_words(sets)}"
+    )
     given = parser.parse_args()
     if given.quick:
         parser.set_defaults(**sets)

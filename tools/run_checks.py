@@ -2,7 +2,7 @@
 
     python3 tools/run_checks.py                    everything
     python3 tools/run_checks.py lint pytorch       some parts, by the names the closing lines show
-    python3 tools/run_checks.py --quick            what takes less than a minute, `make quick`
+    python3 tools/run_checks.py --quick            style, types, quick tests, `make quick`
     python3 tools/run_checks.py --soak             the long forms of checks, `make soak`
 
 Standard library only. Environments come first and notebooks, which use every core and time
@@ -121,7 +121,7 @@ def style() -> dict[str, Part]:
 
 
 def quick_parts() -> dict[str, Part]:
-    """For a contributor, while writing: less than a minute, and the lab's environment alone."""
+    """For a contributor, while writing; they need the lab's environment alone."""
     return {"tests": lab_tests(*SLOW), **style()}
 
 
