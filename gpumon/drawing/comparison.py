@@ -55,7 +55,7 @@ def compare(
         The chart.
 
     Raises:
-        MonitorError: a trace cannot be read, or has no phase ``align``.
+        MonitorError: a trace cannot be read, or none has a phase ``align``.
     """
     colours = _theme(theme)
     runs = runs_of(traces, align, until)

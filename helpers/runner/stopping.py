@@ -35,7 +35,8 @@ class _Asked:
 def in_order() -> Iterator[None]:
     """Inside, the first signal that asks to stop is acted on, and all others are ignored.
 
-    One that was ignored before, as ``nohup`` has it, stays ignored.
+    One that was ignored before, as ``nohup`` has it, stays ignored. Once one was acted on, the rest
+    are ignored beyond the block too: the command is ending, and has yet to say so.
     """
     before = {n: signal.getsignal(n) for n in _SAID if signal.getsignal(n) is not signal.SIG_IGN}
     alarm, hook = signal.getsignal(signal.SIGALRM), sys.unraisablehook
@@ -47,8 +48,9 @@ def in_order() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if _Asked.reason is None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
         sys.unraisablehook = hook
