@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 import data_prep
-from data_prep.catalog import find_label_file
+from data_prep.readers.nih import find_label_file
 
 
 def rival(folder: Path) -> pd.DataFrame:

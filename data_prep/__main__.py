@@ -330,11 +330,12 @@ def _pack(options: argparse.Namespace) -> int:
 
 
 def _catalog(options: argparse.Namespace) -> int:
-    from data_prep.catalog import FINDINGS, read_catalog
     from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
     from data_prep.manifest import MANIFEST
     from data_prep.packed import is_packed
     from data_prep.prepared import number
+    from data_prep.readers.nih import read_catalog
+    from data_prep.readers.nih_labels import FINDINGS
     from data_prep.split import split_by_patient
     from data_prep.verify import labelled, wrong_sizes
 

@@ -25,7 +25,6 @@ import numpy as np
 from tqdm import tqdm
 
 from data_prep import nih
-from data_prep.catalog import FINDINGS, NO_FINDING
 from data_prep.demo_image import draw_body, paint
 from data_prep.errors import DataError
 from data_prep.files import (
@@ -41,6 +40,7 @@ from data_prep.files import (
 from data_prep.images import MAX_PIXELS
 from data_prep.png import decode_plain, encode_grain
 from data_prep.prepared import full_disk
+from data_prep.readers.nih_labels import FINDINGS, NO_FINDING
 
 #: A new number when the same seed would give other images.
 VERSION = 2

@@ -23,7 +23,6 @@ from tqdm import tqdm
 
 from data_prep import manifest
 from data_prep.archive import images_in
-from data_prep.catalog import LABEL_FILES, parse_label_file
 from data_prep.download import Remote, discard, download, md5_of
 from data_prep.errors import DataError
 from data_prep.files import (
@@ -48,6 +47,7 @@ from data_prep.prepared import (
     reason_only,
     rejects,
 )
+from data_prep.readers.nih_labels import LABEL_FILES, parse_label_file
 from data_prep.resume import archives_done, mark_done, still_good
 from data_prep.sources import AHEAD, Sources, arrivals, nih_sources
 

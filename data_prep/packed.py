@@ -22,7 +22,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from data_prep import manifest
-from data_prep.catalog import find_label_file, keep_rows, read_catalog
 from data_prep.errors import DataError
 from data_prep.files import (
     TEMPORARY,
@@ -39,6 +38,8 @@ from data_prep.files import (
 from data_prep.images import decode_grey, read_bytes, read_grey
 from data_prep.manifest import Row
 from data_prep.prepared import full_disk, read_note
+from data_prep.readers.nih import find_label_file, read_catalog
+from data_prep.readers.nih_labels import keep_rows
 
 TOOL = "data_prep pack 1"
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.catalog import LABEL_FILES, find_label_file, read_catalog
 from data_prep.errors import DataError
 from data_prep.files import one_in_the_other, same_place
 from data_prep.manifest import Row
 from data_prep.prepared import FORMATS, KINDS, image_file
+from data_prep.readers.nih import find_label_file, read_catalog
+from data_prep.readers.nih_labels import LABEL_FILES
 
 
 @dataclass

@@ -16,7 +16,6 @@ import numpy as np
 from PIL import Image
 
 from data_prep import manifest, png
-from data_prep.catalog import LABEL_FILES, keep_rows
 from data_prep.errors import DataError, printable
 from data_prep.files import (
     OUT_OF_SPACE,
@@ -29,6 +28,7 @@ from data_prep.files import (
 )
 from data_prep.images import decode_grey
 from data_prep.manifest import MANIFEST, Row
+from data_prep.readers.nih_labels import LABEL_FILES, keep_rows
 
 #: What goes into prepared.json; a new number when the same command would give other pixels.
 TOOL = "data_prep resize 1"

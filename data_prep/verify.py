@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 
 from data_prep import manifest, nih
-from data_prep.catalog import FINDINGS, list_images, read_catalog
 from data_prep.errors import DataError, printable
 from data_prep.left_out import leave_out, left_out
 from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
@@ -20,6 +19,8 @@ from data_prep.manifest import MANIFEST
 from data_prep.packed import IMAGES, is_packed, open_packed
 from data_prep.pixels import Look, look_at, of_other_patients, twins
 from data_prep.prepared import number, read_note
+from data_prep.readers.nih import list_images, read_catalog
+from data_prep.readers.nih_labels import FINDINGS
 from data_prep.split import split_by_patient
 
 #: How an NIH file name tells patient and follow-up.
