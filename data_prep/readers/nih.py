@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from data_prep.catalog import Catalog
 from data_prep.errors import DataError
 from data_prep.left_out import LEFT_OUT, left_out
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
@@ -107,3 +108,20 @@ def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 def _as_jpeg(name: str) -> str:
     return f"{name.rpartition('.')[0]}.jpg"
+
+
+def catalog(folder: Path, only_present: bool = False) -> Catalog:
+    """The general catalogue of a data folder; see `read_catalog`, which says what is checked.
+
+    `only_present` leaves out images that are named but not there.
+    """
+    table = read_catalog(folder, only_present=only_present)
+    prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
+    return Catalog(
+        folder,
+        images=table["image"].tolist(),
+        sources=[path.removeprefix(prefix) for path in table["path"]],
+        classes=FINDINGS,
+        labels=labels(table).astype(np.int8),
+        groups=table["patient"].tolist(),
+    )

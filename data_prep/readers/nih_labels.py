@@ -14,7 +14,6 @@ import gzip
 import io
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.readers.text import table_bytes
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -110,6 +109,11 @@ def parse_findings(text: str) -> tuple[str, ...]:
     return tuple(SPELLINGS.get(name, name) for name in names)
 
 
+def label_files(file: Path, images: set[str]) -> dict[str, bytes | None]:
+    """The label files of a folder that holds these images only: one of them, and no other."""
+    return dict.fromkeys(LABEL_FILES) | {file.name: keep_rows(file, images)}
+
+
 def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
     """The bytes of a (checked) label file with the rows of these images only, as they stand."""
     file = Path(file)
@@ -135,21 +139,11 @@ def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
 
 def _read_text(file: Path) -> str:
     try:
-        data = read_whole(file, MAX_TEXT_BYTES)
-        if file.suffix == ".gz":
-            with gzip.open(io.BytesIO(data)) as packed:
-                data = packed.read(MAX_TEXT_BYTES + 1)
-            if len(data) > MAX_TEXT_BYTES:
-                raise DataError(f"{file}: unpacks to more than the {MAX_TEXT_BYTES:,} bytes read")
-        return data.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{file}: the label file is missing") from None
+        return table_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(
             f"{file}: not a text file in UTF-8; is this the NIH's label file?"
         ) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read ({error}); fetch the label file again") from None
 
 
 def _header(reader: Iterator[list[str]]) -> list[str]:

@@ -1,0 +1,158 @@
+"""A data set's catalogue: every image, what is labelled in it, whose it is, in which part it is.
+
+One form for every published format. A million images cost some 200 bytes each: the texts stand in
+one list, the rest in arrays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from data_prep.errors import DataError
+from data_prep.split import PARTS, split_groups
+
+#: Of a finding that somebody was not sure of, and of one that nobody looked for.
+UNCERTAIN, MISSING = -1, -2
+
+#: What becomes of them: absent, present, or the whole image is left out.
+Policy = Literal["zero", "one", "ignore"]
+POLICIES = ("zero", "one", "ignore")
+
+#: Of an image that no part was given for.
+NO_PART = -1
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What a reader has found in `folder`, a row an image."""
+
+    folder: Path
+    images: Sequence[str]
+    """The name of each, no two alike."""
+    sources: Sequence[str]
+    """Where each lies within the folder, see `kind`."""
+    classes: tuple[str, ...]
+    """Names of the classes, or of the findings."""
+    labels: np.ndarray
+    """Classes: int64 (images,), each below `len(classes)`. Findings: int8 (images, findings) of 0,
+    1, `UNCERTAIN` and `MISSING`."""
+    groups: Sequence[Hashable] | None = None
+    """Whose each image is (a patient, mostly): a group is never in two parts. None: its own."""
+    parts: np.ndarray | None = None
+    """int8 (images,): the place in `PARTS` of the part it was published in, or `NO_PART`."""
+    kind: str = "file"
+    """What a source is: a `file`, a `member` (an image file within a file, `path@offset+bytes`) or
+    a `record` of CIFAR-10's (3 planes of 32 x 32)."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def task(self) -> str:
+        """`findings` (any number of them in an image) or `classes` (one an image)."""
+        return "findings" if self.labels.ndim == 2 else "classes"
+
+    def path(self, image: int) -> str:
+        """The file of an image, or where it lies in one."""
+        return os.path.join(self.folder, self.sources[image])  # noqa: PTH118 (speed)
+
+    def only(self, keep: np.ndarray) -> Catalog:
+        """The catalogue of these images, by their indices."""
+        if len(keep) == len(self):
+            return self
+        at = keep.tolist()
+        same = self.sources is self.images
+        images = [self.images[i] for i in at]
+        return replace(
+            self,
+            images=images,
+            sources=images if same else [self.sources[i] for i in at],
+            labels=self.labels[keep],
+            groups=None if self.groups is None else [self.groups[i] for i in at],
+            parts=None if self.parts is None else self.parts[keep],
+        )
+
+
+def settle(
+    catalog: Catalog, uncertain: Policy, missing: Policy, where: str = ""
+) -> tuple[Catalog, np.ndarray]:
+    """The images that stay under these policies, and their targets.
+
+    Targets are uint8 (images, findings) of 0 and 1, or int64 (images,).
+    """
+    for name, policy in (("uncertain", uncertain), ("missing", missing)):
+        if policy not in POLICIES:
+            raise DataError(f"{name} is {policy!r}: it is {', '.join(POLICIES)}")
+    if catalog.task == "classes":
+        return catalog, catalog.labels
+    labels = catalog.labels
+    out = np.zeros(len(labels), dtype=bool)
+    for policy, code in ((uncertain, UNCERTAIN), (missing, MISSING)):
+        if policy == "ignore":
+            out |= (labels == code).any(axis=1)
+    if out.all():
+        raise DataError(
+            f"{where or catalog.folder}: no image is left, for all have an uncertain or a missing"
+            " label; take 'zero' or 'one' for those instead of 'ignore'"
+        )
+    catalog = catalog.only(np.flatnonzero(~out))
+    targets = (catalog.labels == 1).astype(np.uint8)
+    for policy, code in ((uncertain, UNCERTAIN), (missing, MISSING)):
+        if policy == "one":
+            targets[catalog.labels == code] = 1
+    return catalog, targets
+
+
+def split(
+    catalog: Catalog,
+    *,
+    seed: int = 0,
+    shares: Sequence[float] = (0.7, 0.1, 0.2),
+    valid: float = 0.125,
+) -> dict[str, np.ndarray]:
+    """Indices, int64 in ascending order, of `train`, `valid` and `test`; no group is in two.
+
+    A set that was published in one piece is split by `shares`. Of one that was published as train
+    and one other part, that other is `test`, and the share `valid` of the groups of train becomes
+    `valid`. By a hash of seed and group, as `split_by_patient`.
+
+    Raises `DataError` for a group in two parts and for a part without images.
+    """
+    groups = catalog.images if catalog.groups is None else catalog.groups
+    if catalog.parts is None or (catalog.parts == NO_PART).all():
+        return split_groups(groups, seed=seed, parts=shares)
+    given = {part: np.flatnonzero(catalog.parts == at) for at, part in enumerate(PARTS)}
+    if len(given["test"]) == 0:
+        given["valid"], given["test"] = given["test"], given["valid"]
+    for part in ("train", "test"):
+        if len(given[part]) == 0:
+            raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
+    if catalog.groups is not None:
+        _refuse_shared(catalog.groups, given)
+    if len(given["valid"]) == 0:
+        train = given["train"]
+        inner = split_groups(
+            [groups[i] for i in train.tolist()],
+            seed=seed,
+            parts=(1.0 - valid, valid, 0.0),
+            may_be_empty=("test",),
+        )
+        given["train"], given["valid"] = train[inner["train"]], train[inner["valid"]]
+    return given
+
+
+def _refuse_shared(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
+    seen: dict[Hashable, str] = {}
+    for part, images in given.items():
+        for group in {groups[i] for i in images.tolist()}:
+            if (other := seen.setdefault(group, part)) != part:
+                raise DataError(
+                    f"the group {group} is in both {other} and {part}; whose images are learnt"
+                    " must not be asked for: put all of a group into one part"
+                )
