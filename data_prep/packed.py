@@ -1,10 +1,10 @@
 """All small images in one memory-mapped file, for loaders that need not decode.
 
 A packed folder holds `images.npy`, uint8 of shape (images, size, size), or (images, size, size, 3)
-of colour, readable by `numpy.load(…, mmap_mode="r")`; the label file; `packed.json`, whose `names` give the image in each
-place; and `manifest.csv` with the SHA-256 of each image's pixels and of the file they came from.
-It is the fastest way to have images in memory and takes about three times the disk of PNGs: at
-264 px the whole NIH set is 7.8 GB.
+of colour, readable by `numpy.load(…, mmap_mode="r")`; the label file; `packed.json`, whose `names`
+give the image in each place; and `manifest.csv` with the SHA-256 of each image's pixels and of the
+file they came from. It is the fastest way to have images in memory and takes about three times the
+disk of PNGs: at 264 px the whole NIH set is 7.8 GB.
 """
 
 from __future__ import annotations
