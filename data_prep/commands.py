@@ -14,17 +14,27 @@ from data_prep.errors import DataError, printable
 
 
 def demo(options: argparse.Namespace) -> int:
-    from data_prep.demo import make_demo
+    from data_prep import demo, demo_classes, demo_table
 
-    made = make_demo(
-        options.folder,
-        images=options.images,
-        seed=options.seed,
-        size=options.size,
-        workers=options.workers,
-    )
+    given = {"images": options.images, "size": options.size, "seed": options.seed}
+    asked = {name: value for name, value in given.items() if value is not None}
+    asked["workers"] = options.workers
+    of = ""
+    if options.format == "nih":
+        made = demo.make_demo(options.folder, **asked)
+        of = f" of {made['patients']:,} patients"
+    elif options.format == "table":
+        made = demo_table.make_table(options.folder, **asked)
+    elif options.format == "cifar10":
+        if options.size not in (None, 32):
+            raise DataError(f"--size is {options.size}: an image of CIFAR-10 has 32 pixels a side")
+        asked.pop("size", None)
+        made = demo_classes.make_cifar10(options.folder, **asked)
+    else:
+        archive = options.format == "imagenet"
+        made = demo_classes.make_imagefolder(options.folder, archive=archive, **asked)
     _print(
-        f"{options.folder}: {made['images']:,} images of {made['patients']:,} patients"
+        f"{options.folder}: {made['images']:,} images{of}"
         f" ({made['written']:,} new, {made['seconds']:.0f} s)"
     )
     return 0
@@ -210,11 +220,12 @@ def _reader_catalog(options: argparse.Namespace, reader: str) -> int:
         "images": [len(at) for at in parts.values()],
     }
     for place, name in enumerate(found.classes):
-        here = found.labels == place if found.task == "classes" else found.labels[:, place] == 1
-        rows[name] = [int(here[at].sum()) for at in parts.values()]
+        column = found.labels if found.task == "classes" else found.labels[:, place]
+        wanted = place if found.task == "classes" else 1
+        rows[name] = [int(np.count_nonzero(column[at] == wanted)) for at in parts.values()]
     if found.task == "findings":
-        doubtful = (found.labels <= UNCERTAIN).any(axis=1)  # or missing
-        rows["(not all known)"] = [int(doubtful[at].sum()) for at in parts.values()]
+        known = np.all(found.labels > UNCERTAIN, axis=1)  # and so not missing either
+        rows["(all known)"] = [int(np.count_nonzero(known[at])) for at in parts.values()]
     for name, counts in rows.items():
         _print(f"{name:{width}}" + "".join(f"{count:10,}" for count in counts))
     return 0

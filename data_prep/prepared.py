@@ -48,7 +48,7 @@ NOTE_TYPES = {
 FORMATS = {"png": ".png", "jpeg": ".jpg"}
 
 #: Endings taken for images in a folder without a label file.
-KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm")
+KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
 
 #: An image that could not be read: its name and why.
 Reject = tuple[str, str]

@@ -67,7 +67,7 @@ def catalog(folder: Path) -> Catalog:
                 f" {len(classes) - 1} are known; fetch the file again"
             )
         start = batch.step - BYTES
-        images += [f"{bare}/{at:05d}" for at in range(len(batch.labels))]
+        images += [f"{bare}/{at:05d}.png" for at in range(len(batch.labels))]
         sources += [f"{name}@{at * batch.step + start}+{BYTES}" for at in range(len(batch.labels))]
         labels.append(batch.labels)
         parts += [2 if bare == "test_batch" else 0] * len(batch.labels)
