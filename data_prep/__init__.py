@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from data_prep.lists import split_by_lists
     from data_prep.packed import is_packed, open_packed, pack_folder
     from data_prep.prepared import is_complete
+    from data_prep.readers import check_reader, open_reader
     from data_prep.readers.nih import labels, read_catalog
     from data_prep.readers.nih_labels import FINDINGS
     from data_prep.resize import resize_folder
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 __all__ = [
     "FINDINGS",
     "DataError",
+    "check_reader",
     "is_complete",
     "is_packed",
     "labels",
     "make_demo",
     "nih_sources",
     "open_packed",
+    "open_reader",
     "pack_folder",
     "prepare_nih",
     "read_catalog",
@@ -52,12 +55,14 @@ __all__ = [
 
 _LAZY = {
     "FINDINGS": "readers.nih_labels",
+    "check_reader": "readers",
     "is_complete": "prepared",
     "is_packed": "packed",
     "labels": "readers.nih",
     "make_demo": "demo",
     "nih_sources": "sources",
     "open_packed": "packed",
+    "open_reader": "readers",
     "pack_folder": "packed",
     "prepare_nih": "fetch",
     "read_catalog": "readers.nih",

@@ -8,10 +8,10 @@ A **reader** is any object with
     parts()    a mapping of "train", "valid" and "test" to indices of images
     read(i)    image i as uint8 (height, width, channels), 1 channel (grey) or 3 (RGB)
 
-and nothing more: `Reader(folder=None)` in somebody's own file is one, and `check` says in one line
-what it lacks. The readers that come with data_prep are functions from a folder to a `Catalog`
-(`data_prep.catalog`): image names, where each lies, labels, groups, published parts. `open_reader`
-makes a reader of it, a `Pictures`, which has besides
+and nothing more: `Reader(folder=None)` in somebody's own file is one, and `check_reader` says in
+one line what it lacks. The readers that come with data_prep are functions from a folder to a
+`Catalog` (`data_prep.catalog`): image names, where each lies, labels, groups, published parts.
+`open_reader` makes a reader of it, a `Pictures`, which has besides
 
     catalog    that catalogue, without the images that a policy left out
     array      the pixels of all images where they are in memory or mapped, else None
@@ -129,7 +129,7 @@ def _function(name: str) -> Callable[..., Catalog]:
     return function
 
 
-def check(reader: Any, where: str) -> None:
+def check_reader(reader: Any, where: str) -> None:
     """Refuse what is no reader, of somebody's own above all: one line with what it lacks.
 
     `where` is what the line begins with, as in `mine.py:Reader`. Its first image is read.

@@ -84,7 +84,7 @@ class Labels:
         code = self.codes.get(cell.strip())
         if code is None:
             raise DataError(
-                f"{where()}, column '{column}': {cell!r} is neither of {', '.join(self.codes)};"
+                f"{where()}, column '{column}': {cell!r} is none of {', '.join(filter(None, self.codes))};"
                 " say in the mapping what it means"
             )
         return code
