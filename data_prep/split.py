@@ -58,18 +58,24 @@ def split_groups(
     shares = [float(share) for share in parts]
     if len(shares) != len(PARTS) or min(shares) < 0 or not math.isclose(sum(shares), 1.0):
         raise DataError(f"parts are {tuple(parts)}: give three shares, train, valid, test, sum 1")
-    order = sorted(
-        set(groups),
-        key=lambda group: hashlib.blake2b(
-            f"{seed}/{group}".encode("utf-8", "surrogateescape"), digest_size=16
-        ).digest(),
+    members = list(dict.fromkeys(groups))
+    start = f"{seed}/"
+    digests = b"".join(
+        hashlib.blake2b(
+            f"{start}{member}".encode("utf-8", "surrogateescape"), digest_size=16
+        ).digest()
+        for member in members
     )
+    halves = np.frombuffer(digests, dtype=">u8").reshape(-1, 2)
+    order = np.lexsort((halves[:, 1], halves[:, 0]))  # as bytes are ordered
     # Rounding each boundary, not each part, so that the parts always add up to all patients.
     cuts = [round(len(order) * share) for share in (shares[0], shares[0] + shares[1])]
-    part_of = dict.fromkeys(order, 2)
-    part_of.update(dict.fromkeys(order[: cuts[1]], 1))
-    part_of.update(dict.fromkeys(order[: cuts[0]], 0))
-    codes = np.fromiter(map(part_of.__getitem__, groups), dtype=np.int8, count=len(groups))
+    codes = np.full(len(order), 2, dtype=np.int8)
+    codes[order[: cuts[1]]] = 1
+    codes[order[: cuts[0]]] = 0
+    if len(members) < len(groups):
+        place = {member: at for at, member in enumerate(members)}
+        codes = codes[[place[group] for group in groups]]
     split = {part: np.flatnonzero(codes == at) for at, part in enumerate(PARTS)}
     for part, rows in split.items():
         if not len(rows) and part not in may_be_empty:

@@ -14,6 +14,18 @@ from data_prep.errors import DataError
 UNSAFE = re.compile(r"^/|(?:^|/)\.\.?(?:/|$)|//|/$|^[A-Za-z]:|[\x00-\x1f\x7f\\\ud800-\udfff]|^$")
 
 
+#: Whatever `UNSAFE` finds shows one of these, where each path is a line, or is not printable.
+SUSPICIOUS = ("./", ".\n", "//", "\n/", "/\n", "\n\n", ":", "\\")
+
+
+def looks_unsafe(paths: Sequence[str]) -> bool:
+    """Whether one of many paths may be unsafe: false is sure, true is to be looked at singly."""
+    text = "\n".join(["", *paths, ""])
+    if text.count("\n") != len(paths) + 1 or not text.replace("\n", "").isprintable():
+        return True
+    return any(sign in text for sign in SUSPICIOUS)
+
+
 def check_there(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
     """Refuse a list of (safe) paths of which one is not there, or leads out through a link.
 

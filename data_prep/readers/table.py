@@ -4,13 +4,11 @@ PadChest's, one's own. What its columns mean is said in a mapping, see `data_pre
 
 from __future__ import annotations
 
-import csv
-import difflib
-import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,11 @@ import numpy as np
 from data_prep.catalog import NO_PART, Catalog
 from data_prep.errors import DataError
 from data_prep.readers import mapping
-from data_prep.readers.inside import UNSAFE, check_there
-from data_prep.readers.mapping import Columns, columns_in
+from data_prep.readers.csv_rows import Rows
+from data_prep.readers.inside import UNSAFE, check_there, looks_unsafe
+from data_prep.readers.mapping import Columns
 from data_prep.readers.table_labels import Labels
-from data_prep.readers.text import table_bytes
 from data_prep.split import PARTS
-
-Row = list[str]
 
 #: How a column of parts may call them.
 PART_NAMES = {name: at for at, name in enumerate(PARTS)} | {
@@ -54,10 +50,10 @@ def catalog(
         raise DataError(f"{folder} is not a folder: name the one that the paths begin from")
     given = mapping.read(folder, table)
     labels = Labels(given)
-    found = _Found(by_file="" not in given.file)
-    joined = _joined(folder, given)
+    second = _second_file(folder, given)
+    found = _Found()
     for part, name in given.file.items():
-        _read(folder / name, part, given, labels, joined, found)
+        _read(Rows(folder / name), part, given, labels, second, found)
     if not found.images:
         raise DataError(f"{folder}: no rows below the header of {' or '.join(given.file.values())}")
     images = found.images
@@ -73,10 +69,9 @@ def catalog(
 
 
 class _Found:
-    """What is gathered row by row."""
+    """What is gathered, row by row."""
 
-    def __init__(self, by_file: bool) -> None:
-        self.by_file = by_file
+    def __init__(self) -> None:
         self.images: list[str] = []
         self.paths: list[str] = []
         self.groups: list[str] = []
@@ -84,150 +79,103 @@ class _Found:
         self.kinds: list[int] = []
 
 
-def _read(
-    file: Path,
-    part: str,
-    given: Columns,
-    labels: Labels,
-    joined: dict[tuple[str, ...], Row] | None,
-    found: _Found,
-) -> None:
-    """Add the rows of one file to what is found."""
-    rows, where = _rows(file)
-    header = next(rows)
-    key: Callable[[Row], tuple[str, ...]] | None = None
-    extra = 0
-    if joined is not None:
-        key = _picker(header, given.join["on"], file)
-        more = joined[()]
-        extra, header = len(more), header + more
-    path_of = _pattern(given.path, header, file)
-    name_of = _pattern(given.name, header, file) if given.name else None
-    group_of = _pattern(given.group, header, file) if given.group else None
-    finds = re.compile(given.group_pattern).search if given.group_pattern else None
-    part_at = _column(given.part, header, file) if given.part else None
-    cells_of = _picker(header, labels.columns, file)
-    blank = [""] * extra
-    known = labels.known
-    groups: dict[str, str] = {}
-    for row in rows:
-        if joined is not None and key is not None:
-            row = row + joined.get(key(row), blank)
-        path = path_of(row)
-        if UNSAFE.search(path):
-            raise DataError(
-                f"{where()}, column '{given.path}': the path {path!r} is not one within the folder;"
-                " mend it, or the mapping"
-            )
-        cells = cells_of(row)
-        kind = known.get(cells)
-        found.kinds.append(labels.add(cells, where) if kind is None else kind)
-        if name_of is not None:
-            found.paths.append(path)
-            path = name_of(row)
-        found.images.append(path)
-        if group_of is not None:
-            group = group_of(row)
-            if finds is not None:
-                match = finds(group)
-                if match is None:
-                    raise DataError(
-                        f"{where()}, column '{given.group}': no '{given.group_pattern}' in"
-                        f" {group!r}; mend group_pattern"
-                    )
-                group = match[0]
-            if not group:
-                raise DataError(f"{where()}, column '{given.group}': empty; whose image is it?")
-            found.groups.append(groups.setdefault(group, group))  # one text each, not a million
-        if part_at is not None:
-            code = PART_NAMES.get(row[part_at].strip().lower())
-            if code is None:
-                raise DataError(
-                    f"{where()}, column '{given.part}': {row[part_at]!r} is no part; they are"
-                    f" {', '.join(PARTS)}"
-                )
-            found.parts.append(code)
-        elif found.by_file:
-            found.parts.append(PART_NAMES[part])
+class _Second:
+    """The rows of the file that is joined, by what joins them."""
+
+    def __init__(self, rows: Rows, on: tuple[str, ...]) -> None:
+        key = rows.cells(on)
+        others = [at for at, name in enumerate(rows.header) if name not in on]
+        self.columns = [rows.header[at] for at in others]
+        self.rows: dict[Any, list[str]] = {}
+        for block in rows.blocks():
+            for row in block:
+                if key(row) in self.rows:
+                    where = rows.where(len(self.rows))
+                    raise DataError(f"{where}: {key(row)} comes twice; leave out one row")
+                self.rows[key(row)] = [row[at] for at in others]
 
 
-def _rows(file: Path) -> tuple[Iterator[Row], Callable[[], str]]:
-    """The rows of a CSV, its header first, without blank lines; and where the last one stands."""
-    text = io.TextIOWrapper(io.BytesIO(table_bytes(file)), "utf-8-sig", newline="")
-    reader = csv.reader(text, strict=True)
-
-    def where() -> str:
-        return f"{file}, line {reader.line_num}"
-
-    def checked() -> Iterator[Row]:
-        width = 0
-        try:
-            for row in reader:
-                if len(row) != width:
-                    if not row:
-                        continue
-                    if width:
-                        raise DataError(f"{where()}: {len(row)} columns, the header has {width}")
-                    width = len(row)
-                    row = [name.strip() for name in row]
-                yield row
-        except csv.Error as error:
-            raise DataError(f"{where()}: no comma-separated values ({error})") from None
-        except UnicodeDecodeError:
-            raise DataError(f"{file}: not a text file in UTF-8; save it as CSV in UTF-8") from None
-        if not width:
-            raise DataError(f"{file}: empty; expected a header with the names of the columns")
-
-    return checked(), where
-
-
-def _joined(folder: Path, given: Columns) -> dict[tuple[str, ...], Row] | None:
-    """The rows of the second file by what joins them; under () the names of their columns."""
+def _second_file(folder: Path, given: Columns) -> _Second | None:
     if not given.join:
         return None
-    file = folder / given.join["file"]
-    rows, where = _rows(file)
-    header = next(rows)
-    key = _picker(header, given.join["on"], file)
-    others = [at for at, name in enumerate(header) if name not in given.join["on"]]
-    joined: dict[tuple[str, ...], Row] = {(): [header[at] for at in others]}
-    for row in rows:
-        if key(row) in joined:
-            raise DataError(f"{where()}: {', '.join(key(row))} comes twice; leave out one row")
-        joined[key(row)] = [row[at] for at in others]
-    return joined
+    return _Second(Rows(folder / given.join["file"]), tuple(given.join["on"]))
 
 
-def _column(name: str, header: Row, file: Path) -> int:
-    if name in header:
-        return header.index(name)
-    near = difflib.get_close_matches(name, header, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(header[:30])}"
-    raise DataError(f"{file}, line 1: no column '{name}'; {hint}")
+def _read(
+    rows: Rows, part: str, given: Columns, labels: Labels, second: _Second | None, found: _Found
+) -> None:
+    """Add the rows of one file to what is found, column by column."""
+    key = None
+    if second is not None:
+        key = rows.cells(tuple(given.join["on"]))
+        blank = [""] * len(second.columns)
+    blocks = rows.blocks()
+    if second is not None:
+        rows.header = rows.header + second.columns
+    path_of = rows.pattern(given.path)
+    name_of = rows.pattern(given.name) if given.name else None
+    group_of = rows.pattern(given.group) if given.group else None
+    part_of = rows.pattern(given.part) if given.part else None
+    cells_of = rows.cells(labels.columns)
+    before = 0
+    for block in blocks:
+        if second is not None and key is not None:
+            block = [row + second.rows.get(key(row), blank) for row in block]
+
+        def where(at: int, column: str, before: int = before) -> str:
+            return f"{rows.where(before + at)}, column '{column}'"
+
+        paths = [path_of(row) for row in block]
+        if looks_unsafe(paths):
+            _refuse_unsafe(paths, partial(where, column=given.path))
+        if name_of is not None:
+            found.paths += paths
+            paths = [name_of(row) for row in block]
+        found.images += paths
+        found.kinds += labels.kinds([cells_of(row) for row in block], where)
+        if group_of is not None:
+            texts = [group_of(row) for row in block]
+            found.groups += _groups(texts, given, partial(where, column=given.group))
+        if part_of is not None:
+            texts = [part_of(row).strip().lower() for row in block]
+            found.parts += _parts(texts, partial(where, column=given.part))
+        elif part:
+            found.parts += [PART_NAMES[part]] * len(block)
+        before += len(block)
 
 
-def _picker(header: Row, names: tuple[str, ...], file: Path) -> Callable[[Row], tuple[str, ...]]:
-    """The cells of these columns, as a tuple."""
-    at = [_column(name, header, file) for name in names]
-    if len(at) == 1:
-        only = at[0]
-        return lambda row: (row[only],)
-    return itemgetter(*at)
+def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
+    for at, path in enumerate(paths):
+        if UNSAFE.search(path):
+            raise DataError(
+                f"{where(at)}: the path {path!r} is not one within the folder; mend it, or the"
+                " mapping"
+            )
 
 
-def _pattern(pattern: str, header: Row, file: Path) -> Callable[[Row], str]:
-    """What a column or a pattern of columns gives for a row."""
-    pieces = [
-        (text, _column(name, header, file) if name else None, most)
-        for text, name, most in columns_in(pattern)
-    ]
-    if pieces == [("", pieces[0][1], None)] and pieces[0][1] is not None:
-        return itemgetter(pieces[0][1])
+def _groups(texts: list[str], given: Columns, where: Callable[[int], str]) -> list[str]:
+    """Whose each image is; one text for each group, not for each image."""
+    finds = re.compile(given.group_pattern).search if given.group_pattern else None
+    groups: dict[str, str] = {}
+    for text in set(texts):
+        found = finds(text) if finds else None
+        groups[text] = sys.intern(found[0] if found else "" if finds else text)
+    if not all(groups.values()):
+        at = next(at for at, text in enumerate(texts) if not groups[text])
+        if finds:
+            raise DataError(
+                f"{where(at)}: no '{given.group_pattern}' in {texts[at]!r}; mend group_pattern"
+            )
+        raise DataError(f"{where(at)}: empty; whose image is it?")
+    return [groups[text] for text in texts]
 
-    def fill(row: Row) -> str:
-        return "".join(text + ("" if at is None else row[at][:most]) for text, at, most in pieces)
 
-    return fill
+def _parts(texts: list[str], where: Callable[[int], str]) -> list[int]:
+    """The place in `PARTS` of each, or `NO_PART`."""
+    if unknown := set(texts) - PART_NAMES.keys():
+        at = next(at for at, text in enumerate(texts) if text in unknown)
+        raise DataError(f"{where(at)}: {texts[at]!r} is no part; they are {', '.join(PARTS)}")
+    return [PART_NAMES[text] for text in texts]
 
 
 def _twice(images: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ class Labels:
 
     def __init__(self, given: Columns) -> None:
         self.given = given
-        self.known: dict[tuple[str, ...], int] = {}
+        self.known: dict[Any, int] = {}
         self.patterns: list[Any] = []
         self.is_class = bool(given.class_)
         if self.is_class:
@@ -56,40 +57,51 @@ class Labels:
             table = np.array(self.patterns, dtype=np.int8)
         return np.asarray(table[np.array(kinds, dtype=np.int64)])
 
-    def add(self, cells: tuple[str, ...], where: Callable[[], str]) -> int:
+    def kinds(self, cells: list[Any], where: Callable[[int, str], str]) -> list[int]:
+        """The number of the kind of each row's cells: a text of one column, a tuple of several.
+
+        `where` gives the place of a row and a column, for errors.
+        """
+        if set(cells) - self.known.keys():
+            for at, some in enumerate(cells):
+                if some not in self.known:
+                    self.known[some] = self._add(some, partial(where, at))
+        return [self.known[some] for some in cells]
+
+    def _add(self, cells: Any, where: Callable[[str], str]) -> int:
         """Note a new kind of cells; its number."""
+        texts = (cells,) if len(self.columns) == 1 else cells
         if self.is_class:
-            pattern: Any = self._class(cells[0], where)
+            pattern: Any = self._class(texts[0], where)
         elif self.given.labels:
-            pattern = self._names(cells[0], where)
+            pattern = self._names(texts[0], where)
         else:
             pattern = [
-                self._code(cell, column, where)
-                for cell, column in zip(cells, self.columns, strict=True)
+                self._code(text, column, where)
+                for text, column in zip(texts, self.columns, strict=True)
             ]
-        self.known[cells] = len(self.patterns)
         self.patterns.append(pattern)
         return len(self.patterns) - 1
 
-    def _class(self, cell: str, where: Callable[[], str]) -> str:
+    def _class(self, cell: str, where: Callable[[str], str]) -> str:
         name = cell if cell in self.given.classes else cell.strip()
         if not name or (self.given.classes and name not in self.given.classes):
             raise DataError(
-                f"{where()}, column '{self.given.class_}': {cell!r} is not one of the classes;"
+                f"{where(self.given.class_)}: {cell!r} is not one of the classes;"
                 " mend it, or the mapping's classes"
             )
         return name
 
-    def _code(self, cell: str, column: str, where: Callable[[], str]) -> int:
+    def _code(self, cell: str, column: str, where: Callable[[str], str]) -> int:
         code = self.codes.get(cell.strip())
         if code is None:
             raise DataError(
-                f"{where()}, column '{column}': {cell!r} is none of {', '.join(filter(None, self.codes))};"
+                f"{where(column)}: {cell!r} is none of {', '.join(filter(None, self.codes))};"
                 " say in the mapping what it means"
             )
         return code
 
-    def _names(self, cell: str, where: Callable[[], str]) -> list[int]:
+    def _names(self, cell: str, where: Callable[[str], str]) -> list[int]:
         given = self.given
         if cell.strip() in given.missing:
             return [MISSING] * len(given.findings)
@@ -99,17 +111,15 @@ class Labels:
                 continue
             near = difflib.get_close_matches(name, given.findings, n=1)
             hint = f"did you mean '{near[0]}'?" if near else 'or set others = "ignore"'
-            raise DataError(
-                f"{where()}, column '{given.labels}': {name!r} is not one of the findings; {hint}"
-            )
+            raise DataError(f"{where(given.labels)}: {name!r} is not one of the findings; {hint}")
         if names & set(given.none) and names & set(given.findings):
             raise DataError(
-                f"{where()}, column '{given.labels}': {min(names & set(given.none))!r} beside a"
+                f"{where(given.labels)}: {min(names & set(given.none))!r} beside a"
                 " finding; mend the row"
             )
         return [int(finding in names) for finding in given.findings]
 
-    def _split(self, cell: str, where: Callable[[], str]) -> list[str]:
+    def _split(self, cell: str, where: Callable[[str], str]) -> list[str]:
         """The names in a cell; of a list as Python writes it, read letter by letter, not run."""
         if self.given.form == "separated":
             return [name.strip() for name in cell.split(self.given.separator)]
@@ -125,6 +135,4 @@ class Labels:
                 at, more = found.end(), found[3]
             if not inner[at:].strip():
                 return names
-        raise DataError(
-            f"{where()}, column '{self.given.labels}': {cell!r} is no list of names in quotes"
-        )
+        raise DataError(f"{where(self.given.labels)}: {cell!r} is no list of names in quotes")
