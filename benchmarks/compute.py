@@ -1,7 +1,7 @@
 """What a framework's compute options are worth on this machine: the step with each, on and off.
 
     .venvs/lab/bin/python benchmarks/compute.py [--quick] [--slow] [--frameworks pytorch,mxnet]
-                                                [--pixels 64] [--batch 16]
+                                                [--pixels 64] [--batch-size 16]
 
 DenseNet121's training step on one batch that is ready (`benchmarks/bare_loops/`), on a GPU where
 there is one, else on the CPU. The options of a framework take turns, round by round, against the
@@ -29,14 +29,14 @@ def main() -> None:
     parser.set_defaults(rounds=9)
     parser.add_argument("--slow", action="store_true", help="with the compilers")
     parser.add_argument("--pixels", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--batch-size", type=int, default=16)
     inside.add_arguments(parser)
     given = parser.parse_args()
     names = inside.chosen(parser, given)
     if given.inside:
-        measure(names[0], given.pixels, given.batch, given.rounds, given.slow)
+        measure(names[0], given.pixels, given.batch_size, given.rounds, given.slow)
         return
-    what = f"{given.batch} images of {given.pixels} px"
+    what = f"{given.batch_size} images of {given.pixels} px"
     sys.exit(not inside.run_each(__file__, names, what))
 
 

@@ -1,7 +1,7 @@
 """What loading costs: each notebook's training on files beside the same on noise that is ready.
 
-    .venvs/lab/bin/python benchmarks/files.py [--quick] [--frameworks pytorch,mxnet] [--batch 16]
-                                              [--format png]
+    .venvs/lab/bin/python benchmarks/files.py [--quick] [--frameworks pytorch,mxnet]
+                                              [--batch-size 16] [--format png]
 
 Both are the notebook's own `train_epoch` on one device with images of 64 px; on files with its
 native loader behind it, at its default number of workers. They take turns of 16 steps in one
@@ -35,14 +35,18 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     from helpers.training import loader_workers
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
-        speeds, _ = take_turns({"files": files, "noise": noise}, given.batch, given.rounds, STEPS)
+        speeds, _ = take_turns(
+            {"files": files, "noise": noise}, given.batch_size, given.rounds, STEPS
+        )
         figure = f"training on {given.format} files, {framework}"
         inside.report(figure, speeds["files"], speeds["noise"], "on noise")
         run = names["this_run"]
-        alone = loader_workers.images_per_second(run.training_batches, run.workers, given.batch)
+        alone = loader_workers.images_per_second(
+            run.training_batches, run.workers, given.batch_size
+        )
         print(f"  its loader alone: {alone:,.0f} images/s with {run.workers} workers")
 
-    notebook_loops.with_loops(framework, folder, given.batch, compare)
+    notebook_loops.with_loops(framework, folder, given.batch_size, compare)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What tf.data's autotuning costs where iterators end: each notebook's training without and with.
 
-    .venvs/lab/bin/python benchmarks/idle.py [--quick] [--frameworks tensorflow,keras] [--batch 16]
-                                             [--rounds 7] [--devices 1]
+    .venvs/lab/bin/python benchmarks/idle.py [--quick] [--frameworks tensorflow,keras]
+                                             [--batch-size 16] [--rounds 7] [--devices 1]
 
 A turn is the notebook's own `train`, with loaders, validation and checkpoints, over five epochs of
 generated X-rays; the graph is there from a run before. Turns without autotuning, as the notebook
@@ -54,7 +54,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
             data=str(folder / "data"),
             recipe="demo",
             devices=given.devices,
-            batch=given.batch,
+            batch_size=given.batch_size,
         )
     as_it_comes = mock.patch.object(
         tf.data.Dataset, "_apply_debug_options", backend._apply_debug_options

@@ -39,7 +39,7 @@ def for_each_framework(
     Each in its framework's own environment. The folder holds the files for :func:`with_loops`,
     so many images; ``parser`` has what the benchmark asks for besides.
     """
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--batch-size", type=int, default=16)
     inside.add_rounds(parser)
     inside.add_arguments(parser)
     parser.set_defaults(frameworks=frameworks)
@@ -50,7 +50,7 @@ def for_each_framework(
         return
     with tempfile.TemporaryDirectory() as folder:
         _make_files(Path(folder), images, getattr(given, "format", "png"))
-        done = inside.run_each(script, names, f"{given.batch} images of {PIXELS} px", folder)
+        done = inside.run_each(script, names, f"{given.batch_size} images of {PIXELS} px", folder)
     sys.exit(not done)
 
 
@@ -87,7 +87,7 @@ def with_loops(
             checked=False,
             run=str(folder / "run"),
             devices=1,
-            batch=batch,
+            batch_size=batch,
             **said,
         )
     assert given or names["scaled"].recipe.crop == PIXELS

@@ -1,8 +1,8 @@
 """How long the report of six demo runs takes, and how large it is: against an exported notebook.
 
-    python benchmarks/report.py [BATCH] [--quick]
+    python benchmarks/report.py [FOLDER] [--quick]
 
-BATCH is a folder of runs (default: six made-up demo records with traces). The rival is what is
+FOLDER holds the runs (default: six made-up demo records with traces). The rival is what is
 sent round without a report: Compare.ipynb of the same batch, executed and exported to HTML by
 nbconvert. Each is a process of its own, imports included; rounds are interleaved, figures medians.
 """
@@ -41,7 +41,7 @@ def ours(batch: Path, into: Path) -> Path:
 def rival(batch: Path, into: Path) -> Path:
     notebook, page = into / "Compare.ipynb", into / "Compare.html"
     for command in (
-        ["papermill", str(NOTEBOOK), str(notebook), "-p", "batch", str(batch)],
+        ["papermill", str(NOTEBOOK), str(notebook), "-p", "runs", str(batch)],
         ["nbconvert", "--to", "html", "--output", str(page), str(notebook)],
     ):
         # Both are modules of this environment, so no PATH is needed to find them.

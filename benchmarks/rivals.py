@@ -1,7 +1,7 @@
 """PyTorch's notebook beside the article's loop and beside timm's own benchmark step.
 
     .venvs/lab/bin/python benchmarks/rivals.py [--quick] [--recipe chexnet] [--precision bf16]
-                                               [--batch 64] [--workers CORES] [--trace FILE]
+                                               [--batch-size 64] [--workers CORES] [--trace FILE]
 
 On one device, a GPU where there is one. Ours is the notebook's own `train_epoch`, on noise and on
 PNGs through its own loader; the article's loop runs as written, on noise and on RGB PNGs through
@@ -13,7 +13,7 @@ faster.
 
 The share of the memory's bandwidth: every tensor that an operation of the step reads or writes is
 counted once, views not at all, forwards, backwards and in the optimiser; that is divided by what
-copying a large tensor attains here. With `--recipe demo --batch 16` it is all tried on a CPU.
+copying a large tensor attains here. With `--recipe demo --batch-size 16` it is all tried on a CPU.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--recipe", default="chexnet", choices=RECIPES)
     parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20, help="of a turn")
     parser.add_argument("--images", type=int, default=640, help="files to read")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="of both loaders")
@@ -70,7 +70,7 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
     notebook_loops.with_loops(
         "pytorch",
         folder,
-        given.batch,
+        given.batch_size,
         partial(compare, folder, given),
         data=str(folder / "png"),
         recipe=given.recipe,
@@ -87,11 +87,13 @@ def compare(
     from pytorch_rivals import article, timm_step
 
     (device,), crop = names["this_run"].devices, names["crop"]
-    grey = torch.randint(0, 256, (given.batch, 1, crop, crop), dtype=torch.uint8, device=device)
-    targets = torch.zeros(given.batch, len(FINDINGS), device=device)
+    grey = torch.randint(
+        0, 256, (given.batch_size, 1, crop, crop), dtype=torch.uint8, device=device
+    )
+    targets = torch.zeros(given.batch_size, len(FINDINGS), device=device)
     images = names["to_network"](grey)
     rgb = article_loader.batches(
-        folder / "rgb", given.workers, given.batch, crop, pinned=device.type == "cuda"
+        folder / "rgb", given.workers, given.batch_size, crop, pinned=device.type == "cuda"
     )
     on_noise, on_files = article(device, (images, targets), rgb)
     loads: dict[str, Take] = {"ours": noise, "ours on files": files}
@@ -109,13 +111,13 @@ def compare(
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "one CPU device"
     print(f"{name}, PyTorch {torch.__version__}, {given.precision}, {given.workers} workers,")
-    print(f"{given.batch} images of {crop} px, {given.steps} steps a turn", flush=True)
-    speeds, _ = take_turns(loads, given.batch, given.rounds, given.steps)
+    print(f"{given.batch_size} images of {crop} px, {given.steps} steps a turn", flush=True)
+    speeds, _ = take_turns(loads, given.batch_size, given.rounds, given.steps)
     for ours, rival in pairs:
         inside.report(ours, speeds[ours], speeds[rival], rival)
 
     moved, attained = bytes_of(lambda: noise(1)), copying(device)
-    step = given.batch / statistics.median(speeds["ours"])
+    step = given.batch_size / statistics.median(speeds["ours"])
     print(
         f"  memory: {moved / 1e9:.1f} GB a step of {1000 * step:.1f} ms, at least"
         f" {1000 * moved / attained:.1f} ms at the {attained / 1e9:,.0f} GB/s that copying attains:"

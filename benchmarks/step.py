@@ -1,7 +1,7 @@
 """What our training loop costs beside a bare one of the same framework: it should cost nothing.
 
-    .venvs/lab/bin/python benchmarks/step.py [--quick] [--frameworks pytorch,mxnet] [--batch 16]
-                                             [--steps 48] [--rounds 7]
+    .venvs/lab/bin/python benchmarks/step.py [--quick] [--frameworks pytorch,mxnet]
+                                             [--batch-size 16] [--steps 48] [--rounds 7]
 
 Ours is the notebook's own `train_epoch` as it stands, with all that is in it (the machinery of
 replicas, losses kept on the device, the clock that says where the time goes, normalising of grey
@@ -41,12 +41,12 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         if framework == "tensorflow":  # Grappler as in the notebook: it is the process's choice
             options["grappler"] = names["this_run"].on_gpu
         loops = importlib.import_module(f"bare_loops.{framework}")
-        bare = loops.make(notebook_loops.PIXELS, given.batch, **options)
+        bare = loops.make(notebook_loops.PIXELS, given.batch_size, **options)
         loads = {"ours": noise, "bare": bare}
-        turns = take_turns(loads, given.batch, given.rounds, given.steps)
+        turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
         inside.report_turns("step", framework, turns, "ours", "bare", "a bare loop")
 
-    notebook_loops.with_loops(framework, folder, given.batch, compare)
+    notebook_loops.with_loops(framework, folder, given.batch_size, compare)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print(
-            "data-prep: interrupted; what is done is kept, run the same command again to go on",
+            "data-prep: interrupted; what is done is kept, run the same command again to continue",
             file=sys.stderr,
         )
         return 130

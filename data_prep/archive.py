@@ -78,7 +78,7 @@ def members_in(
                     if name is None:
                         continue
                     if name in seen:
-                        raise DataError(f"{archive}: {name} comes twice; refused")
+                        raise DataError(f"{archive}: {name} occurs twice; refused")
                     seen.add(name)
                     data = members.extractfile(member)
                     assert data is not None  # a regular file
@@ -106,7 +106,7 @@ def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], b
     may not."""
     parts = member.name.replace("\\", "/").split("/")
     if member.name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
-        raise DataError(f"{archive}: the member {member.name!r} leads out of the folder; refused")
+        raise DataError(f"{archive}: the member {member.name!r} points outside the folder; refused")
     if member.isdir():
         return None
     if not member.isreg() or member.issparse():

@@ -33,10 +33,7 @@ def demo(options: argparse.Namespace) -> int:
     else:
         archive = options.format == "imagenet"
         made = demo_classes.make_imagefolder(options.folder, archive=archive, **asked)
-    _print(
-        f"{options.folder}: {made['images']:,} images{of}"
-        f" ({made['written']:,} new, {made['seconds']:.0f} s)"
-    )
+    _print(f"{options.folder}: {made['images']:,} images{of} {_new(made)}")
     return 0
 
 
@@ -80,7 +77,7 @@ def nih(options: argparse.Namespace) -> int:
     )
     if made["absent"]:
         _print(
-            f"{options.target}: {made['absent']:,} images of the label file were in no archive;"
+            f"{options.target}: {made['absent']:,} images in the label file were in no archive;"
             " their rows are left out",
             file=sys.stderr,
         )
@@ -116,8 +113,12 @@ def _say(target: str, made: dict[str, Any]) -> int:
             f" first is {name}: {reason}; see {Path(target) / 'rejected.csv'}."
             f" The other {done} are ready to use"
         )
-    _print(f"{target}: {done} ({made['written']:,} new, {made['seconds']:.0f} s)")
+    _print(f"{target}: {done} {_new(made)}")
     return 0
+
+
+def _new(made: dict[str, Any]) -> str:
+    return f"({made['written']:,} new, {made['seconds']:.0f} s)"
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -175,7 +176,7 @@ def catalog(options: argparse.Namespace) -> int:
     if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
         raise DataError(
             f"{folder}: {number(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
-            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' looks at them all"
+            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
         )
     if options.nih_lists:
         lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST

@@ -72,11 +72,22 @@ def make_demo(
     """Generate a data folder: `Data_Entry_2017.csv` and `images/*.png`, 8-bit grey.
 
     The same images, seed and size give the same bytes, whatever the number of workers. Files are
-    written whole; a call that was cut short goes on where it stopped when it is made again. The
-    label file comes last, when all images are on the disk, so that a folder with one is complete.
+    written whole; a call that was cut short continues where it stopped. The label file comes last,
+    when all images are on the disk, so a folder that has one is complete.
 
-    Returns `images`, `patients`, `seed`, `size`, `written`, `skipped` and `seconds`.
-    Raises `DataError` if the folder holds something else, or the disk is full.
+    Args:
+        folder: where to write; empty, new, or begun by the same call.
+        images: number of images.
+        seed: of the findings and pictures.
+        size: pixels of a side.
+        workers: number of processes; None: one per core.
+        progress: show a progress bar.
+
+    Returns:
+        `images`, `patients`, `seed`, `size`, `written`, `skipped` and `seconds`.
+
+    Raises:
+        DataError: the folder contains something else, or the disk is full.
     """
     started = time.monotonic()
     folder = Path(folder)

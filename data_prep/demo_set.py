@@ -52,10 +52,10 @@ def make_set(
         sweep(folder)
         before = read_json(folder / NOTE)
         if before is None and any(folder.iterdir()):
-            raise DataError(f"{folder} holds other files; name an empty or a new folder")
+            raise DataError(f"{folder} contains other files; name an empty or a new folder")
         if before is not None and before != settings:
             raise DataError(
-                f"{folder} holds another demo set ({before}); name another folder, or remove it"
+                f"{folder} contains another demo set ({before}); name another folder, or remove it"
             )
         places = sorted({os.path.dirname(path) for path in jobs})  # noqa: PTH120
         try:

@@ -90,7 +90,7 @@ def download(
                 raise DataError(f"{part}: cannot be written ({error.strerror})") from None
             raise DataError(
                 f"{folder}: the disk is full; what has arrived of {remote.name} is kept:"
-                " free some space and run the same command again to go on"
+                " free some space and run the same command again to continue"
             ) from None
         else:
             if remote.md5 is None or md5_of(part) == remote.md5:
@@ -110,7 +110,7 @@ def download(
         if failures >= tries:
             raise DataError(
                 f"{remote.url}: {problem}, {failures} times in a row; what has arrived of"
-                f" {remote.name} is kept: run the same command again to go on"
+                f" {remote.name} is kept: run the same command again to continue"
             )
         if stop.wait(pause * 2 ** (failures - 1)):
             raise Cancelled
@@ -159,9 +159,9 @@ def _transfer(
                     raise Cancelled
             size = file.tell()
     if expected is not None and size < expected:
-        raise BrokenLine(f"the line broke after {size:,} of {expected:,} bytes")
+        raise BrokenLine(f"the connection broke after {size:,} of {expected:,} bytes")
     if expected is None and remote.bytes is not None and size < remote.bytes:
-        raise BrokenLine(f"the line broke after {size:,} of {remote.bytes:,} bytes")
+        raise BrokenLine(f"the connection broke after {size:,} of {remote.bytes:,} bytes")
 
 
 def _from_the_line(receive: Callable[[], Any]) -> Any:

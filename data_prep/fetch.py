@@ -75,18 +75,33 @@ def prepare_nih(
     connections: int = 2,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Fetch (or take from a folder) the archives and the label file, and fill a target folder.
+    """Download (or take from a folder) the archives and the label file, and fill a target folder.
 
-    The target is laid out as `resize_folder`'s: `images/`, label file, `manifest.csv`,
-    `prepared.json` and, where an image could not be read, `rejected.csv`; the label file is cut to
-    the images there are. `labels` names a label file on this machine. With `originals` the 1024 px
-    files are kept there. Interrupted anywhere, the same call goes on, at the byte or the image it
-    had reached; an archive is removed only when its images are on the disk. Images that have gone
-    from a complete folder are made again, of the archives that hold them.
+    The target is laid out like `resize_folder`'s: `images/`, label file, `manifest.csv`,
+    `prepared.json` and, if an image could not be read, `rejected.csv`; the label file contains only
+    the images that are there. If interrupted, the same call continues at the byte or image it had
+    reached; an archive is removed only when its images are on the disk. Images missing from a
+    complete folder are remade from the archives that contain them.
 
-    Returns what prepared.json holds (`absent`: images of the label file that were in no archive),
-    and `written`, `skipped`, `rejected` and `seconds`. Raises `DataError` for everything a user can
-    put right: out of reach, wrong checksums, a full disk or one too small, hostile archives.
+    Args:
+        target: the folder to fill.
+        sources: see `nih_sources`; None: the NIH.
+        labels: a label file on this machine.
+        size: pixels of a side.
+        format: `png` or `jpeg`.
+        quality: of JPEG, 1 to 95.
+        originals: a folder that keeps the 1024 px files.
+        workers: number of processes; None: one per core.
+        connections: number of downloads at a time.
+        progress: show a progress bar.
+
+    Returns:
+        The contents of prepared.json (`absent`: images in the label file that were in no archive),
+        and `written`, `skipped`, `rejected` and `seconds`.
+
+    Raises:
+        DataError: what a user can fix: an address out of reach, a wrong checksum, a full disk or
+            one that is too small, a hostile archive.
     """
     target, started = Path(target), time.monotonic()
     kept = None if originals is None else Path(originals)
@@ -206,7 +221,7 @@ def _images_named(label_file: Path, sources: Sources, fetched: bool) -> list[str
         label_file.unlink()
         reason = reason_only(error, str(label_file))
         raise DataError(
-            f"{sources.label_file.url}: what came is no label file ({reason}); it is removed:"
+            f"{sources.label_file.url}: the server sent no label file ({reason}); it is removed:"
             " run the same command again, or name a label file with --labels"
         ) from None
 

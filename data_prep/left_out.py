@@ -30,7 +30,7 @@ def left_out(folder: Path) -> dict[str, str]:
         return {}
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(
-            f"{file}: cannot be read ({error}); mend it, or remove it to use all images"
+            f"{file}: cannot be read ({error}); repair it, or remove it to use all images"
         ) from None
     return {row[0]: row[1] for row in rows if row}
 

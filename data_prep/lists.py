@@ -23,14 +23,22 @@ def split_by_lists(
     seed: int = 0,
     valid: float = 0.125,
 ) -> dict[str, pd.DataFrame]:
-    """Split a catalog as the NIH's lists say; the NIH has no validation part of its own.
+    """Split a catalog by the NIH's lists; the NIH has no validation part of its own.
 
-    `valid` is the share of the patients of `train_valid` that goes into validation, chosen by
-    patient and seed as in `split_by_patient` (an eighth, as 70 to 10). Lists may name images that
-    the catalog does not have.
+    Args:
+        catalog: see `read_catalog`; the lists may name images that it lacks.
+        train_valid: the list of training images.
+        test: the list of test images.
+        seed: of the choice of validation patients, as in `split_by_patient`.
+        valid: share of the patients of `train_valid` that goes into validation (an eighth, as 70 to
+            10).
 
-    Raises `DataError` for a list that is missing or empty, an image in both lists or in none, a
-    patient in both, and a part without images.
+    Returns:
+        The catalogs `train`, `valid` and `test`.
+
+    Raises:
+        DataError: a list is missing or empty, an image is in both lists or in none, a patient is in
+            both, or a part has no images.
     """
     train_names, test_names = _read_list(train_valid), _read_list(test)
     both = train_names & test_names

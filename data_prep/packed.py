@@ -63,16 +63,28 @@ def pack_folder(
     channels: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Pack a data folder of images of one size (what `resize_folder` leaves) into `target`.
+    """Pack a data folder of images of one size (such as `resize_folder` writes) into one array.
 
-    `reader` and `options` are for another format than the NIH's, as `resize_folder`'s; a folder
-    that was made of one is known. `channels` is 1 or 3; without, as the folder was made, else grey.
     The file gets its name when it is whole; a call that was cut short starts again, which takes
-    seconds for a thousand images. Returns `tool`, `images`, `size` and `names`.
+    seconds for a thousand images.
 
-    Raises `DataError` for a source that is not complete, for an image that cannot be read, is not
-    what the source's manifest says or is not of the first one's square size, for a target that
-    holds other files, and for a full disk.
+    Args:
+        source: a complete data folder of square images, or what `reader` reads.
+        target: where to write; empty, new, or a packed folder.
+        workers: number of processes; None: one per core.
+        progress: show a progress bar.
+        reader: format of the source, see `data_prep.readers`; None: the NIH's, or whatever the
+            source was made from.
+        channels: 1 (grey) or 3 (RGB); None: as the source was made, else grey.
+        options: the reader's own.
+
+    Returns:
+        `tool`, `images`, `size` and `names`; `channels` and `reader` where they are not the NIH's.
+
+    Raises:
+        DataError: the source is not complete, an image cannot be read, is not what the source's
+            manifest says or differs in size from the first, the target contains other files, or the
+            disk is full.
     """
     source, target = Path(source), Path(target)
     prepared = read_note(source)
@@ -101,7 +113,7 @@ def pack_folder(
     with sole_writer(target):
         sweep(target)
         if any(target.iterdir()) and not is_packed(target):
-            raise DataError(f"{target} holds other files; name an empty or a new folder")
+            raise DataError(f"{target} contains other files; name an empty or a new folder")
         temporary = target / f".{IMAGES}{TEMPORARY}"
         need = first.size * len(names)
         if shutil.disk_usage(target).free < need:
@@ -139,10 +151,17 @@ def is_packed(folder: str | os.PathLike[str]) -> bool:
 
 
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """The images, a read-only memory map of uint8 (images, size, size), and their catalog.
+    """Open a packed folder of the NIH's form; `data_prep.open_reader` opens all.
 
-    Row i of the catalog belongs to image i. Raises `DataError` if the folder is not wholly packed.
-    For the NIH's form; `data_prep.readers.open_reader` opens all.
+    Args:
+        folder: what `pack_folder` wrote.
+
+    Returns:
+        The images, a read-only memory map of uint8 (images, size, size), or (images, size, size, 3)
+        in colour, and their catalog; row i of the catalog belongs to image i.
+
+    Raises:
+        DataError: the folder is not wholly packed.
     """
     folder = Path(folder)
     images, names = open_array(folder)
@@ -184,7 +203,7 @@ def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
         shape += (3,)
     whole = isinstance(images, np.ndarray) and images.flags.c_contiguous
     if not whole or images.shape != shape or images.dtype != np.uint8:
-        raise DataError(f"{folder / IMAGES}: not the images that {NOTE} tells of; {again}")
+        raise DataError(f"{folder / IMAGES}: not the images that {NOTE} describes; {again}")
     if len(note["names"]) != len(images):
         raise DataError(f"{folder}: label file and packed images do not go together; {again}")
     return images, note["names"]

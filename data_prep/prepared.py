@@ -82,7 +82,7 @@ def check_settings(
     if not 1 <= size <= 16384:
         raise DataError(f"size is {size}: give the pixels of a side, 1 to 16384")
     if not 1 <= quality <= 95:
-        raise DataError(f"quality is {quality}: JPEG knows 1 to 95")
+        raise DataError(f"quality is {quality}: JPEG takes 1 to 95")
     settings: dict[str, Any] = {"size": size, "format": format}
     if format == "jpeg":
         settings["quality"] = quality
@@ -109,7 +109,7 @@ def begin(target: Path, settings: dict[str, Any]) -> Before:
     if note is None:
         # With a manifest it is one of ours, only no longer known for which settings.
         if any(target.iterdir()) and not manifest.exists(target):
-            raise DataError(f"{target} holds other files; name an empty or a new folder")
+            raise DataError(f"{target} contains other files; name an empty or a new folder")
         mark_incomplete(target, settings)
         manifest.write(target, [])
         return Before({}, False, settings)
@@ -230,7 +230,7 @@ def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
         free = ""
     return (
         f"{folder}: the disk is full{free}; {kept}:"
-        " free some space and run the same command again to go on"
+        " free some space and run the same command again to continue"
     )
 
 

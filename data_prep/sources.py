@@ -38,9 +38,18 @@ def nih_sources(
     mirror: str | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Sources:
-    """The NIH's list (sources.json) or another of the same form; from a mirror or a local folder.
+    """Where to get the NIH's archives and label file.
 
-    `mirror` is the address of a folder that holds the files under the names of the list.
+    Args:
+        listing: a list in the format of `sources.json`, the NIH's own; None: that one.
+        mirror: the address of a folder that has the files under the list's names.
+        folder: a local folder that has them.
+
+    Returns:
+        The label file and the archives, with addresses, sizes and checksums.
+
+    Raises:
+        DataError: the list is missing or malformed.
     """
     if listing is None:
         content = json.loads(resources.files("data_prep").joinpath("sources.json").read_text())

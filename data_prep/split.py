@@ -23,15 +23,22 @@ def split_by_patient(
 ) -> dict[str, pd.DataFrame]:
     """Split a catalog into `train`, `valid` and `test`, whole patients at a time.
 
-    `parts` are shares of the patients, not of the images: a patient of the NIH's set has between
-    1 and 184 images, so the shares of images come out near them, not on them. They must add up
-    to 1.
-
-    The same seed gives the same parts on every machine, every NumPy version and in whatever order
-    the rows come: patients are ordered by a hash of seed and patient number, not by a random
+    The same seed gives the same parts on every machine, with every NumPy version and in whatever
+    order the rows come: patients are ordered by a hash of seed and patient number, not by a random
     generator, whose stream a new version may change. Rows keep their order within each part.
 
-    Raises `DataError` if a part would be left without images that is not in `may_be_empty`.
+    Args:
+        catalog: see `read_catalog`.
+        seed: of the order of the patients.
+        parts: shares of the patients, which add up to 1. A patient of the NIH's set has between 1
+            and 184 images, so the shares of images are only near them.
+        may_be_empty: names of parts that may have no images.
+
+    Returns:
+        The catalogs `train`, `valid` and `test`.
+
+    Raises:
+        DataError: another part would have no images.
     """
     chosen = split_groups(
         catalog["patient"].tolist(),

@@ -38,12 +38,22 @@ COUNTERS = ("J",)
 
 
 def export(trace: Trace, target: str | os.PathLike[str], kind: str | None = None) -> Path:
-    """Write a trace to a file whose ending (.csv, .parquet, .prom) says how, or ``kind`` does.
+    """Write a trace to a file.
 
-    CSV and Parquet hold every sample, with wall time and the outermost open phase; the
-    Prometheus file holds the last value of each series, for a node exporter's textfile folder.
-    The file appears whole or not at all. Raises MonitorError for an unknown kind or an
-    unwritable target.
+    CSV and Parquet contain every sample, with wall time and the outermost open phase; the
+    Prometheus file contains the last value of each series, for a node exporter's textfile folder.
+    The file appears whole or not at all.
+
+    Args:
+        trace: what to write.
+        target: the file.
+        kind: ``csv``, ``parquet`` or ``prom``; None: the target's ending.
+
+    Returns:
+        The file.
+
+    Raises:
+        MonitorError: the kind is unknown, or the target cannot be written.
     """
     path = Path(target)
     kind = kind or path.suffix.lstrip(".").lower()

@@ -102,7 +102,7 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     pattern = Path(text.removesuffix(SAMPLES) + SAMPLES)
     files = [p for p in pattern.parent.glob(pattern.name) if not p.name.endswith(MARKS)]
     if not files:
-        raise MonitorError(f"no trace fits {text}; give the path that Monitor got")
+        raise MonitorError(f"no trace matches {text}; give the path that Monitor got")
     # Shorter names first, so that rank 10 comes after rank 2 and the unnumbered one leads.
     return sorted(map(prefix_of, files), key=lambda prefix: (len(prefix.name), prefix.name))
 

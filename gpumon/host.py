@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import sys
+import functools
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from gpumon.series import Series, Source, Unavailable
 
-if sys.platform == "linux":
-    from gpumon import linux as system
-
-    VIA = "/proc/"
-else:
-    from gpumon import elsewhere as system  # type: ignore[no-redef]
-
-    VIA = "psutil, as Linux's "
-
 MIB = 2**20
+# Layers over other disks, which would count the same bytes again, and disks in memory.
+NOT_DISKS = ("loop", "ram", "zram", "dm-", "md")
+LOOPBACK = ("lo", "lo0", "Loopback Pseudo-Interface 1")
 
 
 def host_description() -> dict[str, Any]:
     return {
         "name": "host",
         "kind": "host",
-        "cores": system.cores(),
-        "memory total (MiB)": round(system.memory()[0] / MIB),
+        "cores": _count(),
+        "memory total (MiB)": round(psutil.virtual_memory().total / MIB),
     }
 
 
@@ -36,7 +34,17 @@ def host_sources() -> list[Source]:
 
 def sampler_memory() -> float:
     """MiB that the calling process holds."""
-    return system.resident() / MIB
+    return float(psutil.Process().memory_info().rss / MIB)
+
+
+def _count() -> int:
+    return os.cpu_count() or 1
+
+
+def _share(times: Any) -> tuple[float, float]:
+    """Busy and total seconds: waiting for a disk is idle, and guests are in user time already."""
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - times.idle - getattr(times, "iowait", 0.0), total
 
 
 def _percent(new: tuple[float, float], old: tuple[float, float]) -> float:
@@ -44,29 +52,29 @@ def _percent(new: tuple[float, float], old: tuple[float, float]) -> float:
 
 
 def _cpu() -> Source:
-    before = [system.cpu()]
+    before = [_share(psutil.cpu_times())]
     share: list[float | None] = [None]
     # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
-    least = 0.05 * system.cores()
+    least = 0.05 * _count()
 
     def read() -> tuple[float | None]:
-        now = system.cpu()
+        now = _share(psutil.cpu_times())
         if now[1] - before[0][1] >= least:
             share[0] = _percent(now, before[0])
             before[0] = now
         return (share[0],)
 
-    api = f"{VIA}stat, busy share of all cores since the reading before"
+    api = "psutil.cpu_times, busy share of all cores since the reading before"
     return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.1)
 
 
 def _cores() -> Source:
-    before = system.cpu_cores()
-    api = f"{VIA}stat, busy share since the reading before"
+    before = _each_core()
+    api = "psutil.cpu_times, busy share since the reading before"
     series = [Series(f"host/cpu{number} (%)", api) for number in range(len(before))]
 
     def read() -> list[float | None]:
-        now = system.cpu_cores()
+        now = _each_core()
         if len(now) != len(before):
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
@@ -79,12 +87,16 @@ def _cores() -> Source:
     return Source("host", series, read, every=1.0)
 
 
+def _each_core() -> list[tuple[float, float]]:
+    return [_share(times) for times in psutil.cpu_times(percpu=True)]
+
+
 def _memory() -> Source:
     def read() -> tuple[float]:
-        total, available = system.memory()
-        return ((total - available) / MIB,)
+        now = psutil.virtual_memory()
+        return ((now.total - now.available) / MIB,)
 
-    api = f"{VIA}meminfo, total less available"
+    api = "psutil.virtual_memory, total less available"
     return Source("host", [Series("host/memory used (MiB)", api)], read, every=0.5)
 
 
@@ -110,13 +122,33 @@ def _rates(keys: list[str], api: str, counters: Callable[[], tuple[int, int] | N
 
 
 def _disk() -> Source:
+    def moved() -> tuple[int, int] | None:
+        shown = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
+        disks = [found for name, found in shown.items() if _physical(name)]
+        totals = sum(d.read_bytes for d in disks), sum(d.write_bytes for d in disks)
+        return totals if disks else None
+
     keys = ["host/disk read (MiB/s)", "host/disk written (MiB/s)"]
-    return _rates(keys, f"{VIA}diskstats, all physical disks", system.disk)
+    return _rates(keys, "psutil.disk_io_counters, all physical disks", moved)
+
+
+@functools.cache
+def _physical(name: str) -> bool:
+    """Whether a device is a disk; on Linux its partitions, which count again, are shown too."""
+    blocks = Path("/sys/block")
+    whole = not blocks.exists() or (blocks / name.replace("/", "!")).exists()
+    return whole and not name.startswith(NOT_DISKS)
 
 
 def _network() -> Source:
+    def moved() -> tuple[int, int] | None:
+        shown = psutil.net_io_counters(pernic=True, nowrap=False) or {}
+        cards = [found for name, found in shown.items() if name not in LOOPBACK]
+        totals = sum(c.bytes_recv for c in cards), sum(c.bytes_sent for c in cards)
+        return totals if cards else None
+
     keys = ["host/network received (MiB/s)", "host/network sent (MiB/s)"]
-    return _rates(keys, f"{VIA}net/dev, all interfaces but the loopback", system.network)
+    return _rates(keys, "psutil.net_io_counters, all interfaces except the loopback", moved)
 
 
 def _sampler() -> Source:

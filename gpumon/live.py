@@ -20,6 +20,7 @@ from typing import Any
 
 from gpumon import launch
 from gpumon.errors import needed_for
+from gpumon.output import temporary, write_whole
 
 REST = 20.0
 
@@ -83,13 +84,9 @@ class LiveView:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._thread.join(5)
-        for file in (self._file, _temporary(self._file)):
+        for file in (self._file, temporary(self._file, self._process.pid)):
             file.unlink(missing_ok=True)
         self._put(_draw(self._prefix))
-
-
-def _temporary(target: Path) -> Path:
-    return target.with_suffix(".tmp")
 
 
 def _draw(prefix: Path) -> bytes:
@@ -133,11 +130,8 @@ def main(arguments: list[str]) -> int:
         if os.getppid() != config["parent"]:
             return 0
         started = time.monotonic()
-        try:
-            _temporary(target).write_bytes(_draw(prefix))
-            _temporary(target).replace(target)
-        except (MonitorError, OSError):
-            pass
+        with contextlib.suppress(MonitorError, OSError):
+            write_whole(target, lambda file: file.write_bytes(_draw(prefix)))
         wait = max(config["period"], REST * (time.monotonic() - started))
     return 0
 

@@ -243,7 +243,7 @@ class Monitor:
             try:
                 self._view = LiveView(self.path, LIVE_SECONDS)
             except MonitorError as error:
-                _warn(f"recording goes on without the chart: {error}")
+                _warn(f"recording continues without the chart: {error}")
         else:
             print(f"follow it with: gpumon watch {self.path}", file=sys.stderr)
 
@@ -253,7 +253,7 @@ class Monitor:
             if self._listen(0.05):
                 return
         if self.running:
-            _warn(f"gpumon's sampler is not ready after {READY_SECONDS:.0f} s; going on without")
+            _warn(f"gpumon's sampler is not ready after {READY_SECONDS:.0f} s; continuing without")
             return
         self._listen(0.0)
         assert self._process is not None and self._complaints is not None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpumon.recording import Recording
-from gpumon.units import clock
+from gpumon.units import clock, lasting
 
 MOST_GAPS = 3
 
@@ -20,7 +18,7 @@ def notes(recording: Recording) -> list[str]:
 def losses(recording: Recording) -> list[str]:
     """Which GPUs were lost, where samples are missing, and what could not be read."""
     lost = [
-        f"{event['device']} was lost {at(event['t'])}: {event['reason']}. "
+        f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}. "
         "From then on, sums over all GPUs are not known."
         for event in recording.events
         if event["event"] == "device lost"
@@ -28,26 +26,22 @@ def losses(recording: Recording) -> list[str]:
     return lost + _gaps(recording) + _damaged(recording)
 
 
-def at(second: float) -> str:
-    return f"at {second:.1f} s"
+def at(second: float, recording: Recording) -> str:
+    return f"at {clock(round(second, 1), recording.end)}"
 
 
 def _gaps(recording: Recording) -> list[str]:
     by_length = sorted(recording.gaps, key=lambda gap: -gap["seconds"])
     longest, more = by_length[:MOST_GAPS], by_length[MOST_GAPS:]
     told = [
-        f"From {clock(round(gap['t'], 1), recording.end)} on, {_lasting(gap)} were not recorded "
-        f"and are in no figure: {gap['reason']}."
+        f"From {clock(round(gap['t'], 1), recording.end)} on, {lasting(gap['seconds'])} were not "
+        f"recorded and are in no figure: {gap['reason']}."
         for gap in sorted(longest, key=lambda gap: gap["t"])
     ]
     if more:
-        told.append(f"There are {len(more)} shorter gaps, of {_lasting(*more)} in all.")
+        seconds = sum(gap["seconds"] for gap in more)
+        told.append(f"There are {len(more)} shorter gaps, of {lasting(seconds)} in all.")
     return told
-
-
-def _lasting(*gaps: dict[str, Any]) -> str:
-    seconds = sum(gap["seconds"] for gap in gaps)
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2g} s"
 
 
 def _damaged(recording: Recording) -> list[str]:

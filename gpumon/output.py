@@ -10,18 +10,23 @@ from pathlib import Path
 from gpumon.errors import MonitorError
 
 
+def temporary(path: Path, process: int) -> Path:
+    """Where a process writes what is to become the file."""
+    return path.with_name(f".gpumon-{process}{path.suffix}")
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Have ``write`` make the file under another name beside it, then rename it.
 
     Raises MonitorError if that cannot be, with nothing left behind and an older file as it was.
     """
-    temporary = path.with_name(f".gpumon-{os.getpid()}{path.suffix}")
+    part = temporary(path, os.getpid())
     try:
-        write(temporary)
-        temporary.replace(path)
+        write(part)
+        part.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            part.unlink()
         if isinstance(error, OSError):
             raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error
         raise

@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from gpumon.linux import PAGE, TICK, slurp
 from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def process_source(root: int) -> Source:
@@ -67,3 +68,12 @@ def tree(root: int) -> Iterator[int]:
             for thread in threads:
                 with suppress(OSError, ValueError):
                     waiting += [int(child) for child in slurp(f"{thread.path}/children").split()]
+
+
+def slurp(path: str) -> bytes:
+    """A small file of /proc, read at once."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 65536)
+    finally:
+        os.close(file)

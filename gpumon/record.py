@@ -27,11 +27,21 @@ _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def record(command: Sequence[str], monitor: Monitor) -> int:
-    """Run a command under a monitor; gives its exit code, or 128 + n if signal n ended it.
+    """Run a command under a monitor.
 
-    Signals that this process gets are passed on, but for those that were ignored when it started,
-    as SIGHUP is under nohup. Ctrl-C in a terminal reaches the command by itself, and this process
-    waits for what it makes of it. Raises MonitorError if the command cannot be started.
+    Signals to this process are passed on, except those that were ignored when it started, as SIGHUP
+    is under nohup. Ctrl-C in a terminal reaches the command directly, and this process waits for it
+    to react.
+
+    Args:
+        command: the program and its arguments.
+        monitor: records while it runs.
+
+    Returns:
+        The command's exit code, or 128 + n if signal n ended it.
+
+    Raises:
+        MonitorError: the command cannot be started.
     """
     environment = {**os.environ, TRACE_VARIABLE: str(monitor.path)}
     program: subprocess.Popen[bytes] | None = None

@@ -8,14 +8,14 @@ Without NumPy, which a recorder need not have; only what lies inside a phase is 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan, nan
 
 Span = tuple[float, float]
 Weights = Sequence[tuple[int, float]]
 """The samples that held inside a phase, in order: the place of each, and its seconds above 0."""
-Known = Sequence[tuple[float, float]]
-"""The known values that held inside a phase, each with its seconds above 0."""
+Known = Mapping[float, float]
+"""The known values that held inside a phase, each with its seconds above 0, lowest first."""
 
 
 def union(spans: Sequence[Span]) -> list[Span]:
@@ -55,8 +55,15 @@ def inside(edges: Sequence[float], spans: Sequence[Span]) -> Weights:
 
 
 def known(values: Sequence[float], weights: Weights) -> Known:
-    """The values that held inside and are known. Time without a value does not count."""
-    return [(value, seconds) for place, seconds in weights if not isnan(value := values[place])]
+    """The values that held inside and are known. Time without a value does not count.
+
+    Most values come again and again, so that what is worked out from them is short work.
+    """
+    found: dict[float, float] = {}
+    for place, seconds in weights:
+        if not isnan(value := values[place]):
+            found[value] = found.get(value, 0.0) + seconds
+    return dict(sorted(found.items()))
 
 
 def mean(known: Known) -> float:
@@ -66,32 +73,31 @@ def mean(known: Known) -> float:
 
 
 def quantile(known: Known, share: float) -> float:
-    """The value that was not exceeded for ``share`` of the time."""
-    known = sorted(known)
-    wanted = share * sum([seconds for _, seconds in known]) * (1 - 1e-12)
+    """The value that was not exceeded for ``share`` of the time; NaN where nothing is known."""
+    wanted = share * sum(known.values()) * (1 - 1e-12)
     reached = 0.0
-    for value, seconds in known:
+    for value, seconds in known.items():
         reached += seconds
         if reached >= wanted:
             return value
-    return known[-1][0] if known else nan
+    return peak(known)
 
 
 def share_below(known: Known, threshold: float) -> float:
     """Percent of the time in which the value was under the threshold."""
-    below = sum([seconds for value, seconds in known if value < threshold])
-    return 100 * below / sum([seconds for _, seconds in known]) if known else nan
+    below = sum(seconds for value, seconds in known.items() if value < threshold)
+    return 100 * below / sum(known.values()) if known else nan
 
 
 def peak(known: Known) -> float:
     """The highest value that held at any time; NaN where nothing is known."""
-    return max(known)[0] if known else nan
+    return max(known, default=nan)
 
 
 def integral(known: Known) -> tuple[float, float]:
     """Value times time, such as joules from watts, and the seconds that it covers; NaN for none."""
-    amount = sum([value * seconds for value, seconds in known])
-    return (amount, sum([seconds for _, seconds in known])) if known else (nan, 0.0)
+    amount = sum(value * seconds for value, seconds in known.items())
+    return (amount, sum(known.values())) if known else (nan, 0.0)
 
 
 def growth(

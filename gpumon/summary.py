@@ -177,7 +177,7 @@ def _figures(
     row: Row = {"device": known.device["name"]}
     row["measured (s)"] = sum((s for place, s in weights if known.measured[place]), 0.0)
     if "busy" in series:
-        busy = sorted(series["busy"])
+        busy = series["busy"]
         row["utilisation mean (%)"] = stats.mean(busy)
         row["utilisation p5 (%)"] = stats.quantile(busy, 0.05)
         row["utilisation p95 (%)"] = stats.quantile(busy, 0.95)

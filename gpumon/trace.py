@@ -15,6 +15,7 @@ from gpumon.files import expand
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
+from gpumon.units import clock
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,11 +25,19 @@ PathLike = str | os.PathLike[str]
 
 
 def read(path: PathLike | Sequence[PathLike]) -> Trace:
-    """The trace that a Monitor wrote to ``path`` (its prefix, folder or one of its files).
+    """Read the trace that a Monitor wrote.
 
-    It may still be growing or have been cut off by a kill. Several paths (ranks, machines) are
-    merged on one time axis; so are all that fit a path with ``*``. Raises MonitorError if there is
-    none.
+    It may still be growing, or have been cut off by a kill.
+
+    Args:
+        path: the trace's prefix, folder or one of its files; ``*`` matches several. Several paths
+            (ranks, machines) are merged on one time axis.
+
+    Returns:
+        The trace.
+
+    Raises:
+        MonitorError: there is no trace, or it cannot be read.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
@@ -186,8 +195,9 @@ class Trace:
                 entry["reason"] = None  # it failed when first asked and has worked since
         for event in self.recording.events:
             if event["event"] == "failed":
+                moment = clock(round(event["t"], 1), self.recording.end)
                 for number in event["series"]:
-                    series[number]["reason"] = f"from {event['t']:.1f} s: {event['reason']}"
+                    series[number]["reason"] = f"from {moment} on: {event['reason']}"
         return series
 
     def _energy(self) -> dict[str, str]:

@@ -1,10 +1,12 @@
-"""Moments and amounts of memory, as people read them."""
+"""Times and amounts of memory, as people read them."""
 
 from __future__ import annotations
 
+import math
+
 
 def clock(seconds: float, span: float) -> str:
-    """A moment on the time axis, as long as the span asks: ``12 s``, ``3:05``, ``1:02:30``."""
+    """A moment of a span, in the form that the span asks for: ``12.5 s``, ``3:05``, ``1:02:30``."""
     if span <= 120:
         return f"{round(seconds, 6):g} s"
     if seconds < 0:
@@ -13,6 +15,12 @@ def clock(seconds: float, span: float) -> str:
     if span <= 3600 and minutes < 60:
         return f"{minutes}:{left:02d}"
     return f"{minutes // 60}:{minutes % 60:02d}:{left:02d}"
+
+
+def lasting(seconds: float) -> str:
+    """A length of time in the same forms; below a second two digits count."""
+    digits = 1 if seconds >= 1 or not seconds else 1 - math.floor(math.log10(seconds))
+    return clock(round(seconds, digits), seconds)
 
 
 def mebibytes(amount: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from gpumon.errors import needed_for
 from gpumon.follow import Follower
 from gpumon.throttle import SLOWING, reasons
-from gpumon.units import mebibytes
+from gpumon.units import clock, lasting, mebibytes
 
 with needed_for("gpumon watch"):
     from rich.console import Console, Group, RenderableType
@@ -59,13 +59,12 @@ def picture(follower: Follower, columns: int = 100) -> RenderableType:
         table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for device in header["devices"]:
         table.add_row(*_row(follower, now, device, width))
-    minutes, seconds = divmod(int(follower.time), 60)
     title = Text.assemble(
         ("gpumon ", "bold"),
-        f"{header['host']}  {minutes}:{seconds:02d}  ",
+        f"{header['host']}  {clock(int(follower.time), follower.time)}  ",
         (follower.phase or "between phases", "bold cyan" if follower.phase else "dim"),
         (f"  ended: {follower.ended}" if follower.ended else "", "yellow"),
-        (f"  no sample for {silent:.0f} s" if silent else "", "yellow"),
+        (f"  no sample for {lasting(round(silent))}" if silent else "", "yellow"),
     )
     parts: list[RenderableType] = [title, table]
     reason = header["nvml"].get("reason")

@@ -9,7 +9,7 @@ from pathlib import Path
 from data_prep.__main__ import Version
 from helpers.errors import UserError, exits_cleanly
 from helpers.results import regression
-from helpers.runner import batch_folder, plans, run_batch, stalls, study_file
+from helpers.runner import batch_folder, plans, run_batch, stalls, sweep_file
 from helpers.runner.options import Parser, listed
 from helpers.terminal import say
 
@@ -23,8 +23,10 @@ CHOICES = (
     "seeds",
     "repeats",
     "precision",
+    "epochs",
+    "batch_size",
+    "workers",
     "warmup_epochs",
-    "inputs",
 )
 """Options that choose what is run; a sweep's file has the same under the same names."""
 
@@ -36,11 +38,13 @@ examples:
   compare --devices 4 --gpus 1                   4 replicas on one GPU: is the parallel path right?
   compare --devices 1,2,4,8 --repeats 3 --dry-run
                                                  what an overnight sweep would run, and how long
-  compare --sweep sweep.yaml                     the same choices, from a file (docs/sweeps.md)
+  compare --epochs 1 --batch-size 16             a short try; the report says that it is not
+                                                 the recipe's own
+  compare --sweep sweep.toml                     the same choices, from a file (docs/sweeps.md)
   compare --data ~/chest-xrays                   your own images, in the NIH's layout
   compare --resume                               the last batch: keep what finished, redo the rest
-  compare report [BATCH ...]                     write report.html again, of one or several batches
-  compare --against OLD [--batch NEW]            what moved since OLD? runs nothing (NEW: the last)
+  compare report [NAME ...]                      write report.html again, of one or several batches
+  compare --against OLD [--name NEW]             what moved since OLD? runs nothing (NEW: the last)
 
 A batch that was cut short (Ctrl-C, a crash, a reboot) is resumed by itself when you give the same
 command again. Every run has a kernel of its own, which sees only the run's GPUs.
@@ -63,24 +67,29 @@ def _main(arguments: Sequence[str]) -> int:
     if given.against is not None:
         runs = given.resume is not None or given.dry_run or given.stall_minutes is not None
         if choices or given.sweep or runs:
-            raise UserError("--against runs nothing: with it goes --batch, and nothing else")
-        return regression.check(given.against, given.batch or batch_folder.LATEST)
+            raise UserError("--against runs nothing: with it goes --name, and nothing else")
+        return regression.check(given.against, given.name or batch_folder.LATEST)
     how = {"dry_run": given.dry_run}
     if given.stall_minutes is not None:
         how["stall_minutes"] = given.stall_minutes
     if given.resume is not None:
-        if choices or given.batch or given.sweep:
-            option = next(iter(choices), "batch" if given.batch else "sweep")
+        if choices or given.name or given.sweep:
+            option = next(iter(choices), "name" if given.name else "sweep").replace("_", "-")
             raise UserError(f"--resume takes everything from the batch: leave out --{option}")
         return run_batch.run(None, resume=given.resume, **how)
-    if given.sweep is not None:
-        choices = study_file.merged(study_file.read(given.sweep), choices)
-    name = choices.pop("batch", None)  # the file's: a name is no part of a plan
+    if given.sweep is None:
+        return run_batch.run(plans.make_plan(**choices), name=given.name, **how)
+    sweep = sweep_file.read(given.sweep)
+    merged = sweep.beside(choices)
+    name = merged.pop("name", None)  # a name is no part of a plan
     try:
-        plan = plans.make_plan(**choices)
+        plan = plans.make_plan(**merged)
+    except plans.ChoiceError as error:
+        own = error.option in choices  # then the command line's, and not the file's
+        raise UserError(str(error) if own else f"{sweep.where(error.option)}: {error}") from None
     except UserError as error:
-        raise UserError(f"{given.sweep}: {error}" if given.sweep else str(error)) from None
-    return run_batch.run(plan, name=given.batch or name, **how)
+        raise UserError(f"{sweep.path}: {error}") from None
+    return run_batch.run(plan, name=given.name or name, **how)
 
 
 def _report(arguments: Sequence[str]) -> int:
@@ -88,7 +97,7 @@ def _report(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "batches",
         nargs="*",
-        metavar="BATCH",
+        metavar="NAME",
         default=[batch_folder.LATEST],
         help="a name under runs/, or a folder; several are reported together (default: the last)",
     )
@@ -165,6 +174,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         help="fp32, tf32, bf16, fp16: one run for each (default: fp32)",
     )
+    parser.add_argument("--epochs", metavar="N", help="epochs of every run (default: the recipe's)")
+    parser.add_argument(
+        "--batch-size",
+        metavar="N|auto",
+        help="images per device, with the learning rate in proportion; auto: the largest that fits "
+        "(default: the recipe's)",
+    )
+    parser.add_argument("--batch", nargs="?", action=_Batch, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--workers",
+        metavar="N|auto",
+        help="loader workers, for all devices together; auto: each run measures how many "
+        "(default: by the CPU cores)",
+    )
     parser.add_argument(
         "--warmup-epochs",
         metavar="N",
@@ -172,28 +195,24 @@ def _parser() -> argparse.ArgumentParser:
         "all (default: 0, none)",
     )
     parser.add_argument(
-        "--inputs",
-        type=listed,
-        metavar="NAME,...",
-        help="real,synthetic: every run measures both, so neither can be had alone",
-    )
-    parser.add_argument(
         "--sweep",
         metavar="FILE",
-        help="take the choices above from a YAML file; options given beside it replace its own",
+        help="take the choices above from a TOML file; options given beside it replace its own",
     )
-    parser.add_argument("--batch", metavar="NAME", help="name of the batch (default: the time)")
+    parser.add_argument(
+        "--name", help="name of the batch of runs, a folder under runs/ (default: the time)"
+    )
     parser.add_argument(
         "--resume",
         nargs="?",
         const=batch_folder.LATEST,
-        metavar="BATCH",
+        metavar="NAME",
         help="go on with a batch (default: the last): keep what finished, redo the rest",
     )
     parser.add_argument(
         "--against",
         metavar="OLD",
-        help="compare the last batch (or --batch NEW) with this one, figure by figure",
+        help="compare the last batch (or --name NEW) with this one, figure by figure",
     )
     parser.add_argument(
         "--stall-minutes",
@@ -206,6 +225,16 @@ def _parser() -> argparse.ArgumentParser:
         "--dry-run", action="store_true", help="show what would be run, and start nothing"
     )
     return parser
+
+
+class _Batch(argparse.Action):
+    """``--batch``, which was the name of a folder while a notebook's batch was a number."""
+
+    def __call__(self, *given: object) -> None:
+        raise UserError(
+            "--batch is two things: give --name for the folder of the runs, or --batch-size for "
+            "images per device"
+        )
 
 
 def _minutes(text: str) -> float:

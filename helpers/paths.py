@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data_prep.files import sync_file, write_whole
+from data_prep.files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -21,13 +21,3 @@ def write_atomically(path: Path, text: str) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text.encode(), durable=True)
-
-
-def replace(temporary: Path, path: Path) -> None:
-    """Give the written file ``temporary`` the name ``path``, once its contents are on the disk.
-
-    A name can reach the disk before what is in the file does: a power cut would leave it empty.
-    """
-    sync_file(temporary)
-    temporary.replace(path)
-    sync_file(path.parent)

@@ -5,7 +5,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -24,10 +24,33 @@ def say(text: object = "", *, error: bool = False) -> None:
         print(lines, file=sys.stderr if error else sys.stdout, flush=True)
 
 
+class EverySecond:
+    """Draws once a second from a thread of its own, between ``start()`` and ``stop()``."""
+
+    def __init__(self, draw: Callable[[], object]) -> None:
+        self._draw = draw
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.start = self._thread.start
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # the next text meets it too, in the thread that can act on it
+            while not self._over.wait(1):
+                self._draw()
+
+
 class Line:
     """``with Line() as line: line.show("5. Data")``: the text with the time since the start.
 
     On a terminal one line is rewritten every second; in a log each new text is a line of its own.
+
+    Not rich's ``Status``, which tells a log and a dumb terminal nothing, dies with a traceback in
+    its own thread where the terminal goes, and is missing from the frameworks' environments, in
+    which the probe runs too.
     """
 
     def __init__(self, stream: TextIO | None = None, indent: str = "      ") -> None:
@@ -36,8 +59,7 @@ class Line:
         self._indent = indent
         self._text = self._detail = ""
         self._began = time.monotonic()
-        self._over = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        self._ticker = EverySecond(self._draw)
 
     def __enter__(self) -> "Line":
         if self._moves:
@@ -54,16 +76,10 @@ class Line:
             self._write(f"{self._so_far()}  {printable(text)}\n")
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
         if self._moves:
-            self._ticker.join()
+            self._ticker.stop()
             with suppress(OSError):  # the terminal is gone, and its line with it
                 self._write("\r\x1b[2K")
-
-    def _tick(self) -> None:
-        with suppress(OSError):  # the next text meets it too, in the thread that can act on it
-            while not self._over.wait(1):
-                self._draw()
 
     def _draw(self) -> None:
         if not self._text:

@@ -126,20 +126,17 @@ def expected(made: list[Record]) -> Cells:
     def put(table: str, row: str, **columns: str) -> None:
         cells.update({(table, row, name.replace("_", " ")): text for name, text in columns.items()})
 
-    unit, divisor = ("min", 60) if max(c["training"]["seconds"] for c in made) >= 120 else ("s", 1)
-    least = max(map(synthetic_seconds, made))
-    of_synthetic = ("min", 60) if least >= 120 else ("s", 1)
     wanted = int(100 * min(map(best, made)) + 1e-4) / 100
     for content in made:
         training, test, energy = content["training"], content["test"], content["energy"]
         head, base = count_of(content), on_fewest(content, made)
         files = {
-            f"{head} time ({unit})": short(training["seconds"] / divisor),
+            f"{head} time": time_text(training["seconds"]),
             f"{head} images/s": short(training["images_per_second"]),
             f"{head} test AUC": mean_auc(test),
         }
         nothing_loaded = {
-            f"{head} time ({of_synthetic[0]})": scaled(content, of_synthetic[1]),
+            f"{head} time": scaled(content),
             f"{head} images/s": short(content["synthetic"]["images_per_second"]),
         }
         if content is not base:
@@ -180,7 +177,7 @@ def expected(made: list[Record]) -> Cells:
         put(
             "Time to a chosen AUC",
             run(content),
-            time=f"{so_far(content)[reached[0]]:.1f} s",
+            time=time_text(so_far(content)[reached[0]]),
             epoch=str(reached[0] + 1),
             best_AUC=f"{best(content):.3f}",
         )
@@ -222,9 +219,13 @@ def paired(content: Record, base: Record, rivals: int) -> dict[str, str]:
     return {"difference": f"{difference:+.3f} ({low:+.3f} to {high:+.3f})", "verdict": verdict}
 
 
-def scaled(content: Record, divisor: float) -> str:
+def time_text(seconds: float) -> str:
+    return clock(seconds) if seconds >= 120 else f"{short(seconds)} s"
+
+
+def scaled(content: Record) -> str:
     fewer = content["synthetic"]["images"] < content["training"]["train_images_seen"]
-    return f"{'~' if fewer else ''}{short(synthetic_seconds(content) / divisor)}"
+    return f"{'~' if fewer else ''}{time_text(synthetic_seconds(content))}"
 
 
 def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
@@ -257,7 +258,7 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
             ["learning rate", f"{scaled_to['scaled_learning_rate']:g}", runs],
         ]
     return {
-        "What is said about single checks": [
+        "Remarks on single checks": [
             [check["check"], "pass", check["reason"], name] for name, check in checks
         ],
         "How every run ended": [
@@ -284,17 +285,17 @@ def expected_sentences(made: list[Record]) -> set[str]:
     return {
         f"{label(first)} trained fastest on {machine}; the comparison is fair; "
         "the devices waited for data.",
-        f"- **Fastest** {label(first)}: {seconds:.1f} s (one run) on 2 devices, {short(rate)} "
+        f"- **Fastest** {label(first)}: {time_text(seconds)} (one run) on 2 devices, {short(rate)} "
         f"images/s; {lead:.2f} times as fast as {label(second)}, one run each.",
         f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their certificate. "
-        f"Their checks: {checks} pass.",
-        f"- **Waited for** data: Of an epoch, data took {waited}, in 6 of 6 runs.",
+        f"Checks: {checks} pass.",
+        f"- **Waited for** data: As a share of an epoch, data took {waited}, in 6 of 6 runs.",
         f"### Time to a validation AUC of {wanted:.2f}",
-        f"Each minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
-        "images: all are resampled by the same draws, so that an easy or a hard test part moves "
-        "all alike and falls out of the difference. What is told apart are these trained networks: "
-        "with another seed it may be the other way round. The intervals hold at 95 % for all rows "
-        "together, so that of equals one is told apart by chance in one report of twenty.",
+        f"Each run minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
+        "images. All are resampled with the same draws, so an easy or hard test part affects all "
+        "alike and cancels out. This tells these trained networks apart: with another seed the "
+        "order may be reversed. The intervals hold at 95 % for all rows together: among equals, "
+        "chance tells one apart in one report in twenty.",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
 
@@ -309,7 +310,7 @@ def expected_alts(made: list[Record]) -> set[str]:
     def ended(c: Record) -> str:
         last = c["epochs"][-1]
         return (
-            f"{run(c)} ends after {so_far(c)[-1]:.0f} s with validation loss "
+            f"{run(c)} ends after {time_text(so_far(c)[-1])} with validation loss "
             f"{last['valid_loss']:.3f} and AUC {last['valid_auc']:.3f}"
         )
 
@@ -332,7 +333,7 @@ def expected_alts(made: list[Record]) -> set[str]:
         told("Images per second", fast),
         told(
             "Training time by framework and number of devices, beside the times published in 2018",
-            lambda c: f"{label(c)} on {count_of(c)} {c['training']['seconds']:.0f} s",
+            lambda c: f"{label(c)} on {count_of(c)} {time_text(c['training']['seconds'])}",
         ),
         told("Lines of throughput and parallel efficiency against devices", efficient, wide),
         told("Losses and validation AUC against epochs", ended, wide),
@@ -343,7 +344,7 @@ def expected_alts(made: list[Record]) -> set[str]:
             wide,
         ),
         told(
-            "Shares of an epoch with the least and the most of the rounds; the table has them too",
+            "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
             where,
         ),
         told(

@@ -10,7 +10,7 @@ import pytest
 
 from data_prep import FINDINGS
 from helpers.frameworks import ROWS
-from helpers.frameworks.devices import run_name
+from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
 from helpers.training import record
 
@@ -148,6 +148,23 @@ def make(
     }
     whole: dict[str, Any] = json.loads(json.dumps(content | sections))  # tuples to lists
     return whole
+
+
+def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Run:
+    """A record that a run has just begun, as a notebook does, on so many virtual devices.
+
+    ``given`` replace what :func:`helpers.training.record.start` is given.
+    """
+    if isinstance(devices, int):
+        devices = Devices("cpu", tuple(f"virtual CPU device {number}" for number in range(devices)))
+    usual: dict[str, Any] = {
+        "notebook": "PyTorch_MultiGPU",
+        "framework": "PyTorch",
+        "kernel": "pytorch",
+        "versions": {"torch": "2"},
+        "recipe": lookup("demo").on(devices.count),
+    }
+    return record.start(folder, devices=devices, **usual | given)
 
 
 def rounds(rate: float) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from helpers.__main__ import main
 ROOT = Path(__file__).resolve().parent.parent
 
 PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
-PARAMETERS += '\nseed = 0\nprecision = "fp32"\nwarmup_epochs = 0\nresume = False'
+PARAMETERS += '\nseed = 0\nprecision = "fp32"\nworkers = "default"\nbatch_size = "default"'
+PARAMETERS += '\nepochs = "default"\nwarmup_epochs = 0\nresume = False'
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""
 import sys
@@ -70,7 +71,7 @@ class Suite:
         whole = records.make(devices=1)
         whole["run"]["host"] = socket.gethostname()
         (folder / "made.json").write_text(json.dumps(whole), encoding="utf-8")
-        self.notebook("Compare", "print(batch)", parameters='batch = "latest"', framework=None)
+        self.notebook("Compare", "print(runs)", parameters='runs = "latest"', framework=None)
 
     def notebook(
         self,

@@ -47,17 +47,21 @@ def make() -> None:
         found["train logits"] = trained(x).numpy()
     found |= statistics(trained)
 
-    for rule, optimizer in (("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)):
+    for rule in reference.PATHS:
         doubles = {
             name: array.astype(np.float64) for name, array in reference.shallow_arrays().items()
         }
         trained = framework.shallow(doubles, one_device).train()
         losses = []
-        update = optimizer(trained.parameters(), lr=reference.RATES[rule])
-        for _ in range(reference.STEPS):
+        optimizer = torch.optim.SGD if rule == "sgd" else torch.optim.Adam
+        update = optimizer(trained.parameters(), lr=reference.RATES[rule.split()[0]])
+        for step in range(1, reference.STEPS + 1):
             update.zero_grad()
             loss = torch.nn.functional.binary_cross_entropy_with_logits(trained(x), y.double())
             loss.backward()
+            if rule == reference.EPSILON_FIRST:
+                (_, beta2), epsilon = RECIPES["chexnet"].adam_betas, RECIPES["chexnet"].adam_epsilon
+                update.param_groups[0]["eps"] = epsilon / (1 - beta2**step) ** 0.5
             update.step()
             losses.append(loss.item())
         found[f"{rule} losses"] = np.array(losses)

@@ -22,6 +22,7 @@ TOP = {
     "CHANGELOG.md": "changelog.md",
 }
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+FORGE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:issues)?\)")  # leads somewhere on a forge only
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -62,7 +63,7 @@ def _from_the_top(text: str) -> str:
         target = TOP.get(link[2], link[2].removeprefix("docs/"))
         return f"{link[1]}{target}{link[3]}"
 
-    return LINK.sub(moved, text)
+    return LINK.sub(moved, FORGE.sub(r"\1", text))
 
 
 def _pages(notebook: Path) -> Iterator[tuple[str, str | bytes]]:

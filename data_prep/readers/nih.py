@@ -20,21 +20,24 @@ def read_catalog(
     check_images: bool = True,
     only_present: bool = False,
 ) -> pd.DataFrame:
-    """Read a data folder's label file into a checked table, a row an image, in the file's order.
+    """Read a data folder's label file into a checked table, one row per image, in the file's order.
 
-    A data folder holds one of `LABEL_FILES` and the images in `images/`, or as the NIH's archives
-    unpack, in `images_001/images/` to `images_012/images/`.
+    A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
+    archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
+    as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
+    left out (see `left_out`).
 
-    Columns: `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup` (int64),
-    then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
+    Args:
+        folder: the data folder.
+        check_images: require every image to be there.
+        only_present: leave out the rows whose image is missing instead.
 
-    Images that the folder's `left_out.csv` names are left out (see `left_out`).
+    Returns:
+        Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
+        (int64), then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
 
-    With `check_images` every image must be there. With `only_present` the rows whose image is not
-    there are left out instead. An image `x.png` is also found as `x.jpg`, which is what
-    `resize --format jpeg` leaves.
-
-    Raises `DataError` for anything the label file or the folder has wrong.
+    Raises:
+        DataError: the label file or the folder is wrong.
     """
     folder = Path(folder)
     file = find_label_file(folder)

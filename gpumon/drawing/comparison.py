@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import textwrap
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -12,19 +15,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from gpumon import stats
 from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
-from gpumon.drawing.chart import BOTTOM, CONTEXT, LEFT, RIBBON, Chart, frame_axes, steps
-from gpumon.drawing.lanes import Floats, condense, devices_in_words, in_words, outline
+from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, Chart, frame_axes, steps
+from gpumon.drawing.lanes import condense, in_words, outline
+from gpumon.drawing.runs import LABELS, WORDS, Run, runs_of
 from gpumon.drawing.style import Theme, phase_colours, theme
 from gpumon.errors import MonitorError
-from gpumon.recording import Recording
-from gpumon.trace import Trace, read
+from gpumon.trace import Trace
+from gpumon.units import lasting
 
-LABELS = {
-    "busy": "GPU utilisation, mean and range",
-    "activity": "SM activity, mean",
-    "host": "CPU, all cores",
-}
-LANE, GAP, HEAD, TITLE, RIGHT = 0.82, 0.16, 0.36, 0.32, 1.25
+LANE, GAP, HEAD, TITLE, LEFT, RIGHT = 0.82, 0.16, 0.36, 0.32, 1.5, 1.25
+LETTERS, NAME_LINES = 13, 3
+"""What of a run's name fits to the left of its lane."""
 
 
 def compare(
@@ -33,27 +34,40 @@ def compare(
     theme: str = "light",
     title: str | None = None,
     align: str | None = None,
+    until: Sequence[str] = (),
     width: float = 10.0,
 ) -> Chart:
-    """Draw several runs under each other, on one time axis and one scale.
+    """Draw several runs, one above the other, on the same axes.
 
     A lane shows the mean utilisation of a run's GPUs with the range between them as a shade, and
-    SM activity over it where there is any; a run without GPUs shows its CPU. Each lane carries
-    its own phases. ``align``: the name of a phase whose first start is time 0 in each run (such
-    as ``"train"``, to leave start-up out of the comparison); None: the start of each trace.
+    SM activity if there is any; a run without GPUs shows its CPU. Each lane has its own phases.
+
+    Args:
+        traces: by name, a trace or where one is.
+        theme: ``light`` or ``dark``.
+        title: above the chart.
+        align: a phase whose first start is time 0 in each run (such as ``"train"``, to leave
+            start-up out of the comparison); None: the start of each trace.
+        until: phases; a run's lane ends with the last end of any of them. Empty: with its trace.
+        width: in inches.
+
+    Returns:
+        The chart.
+
+    Raises:
+        MonitorError: a trace cannot be read, or has no phase ``align``.
     """
     colours = _theme(theme)
-    if not traces:
-        raise MonitorError("compare() needs at least one trace, as {'name': trace or path}")
-    runs = {
-        name: (trace if isinstance(trace, Trace) else read(trace)).recording
-        for name, trace in traces.items()
-    }
-    origins = {name: _origin(name, run, align) for name, run in runs.items()}
-    left = min(-origin for origin in origins.values())
-    right = max(run.end - origins[name] for name, run in runs.items())
+    runs = runs_of(traces, align, until)
+    if not any(run.aligned for run in runs):
+        known = dict.fromkeys(mark.name for run in runs for mark in run.marks)
+        raise MonitorError(
+            f"align={align!r}: the traces have {', '.join(known) or 'no phase at all'}"
+        )
+    right = max(run.end - run.origin for run in runs)
+    left = min(-run.origin for run in runs)
     window = (max(left, -0.05 * right) if align else 0.0, max(right, 1e-3))
-    levels = int(any(mark.depth == 0 for run in runs.values() for mark in run.marks))
+    levels = int(any(run.marks for run in runs))
     row = RIBBON * levels + LANE + GAP
     head = HEAD + (TITLE if title else 0.0)
     height = head + row * len(runs) + BOTTOM
@@ -70,31 +84,30 @@ def compare(
                 weight="bold",
                 va="top",
             )
-        kinds: set[str] = set()
         # One colour a phase in all lanes; what is named in no lane goes into the legend.
-        outer = dict.fromkeys(m.name for run in runs.values() for m in run.marks if m.depth == 0)
+        marks = [[mark for mark in run.marks if mark.start < run.end] for run in runs]
+        outer = dict.fromkeys(mark.name for of_run in marks for mark in of_run)
         names = phase_colours(list(outer), colours)
         labelled: set[str] = set()
         top = height - head
         inside = width - LEFT - RIGHT
-        for number, (name, run) in enumerate(runs.items()):
-            moved = (window[0] + origins[name], window[1] + origins[name])
-            marks = [mark for mark in run.marks if mark.depth == 0]
-            bands = Bands(marks, moved, colours, names)
-            if levels:
-                top -= RIBBON
+        for number, run in enumerate(runs):
+            moved = (window[0] + run.origin, window[1] + run.origin)
+            bands = Bands(marks[number], moved, colours, names)
+            top -= RIBBON * levels
+            if bands.levels:
                 box = (LEFT / width, top / height, inside / width, RIBBON / height)
                 bands.settle(inside)
                 bands.ribbon(figure.add_axes(box))
                 labelled |= bands.labelled
             top -= LANE + 0.03
             axes = figure.add_axes((LEFT / width, top / height, inside / width, LANE / height))
-            frame_axes(axes, colours, moved, number == len(runs) - 1, False, origins[name])
+            frame_axes(axes, colours, moved, number == len(runs) - 1, False, run.origin)
             bands.tint(axes)
-            kinds |= _lane(axes, name, run, colours, moved, inside)
+            _lane(axes, run, colours, inside)
             top -= GAP - 0.03
         rest = [(name, colour) for name, colour in names.items() if name not in labelled]
-        labels = {kind: LABELS[kind] for kind in kinds}
+        labels = {kind: LABELS[kind] for run in runs for kind in run.lines}
         rows = legend.rows(legend.handles(labels, rest, colours), width - LEFT, most=1)
         legend.draw(figure, rows, LEFT, height - (head - HEAD) - 0.1, colours)
     return figure
@@ -103,79 +116,50 @@ def compare(
 _theme = theme
 
 
-def _origin(name: str, run: Recording, align: str | None) -> float:
-    if align is None:
-        return 0.0
-    starts = [mark.start for mark in run.marks if mark.name == align]
-    if not starts:
-        known = ", ".join(dict.fromkeys(mark.name for mark in run.marks)) or "no phase at all"
-        raise MonitorError(f"align={align!r}: the trace of {name} has {known}")
-    return min(starts)
-
-
-def _over_gpus(run: Recording, quantity: str) -> list[Floats]:
-    found = [run.series(f"{gpu['name']}/{quantity}") for gpu in run.gpus]
-    return [np.asarray(series) for series in found if series is not None]
-
-
-def _lane(
-    axes: mpl.axes.Axes,
-    name: str,
-    run: Recording,
-    colours: Theme,
-    window: tuple[float, float],
-    inside: float,
-) -> set[str]:
-    """Draw one run; returns the kinds of lines it has."""
-    weights = stats.weights(run.times, run.end, [(max(window[0], 0.0), run.end)])
-    gpus = _over_gpus(run, "utilisation (%)")
-    kind, word = ("busy", "busy") if gpus else ("host", "CPU")
-    values = gpus or [
-        np.asarray(v) for d in run.devices if (v := run.series(f"{d['name']}/cpu (%)")) is not None
-    ]
+def _lane(axes: mpl.axes.Axes, run: Run, colours: Theme, inside: float) -> None:
+    end, count = run.end, bisect_left(run.recording.times, run.end)
+    times = run.recording.times[:count]
+    weights = stats.weights(times, end, [(run.origin, end)])
     notes: list[tuple[str, str]] = []
-    kinds: set[str] = set()
-    for what, series, text in (
-        (kind, values, word),
-        ("activity", _over_gpus(run, "SM activity (%)"), "SM active"),
-    ):
-        if not series:
-            continue
-        kinds.add(what)
-        colour = getattr(colours, what)
-        stack = np.vstack(series)
+    for kind, members in run.lines.items():
+        colour = getattr(colours, kind)
+        stack = np.vstack(list(members.values()))[:, :count]
         known = ~np.isnan(stack).all(axis=0)
-        middle = np.full(stack.shape[1], np.nan)
-        middle[known] = np.nanmean(stack[:, known], axis=0)
-        times, mean, _, _ = condense(run.times, middle, run.end, steps(what, inside))
-        corners, heights = outline(times, mean, run.end)
-        if what != "activity":
+        middle, low, high = (np.full(stack.shape[1], np.nan) for _ in range(3))
+        for found, over in ((middle, np.nanmean), (low, np.nanmin), (high, np.nanmax)):
+            found[known] = over(stack[:, known], axis=0)
+        most = steps(kind, inside)
+        moments, mean, _, _ = condense(times, middle, end, most)
+        corners, heights = outline(moments, mean, end)
+        if kind != "activity":
             axes.fill_between(corners, heights, color=colour, alpha=0.30, linewidth=0)
-            if len(series) > 1:
-                low, high = middle.copy(), middle.copy()
-                low[known] = np.nanmin(stack[:, known], axis=0)
-                high[known] = np.nanmax(stack[:, known], axis=0)
-                _, lows, _, _ = condense(run.times, low, run.end, steps(what, inside))
-                _, highs, _, _ = condense(run.times, high, run.end, steps(what, inside))
-                least, most = (outline(times, each, run.end)[1] for each in (lows, highs))
-                axes.fill_between(corners, least, most, color=colour, alpha=0.22, linewidth=0)
+            if len(members) > 1:
+                least, greatest = (
+                    outline(moments, condense(times, each, end, most)[1], end)[1]
+                    for each in (low, high)
+                )
+                axes.fill_between(corners, least, greatest, color=colour, alpha=0.22, linewidth=0)
         axes.plot(corners, heights, color=colour, linewidth=0.9)
-        notes.append(
-            (colour, in_words(stats.mean(stats.known(middle.tolist(), weights)), f"% {text}"))
-        )
-    subtitle = devices_in_words(run)
-    notes.append((colours.faint, f"{run.end:.0f} s" if run.end >= 10 else f"{run.end:.1f} s"))
-    _texts(axes, name, subtitle, notes, colours)
-    return kinds
+        share = stats.mean(stats.known(middle.tolist(), weights))
+        notes.append((colour, in_words(share, f"% {WORDS[kind]}")))
+    notes.append((colours.faint, lasting(end - run.origin)))
+    _texts(axes, run, notes, colours)
 
 
-def _texts(
-    axes: mpl.axes.Axes, name: str, subtitle: str, notes: list[tuple[str, str]], colours: Theme
-) -> None:
+def _texts(axes: mpl.axes.Axes, run: Run, notes: list[tuple[str, str]], colours: Theme) -> None:
     step = 0.16 / LANE
-    common: dict[str, object] = {"transform": axes.transAxes, "va": "center", "clip_on": False}
-    axes.text(-0.055, 0.6, name, color=colours.text, weight="bold", ha="right", **common)  # type: ignore[arg-type]
-    axes.text(-0.055, 0.6 - step, subtitle, color=colours.faint, ha="right", fontsize=7, **common)  # type: ignore[arg-type]
+    common: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "clip_on": False}
+    name = textwrap.wrap(run.name, LETTERS, max_lines=NAME_LINES, placeholder=" …")
+    left: list[tuple[str, dict[str, Any]]] = [
+        *((line, {"weight": "bold", "color": colours.text}) for line in name),
+        *(
+            (line, {"fontsize": 7, "color": colours.faint})
+            for line in textwrap.wrap(run.subtitle, 16)
+        ),
+    ]
+    top = 0.5 + step * (len(left) - 1) / 2
+    for number, (text, look) in enumerate(left):
+        axes.text(-0.055, top - number * step, text, ha="right", **look, **common)
     first = 0.5 + step * (len(notes) - 1) / 2
     for number, (colour, text) in enumerate(notes):
-        axes.text(1.012, first - number * step, text, color=colour, fontsize=8, **common)  # type: ignore[arg-type]
+        axes.text(1.012, first - number * step, text, color=colour, fontsize=8, **common)

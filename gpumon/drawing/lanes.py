@@ -98,7 +98,7 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
         )
     for event in recording.events:
         if event["event"] == "device lost" and event["device"] == name:
-            lane.lost = (event["t"], f"lost {at(event['t'])}")
+            lane.lost = (event["t"], f"lost {at(event['t'], recording)}")
     if busy is None:
         keys = [s for s in recording.header["series"] if s["key"] == f"{name}/utilisation (%)"]
         reasons = [s["reason"] for s in keys if s.get("reason")]

@@ -12,19 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gpumon.drawing.bands import shown
-from gpumon.drawing.interactive import markup, phase_of, plain_values, themed
-from gpumon.drawing.lanes import Floats, condense, devices_in_words
-from gpumon.errors import MonitorError
-from gpumon.recording import Recording
-from gpumon.trace import Trace, read
+from gpumon.drawing.interactive import SHORT, markup, phase_of, plain_values, themed
+from gpumon.drawing.lanes import Floats, condense
+from gpumon.drawing.runs import LABELS, WORDS, Run, runs_of
+from gpumon.trace import Trace
 
 MOST_STEPS = 1200
-KINDS = {
-    "busy": "GPU utilisation, mean and range",
-    "activity": "SM activity, mean",
-    "host": "CPU, all cores",
-}
 BUTTONS = {"in": "Zoom in", "out": "Zoom out", "first": "Training", "all": "Whole run"}
 
 
@@ -43,40 +36,26 @@ def fragment(
     such phase. What is seen at first goes until the last end of the phases ``until``. The reader
     can zoom, point, and hide a run or a GPU.
     """
-    if not traces:
-        raise MonitorError("fragment() needs at least one trace, as {'name': trace or path}")
-    runs = {
-        name: (trace if isinstance(trace, Trace) else read(trace)).recording
-        for name, trace in traces.items()
-    }
-    lanes: list[dict[str, Any]] = []
-    kinds: dict[str, str] = {}
-    phases: dict[str, None] = {}
-    ends = []
-    for name, run in runs.items():
-        marks = [mark for mark in shown(run.marks) if mark.depth == 0]
-        origin = min((mark.start for mark in marks if mark.name == align), default=0.0)
-        phases |= dict.fromkeys(mark.name for mark in marks)
-        last = [mark.end for mark in marks if mark.name in until]
-        ends.append(max(last, default=run.end) - origin)
-        lines = _lines(run, origin)
-        kinds |= {line["kind"]: KINDS[line["kind"]] for line in lines}
-        lanes.append(
-            {
-                "title": name,
-                "subtitle": devices_in_words(run),
-                "host": not run.gpus,
-                "lines": lines,
-                "phases": [phase_of(mark, origin) for mark in marks],
-                "span": [-origin, run.end - origin],
-            }
-        )
+    runs = runs_of(traces, align, until)
+    lanes: list[dict[str, Any]] = [
+        {
+            "title": run.name,
+            "subtitle": run.subtitle,
+            "host": not run.recording.gpus,
+            "lines": [_line(run, kind, members) for kind, members in run.lines.items()],
+            "phases": [phase_of(mark, run.origin) for mark in run.marks],
+            "span": [-run.origin, run.recording.end - run.origin],
+        }
+        for run in runs
+    ]
+    kinds = {kind: LABELS[kind] for run in runs for kind in run.lines}
+    phases = list(dict.fromkeys(mark.name for run in runs for mark in run.marks))
     gpus = sorted({m["name"] for lane in lanes for line in lane["lines"] for m in line["members"]})
     data = {
         "start": round(min(lane["span"][0] for lane in lanes), 3),
         "end": round(max(max(lane["span"][1] for lane in lanes), 1e-3), 3),
-        "view": [0.0, round(max(*ends, 1e-3) * 1.01, 3)],
-        **themed(list(phases), theme),
+        "view": [0.0, round(max(*(run.end - run.origin for run in runs), 1e-3) * 1.01, 3)],
+        **themed(phases, theme),
         "levels": 1,
         "left": 150,
         "tall": 58,
@@ -84,44 +63,25 @@ def fragment(
         "phases": [],
     }
     several = [gpu for gpu in gpus if gpu != "CPU"]
-    controls = _controls(list(runs), several if len(several) > 1 else [])
+    controls = _controls([run.name for run in runs], several if len(several) > 1 else [])
     return markup(data, kinds, title=title, controls=controls)
 
 
-def _lines(run: Recording, origin: float) -> list[dict[str, Any]]:
-    gpus = [gpu["name"] for gpu in run.gpus]
-    hosts = [device["name"] for device in run.devices if device["kind"] == "host"]
-    lines = [
-        _line(run, origin, "busy", "busy", "utilisation (%)", gpus),
-        _line(run, origin, "activity", "SM active", "SM activity (%)", gpus),
-    ]
-    if not any(lines):
-        lines = [_line(run, origin, "host", "CPU", "cpu (%)", hosts)]
-    return [line for line in lines if line is not None]
-
-
-def _line(
-    run: Recording, origin: float, kind: str, word: str, quantity: str, devices: Sequence[str]
-) -> dict[str, Any] | None:
-    members, times = [], None
-    for device in devices:
-        values = run.series(f"{device}/{quantity}")
-        if values is None:
-            continue
-        times, mean, _, _ = condense(run.times, np.asarray(values), run.end, MOST_STEPS)
+def _line(run: Run, kind: str, of: Mapping[str, Floats]) -> dict[str, Any]:
+    members, end = [], run.recording.end
+    for device, values in of.items():
+        times, mean, _, _ = condense(run.recording.times, values, end, MOST_STEPS)
         name = device.rpartition(":")[2].replace("gpu", "GPU ", 1) if kind != "host" else "CPU"
         members.append({"name": name, "v": plain_values(mean)})
-    if times is None:
-        return None
     return {
         "kind": kind,
-        "short": {"busy": "utilisation", "activity": "SM activity", "host": "CPU"}[kind],
-        "word": word,
+        "short": SHORT[kind],
+        "word": WORDS[kind],
         "unit": "%",
         "scale": 1,
         "digits": 0,
-        "t": _rounded(times - origin),
-        "end": round(run.end - origin, 3),
+        "t": _rounded(times - run.origin),
+        "end": round(end - run.origin, 3),
         "members": members,
     }
 

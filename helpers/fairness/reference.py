@@ -25,7 +25,14 @@ NORMS = {"features.norm0": 32, "features.norm5": 2}
 """BatchNorm layers whose running statistics are kept, and the pixels of their input a side."""
 
 RATES = {"sgd": 0.1, "adam": 1e-3}
-"""Learning rate of each path of ``STEPS`` optimiser steps."""
+"""Learning rate of each rule."""
+
+EPSILON_FIRST = "adam epsilon first"
+"""Adam as TensorFlow, Keras, MXNet and Chainer have it: epsilon is added to the deviation before
+its bias is corrected, so that in step t it weighs 1 / sqrt(1 - beta2 ** t) times as much."""
+
+PATHS = (*RATES, EPSILON_FIRST)
+"""Paths of ``STEPS`` optimiser steps."""
 
 RUNNING = ("running_mean", "running_var")
 
@@ -76,7 +83,7 @@ def load() -> Mapping[str, np.ndarray]:
 
     With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the gradient of each of GRADIENTS. In
     training mode: ``train logits`` and the running statistics of NORMS after one pass. For each
-    path in RATES, which the shallow net walks: the ``losses`` of its steps (5,) and float32
+    path in PATHS, which the shallow net walks: the ``losses`` of its steps (5,) and float32
     weights after the last. ``pixels`` float32 (3, 32, 32) are what the demo recipe's evaluation
     makes of ``reference_checks.canonical_image``.
     """

@@ -114,7 +114,10 @@ def obstacle(name: str, gpu: Gpu) -> str | None:
     if not entry["packages"]:
         return "has no code for GPUs"
     if _too_old(gpu.driver, entry["driver"]):
-        return f"needs NVIDIA driver {entry['driver']} or newer, here is {gpu.driver}: update it"
+        return (
+            f"needs NVIDIA driver {entry['driver']} or newer, "
+            f"this machine has {gpu.driver}: update it"
+        )
     for package, libraries in entry["packages"].items():
         for library, code in libraries.items():
             if why := _lacks(code, gpu):
@@ -149,7 +152,7 @@ def _lacks(code: dict[str, Any], gpu: Gpu) -> str | None:
     if _too_old(gpu.driver, ptx[max(usable)]):
         return (
             f"has only PTX for {gpu}, which NVIDIA driver {ptx[max(usable)]} or newer compiles, "
-            f"here is {gpu.driver}: update it"
+            f"this machine has {gpu.driver}: update it"
         )
     return None
 

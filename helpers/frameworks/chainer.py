@@ -10,7 +10,6 @@ and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
 import multiprocessing
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -76,7 +75,7 @@ SKIPPED = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and the libraries its speed depends on."""
+    """Versions of the framework and of the libraries its speed depends on."""
     found = {name: version(name) for name in ("chainer", "chainercv", "numpy")}
     if cuda.available:
         found["cupy"] = cuda.cupy.__version__
@@ -90,12 +89,18 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+    """The framework's handles for the devices of a run.
 
-    Naming a GPU does not start CUDA in this process, so that processes can still be forked.
+    Naming a GPU does not start CUDA in this process, so processes can still be forked.
+
+    Args:
+        kind: ``gpu`` or ``cpu`` (virtual devices).
+        count: number of replicas.
+        gpus: number of GPUs that the replicas share; None: one GPU per replica.
 
     Raises:
-        UnsupportedError: they are to be on fewer ``gpus``, which Chainer cannot do.
+        UserError: the devices cannot be had, or lack memory.
+        UnsupportedError: the framework's replicas cannot share a GPU.
     """
     if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
         raise UnsupportedError(why)
@@ -105,13 +110,17 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+    """Set the process up for a precision, and for speed on the given kind of device.
 
-    The CUDA libraries may read theirs as early as ``import chainer``: a notebook has called
-    ``precisions.allow_tf32`` before that. None of it starts CUDA.
+    The CUDA libraries may read their settings as early as ``import chainer``, so a notebook calls
+    ``precisions.allow_tf32`` before that. Nothing here starts CUDA.
+
+    Args:
+        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+        kind: ``gpu`` or ``cpu``.
 
     Raises:
-        UnsupportedError: Chainer cannot compute in it there.
+        UnsupportedError: the framework cannot compute in this precision there.
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
@@ -120,16 +129,22 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Return when the devices have finished all queued work; for timing only."""
+    """Wait until the devices have finished all queued work; for timing only."""
     for device in devices:
         if isinstance(device, cuda.GpuDevice):
             device.device.synchronize()
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A call that returns when the device has computed ``result``; None where it has already.
+    """A callable that waits until ``result`` has been computed; None if it already has.
 
-    The event is made on the device's current stream now, so the call does not wait for later work.
+    The event is recorded on the device's current stream now.
+
+    Args:
+        result: what a step returned.
+
+    Returns:
+        A callable for another thread, which does not wait for work queued later.
     """
     if isinstance(result, np.ndarray):
         return None  # NumPy computes at once
@@ -140,19 +155,13 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework draws from on the host.
-
-    These are Python's (chainercv's transforms) and NumPy's (initial weights, order of examples).
-    CuPy's is left alone: to seed it starts CUDA, after which no process can be forked for
-    another GPU, and DenseNet121 draws nothing on the device.
-    """
-    random.seed(value)
-    np.random.seed(value % 2**32)  # noqa: NPY002 - Chainer draws from the global generator
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights (torchvision's names, OIHW) into ``model``."""
+    """Copy canonical weights into ``model``, on every replica.
+
+    Args:
+        model: the notebook's model.
+        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+    """
     arrays = dict(_arrays(model))
     wrong = sorted(arrays.keys() ^ weights.keys())
     wrong += [name for name in arrays.keys() & weights if arrays[name].shape != weights[name].shape]
@@ -171,9 +180,15 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+    """Restore Adam's state as :func:`dump_optimizer` returned it.
 
-    Chainer has no fp16 here, and so never a ``scaler``.
+    Chainer has no fp16 here, so there is no ``scaler``.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to restore.
+        state: arrays by name; if empty, nothing changes.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
     """
     if not state:
         return
@@ -189,7 +204,17 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+    """Adam's state as arrays in the canonical layout.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to save.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+    Returns:
+        The two moments of each weight (``first/...``, ``second/...``), the number of steps
+        (``step``) and, if something scales fp16's loss, its factor (``scale``).
+    """
     found = {
         f"{moment}/{name}": cuda.to_cpu(parameter.update_rule.state[ours]).copy()
         for name, parameter in _parameters(model)
@@ -199,23 +224,29 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The rate of the optimiser's last step."""
+    """The learning rate of the optimiser's last step."""
     return float(optimizer.alpha if hasattr(optimizer, "alpha") else optimizer.lr)
 
 
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
     with chainer.using_config("dtype", np.float64):
         return build_model(weights)
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
-    its weights.
+    Args:
+        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
     """
     with chainer.using_config("dtype", weights["classifier.bias"].dtype):
         model = _Shallow()
@@ -224,7 +255,15 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, 14).
+    """
     with (
         chainer.using_config("train", False),
         chainer.no_backprop_mode(),
@@ -235,9 +274,15 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Logits (N, 14) in training mode on one device, and the weights after it.
+    """A forward pass in training mode, on one device.
 
-    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
     """
     trained = model.copy(mode="copy")
     with chainer.no_backprop_mode(), chainer.using_device(model.device):  # training is the default
@@ -248,12 +293,20 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+    """Loss and gradients of the mean loss, as the optimiser would get them.
 
-    They are what Chainer's ParallelUpdater hands to its optimiser: device ``i`` of ``n`` takes
-    every n-th image beginning with the i-th, and the gradients are summed. BatchNorm is frozen
-    (running statistics), so that the split over ``devices`` cannot change the result: N devices
-    must give what one gives.
+    They are what ParallelUpdater hands to its optimiser: device ``i`` of ``n`` takes every n-th
+    image from the i-th on, and the gradients are summed.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, 14), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
     """
     dtype = _dtype(model)
     batch = list(zip(images.astype(dtype), targets.astype(np.int32), strict=True))
@@ -282,10 +335,15 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+    """One layer, forward and backward, on one device; for the probe.
 
-    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
-    and by its name the gradient of each array but ``gradient``, which flows back from the output.
+    Args:
+        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        ``output``, and the gradient of each array except ``gradient``, by its name.
     """
     with chainer.using_device(device):
         given = {name: chainer.Variable(device.send(array)) for name, array in arrays.items()}
@@ -304,10 +362,17 @@ def through_layer(
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+    """What each device has after an all-reduce, done as the notebook does it.
 
-    The way the notebook goes: ParallelUpdater between CPUs, between GPUs the updater that forks a
-    process for each and takes NCCL, in a process where CUDA has not been started.
+    ParallelUpdater between CPUs; between GPUs the updater that forks a process for each and uses
+    NCCL, in a process where CUDA has not been started.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
     """
     if devices[0].name == "@numpy":
         return _reduced(0, shares, devices)
@@ -316,7 +381,7 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+    """Sums losses where they are computed; the host reads them once per epoch."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         # Filled at the first loss: to make an array on a GPU now would start CUDA too early.
@@ -340,22 +405,33 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest that any replica's process measured, of what all wait for.
+    """The longest time that any replica's process measured.
 
-    Here it is the first's: the processes of MultiprocessParallelUpdater keep theirs.
+    Here it is the first process's: those of MultiprocessParallelUpdater do not share theirs.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
     """
     return seconds
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error``, maybe a replica's, says that memory ran out."""
+    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     return isinstance(error, MemoryError) or any(
         words in str(error) for words in ("MemoryError", "OutOfMemory", *memory.RAN_OUT)
     )
 
 
 def skip(capability: str) -> str | None:
-    """Why Chainer cannot do ``capability``; None where it can."""
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
     return SKIPPED.get(capability)
 
 

@@ -35,53 +35,71 @@ SKIPPED = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and the libraries its speed depends on."""
+    """Versions of the framework and of the libraries its speed depends on."""
     return {"keras": keras.__version__, **backend.versions()}
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+    """The framework's handles for the devices of a run.
 
-    ``gpus``: on how many they are, where they share them.
+    Args:
+        kind: ``gpu`` or ``cpu`` (virtual devices).
+        count: number of replicas.
+        gpus: number of GPUs that the replicas share; None: one GPU per replica.
+
+    Raises:
+        UserError: the devices cannot be had, or lack memory.
+        UnsupportedError: the framework's replicas cannot share a GPU.
     """
     return backend.list_devices(kind, count, gpus)
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+    """Set the process up for a precision, and for speed on the given kind of device.
 
-    What is cast where stands in the notebook (Keras's dtype policies).
+    The notebook says what is cast (Keras's dtype policies).
+
+    Args:
+        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+        kind: ``gpu`` or ``cpu``.
 
     Raises:
-        UnsupportedError: TensorFlow cannot compute in it there.
+        UnsupportedError: the framework cannot compute in this precision there.
     """
     backend.configure(precision, kind)
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Return when the devices have finished all queued work; for timing only."""
+    """Wait until the devices have finished all queued work; for timing only."""
     backend.synchronize(devices)
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A call that returns when the device has computed ``result``; None where it has already."""
+    """A callable that waits until ``result`` has been computed; None if it already has.
+
+    Args:
+        result: what a step returned.
+
+    Returns:
+        A callable for another thread, which does not wait for work queued later.
+    """
     return backend.completion(result)
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework draws from."""
-    keras.utils.set_random_seed(value)
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights (torchvision's names, OIHW) into ``model``, on every replica."""
+    """Copy canonical weights into ``model``, on every replica.
+
+    Args:
+        model: the notebook's model.
+        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+    """
     backend._assign(_variables(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
     """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
 
-    Of BatchNorm's statistics, which are each replica's own, those of replica 0.
+    BatchNorm's statistics are each replica's own; these are replica 0's.
     """
     return {
         name: backend._channels_first(variable.numpy())
@@ -92,9 +110,15 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+    """Restore Adam's state as :func:`dump_optimizer` returned it.
 
-    The factor of fp16's loss is a ``LossScaleOptimizer``'s own, and there is no ``scaler`` besides.
+    The factor of fp16's loss is a ``LossScaleOptimizer``'s own, so there is no ``scaler``.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to restore.
+        state: arrays by name; if empty, nothing changes.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
     """
     if not state:
         return
@@ -106,9 +130,16 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps.
+    """Adam's state as arrays in the canonical layout.
 
-    With fp16 also the factor of the loss.
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to save.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+    Returns:
+        The two moments of each weight (``first/...``, ``second/...``), the number of steps
+        (``step``) and, if something scales fp16's loss, its factor (``scale``).
     """
     found = {
         f"{moment}/{name}": backend._channels_first(variable.numpy())
@@ -121,14 +152,19 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The rate of the optimiser's last step."""
+    """The learning rate of the optimiser's last step."""
     return backend.learning_rate(optimizer)
 
 
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")  # of the input
     keras.config.set_dtype_policy("float64")  # of the layers
@@ -140,10 +176,13 @@ def exact(
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
-    its weights. With float32 weights the dtype policy in force says what is computed in.
+    With float32 weights, the current dtype policy decides the precision of the computation.
+
+    Args:
+        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
     """
     recipe, kept = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
     dtype = keras.config.dtype_policy() if kept == "float32" else kept
@@ -161,15 +200,29 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, 14).
+    """
     batch = backend._batch(images, model.compute_dtype)
     return np.asarray(model(batch, training=False))
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Logits (N, 14) in training mode on one device, and the weights after it.
+    """A forward pass in training mode, on one device.
 
-    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
     """
     before = dump_weights(model)
     found = model(backend._batch(images, model.compute_dtype), training=True)
@@ -181,11 +234,19 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+    """Loss and gradients of the mean loss, as the optimiser would get them.
 
-    As ``fit`` does: every replica takes the mean over its own share, and these are averaged.
-    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
-    the result: N devices must give what one gives.
+    As in ``fit``, every replica takes the mean over its own share, and these are averaged.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, 14), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
     """
     trainable = {id(variable) for variable in model.trainable_variables}
     variables = {
@@ -201,26 +262,38 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+    """One layer, forward and backward, on one device; for the probe.
 
-    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
-    and by its name the gradient of each array but ``gradient``, which flows back from the output.
+    Args:
+        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        ``output``, and the gradient of each array except ``gradient``, by its name.
     """
     return backend.through_layer(layer, arrays, device)
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+    """What each device has after an all-reduce, done as the notebook does it.
 
-    Keras has none of its own: it is that of ``tf.distribute``.
+    Keras has no all-reduce of its own: this is that of ``tf.distribute``.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
     """
     return backend.all_reduced(shares, devices)
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once, at the end of an epoch.
+    """Sums losses where they are computed; the host reads them once per epoch.
 
-    ``fit`` does the same by itself: its metric ``loss`` keeps a sum on every replica.
+    ``fit`` does the same: its metric ``loss`` keeps a sum on every replica.
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
@@ -236,17 +309,31 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest that any replica's process measured, of what all wait for: here there is one."""
+    """The longest time that any replica's process measured.
+
+    Here there is one process.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
+    """
     return backend.slowest(seconds, devices)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out."""
+    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     return backend.out_of_memory(error)
 
 
 def skip(capability: str) -> str | None:
-    """Why Keras cannot do ``capability``; None where it can."""
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
     return SKIPPED.get(capability)
 
 

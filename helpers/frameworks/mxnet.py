@@ -8,7 +8,6 @@ as OIHW and the dense layer as (outputs, inputs). On CPUs the same seed gives th
 measured on one and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -60,7 +59,7 @@ SKIPPED = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and the libraries its speed depends on."""
+    """Versions of the framework and of the libraries its speed depends on."""
     found = {"mxnet": mx.__version__, "numpy": np.__version__}
     if mx.runtime.Features().is_enabled("CUDA"):
         for library in ("cuda-runtime", "cudnn", "nccl"):
@@ -72,10 +71,16 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+    """The framework's handles for the devices of a run.
+
+    Args:
+        kind: ``gpu`` or ``cpu`` (virtual devices).
+        count: number of replicas.
+        gpus: number of GPUs that the replicas share; None: one GPU per replica.
 
     Raises:
-        UnsupportedError: they are to be on fewer ``gpus``, which MXNet cannot do.
+        UserError: the devices cannot be had, or lack memory.
+        UnsupportedError: the framework's replicas cannot share a GPU.
     """
     if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
         raise UnsupportedError(why)
@@ -84,28 +89,38 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+    """Set the process up for a precision, and for speed on the given kind of device.
 
-    The CUDA libraries may read theirs as early as ``import mxnet``: a notebook has called
+    The CUDA libraries may read their settings as early as ``import mxnet``, so a notebook calls
     ``precisions.allow_tf32`` before that.
 
+    Args:
+        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+        kind: ``gpu`` or ``cpu``.
+
     Raises:
-        UnsupportedError: MXNet cannot compute in it there.
+        UnsupportedError: the framework cannot compute in this precision there.
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Return when the devices have finished all queued work; for timing only."""
+    """Wait until the devices have finished all queued work; for timing only."""
     mx.nd.waitall()  # the engine has one queue for all
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A call that returns when the devices have computed ``result``, a list with one array each.
+    """A callable that waits until ``result`` has been computed; None if it already has.
 
-    On the CPU too, for there MXNet is as asynchronous as on GPUs. Nothing that is queued later may
-    write to the arrays, or the call would wait for that as well.
+    ``result`` is a list with one array per device. On the CPU too, because MXNet is asynchronous
+    there as well. Nothing queued later may write to the arrays.
+
+    Args:
+        result: what a step returned.
+
+    Returns:
+        A callable for another thread, which does not wait for work queued later.
     """
 
     def wait() -> None:
@@ -115,18 +130,13 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework draws from.
-
-    ``mx.image`` and the samplers use Python's and NumPy's global generators.
-    """
-    mx.random.seed(value)
-    random.seed(value)
-    np.random.seed(value)  # noqa: NPY002
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights (torchvision's names, OIHW) into ``model``, on all its devices."""
+    """Copy canonical weights into ``model``, on every replica.
+
+    Args:
+        model: the notebook's model.
+        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+    """
     parameters = _named(model)
     wrong = sorted(parameters.keys() ^ weights.keys())
     if wrong:
@@ -147,7 +157,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
     """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
 
-    Each device has BatchNorm statistics of its own; their mean is what Gluon itself saves.
+    BatchNorm's statistics are each device's own; these are their mean, which Gluon itself saves.
     """
     return {name: _read(parameter) for name, parameter in _named(model).items()}
 
@@ -155,9 +165,15 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+    """Restore Adam's state as :func:`dump_optimizer` returned it.
 
     MXNet has no ``scaler``.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to restore.
+        state: arrays by name; if empty, nothing changes.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
     """
     if not state:
         return
@@ -172,7 +188,17 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps."""
+    """Adam's state as arrays in the canonical layout.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to save.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+    Returns:
+        The two moments of each weight (``first/...``, ``second/...``), the number of steps
+        (``step``) and, if something scales fp16's loss, its factor (``scale``).
+    """
     found = {}
     states = optimizer._updaters[0].states  # every device has the same
     for name, number in _numbers(model, optimizer).items():
@@ -182,14 +208,19 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The rate of the optimiser's last step."""
+    """The learning rate of the optimiser's last step."""
     return float(optimizer.learning_rate)
 
 
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
     model = build_model(weights)
     model.cast("float64")
     load_weights(model, weights)
@@ -197,10 +228,11 @@ def exact(
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
-    its weights.
+    Args:
+        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
     """
     recipe = RECIPES["chexnet"]
     model = gluon.nn.HybridSequential()
@@ -218,15 +250,29 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, 14).
+    """
     first = next(iter(model.collect_params().values()))
     return model(mx.nd.array(images, first.list_ctx()[0], first.dtype)).asnumpy()
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Logits (N, 14) in training mode on one device, and the weights after it.
+    """A forward pass in training mode, on one device.
 
-    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
     """
     device = next(iter(model.collect_params().values())).list_ctx()[0]
     with _moved(model, [device]):
@@ -240,11 +286,19 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+    """Loss and gradients of the mean loss, as the optimiser would get them.
 
-    What ``Trainer.step(N)`` hands to its optimiser after its all-reduce over ``devices``.
-    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
-    the result: N devices must give what one gives.
+    They are what ``Trainer.step(N)`` hands to its optimiser after the all-reduce.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, 14), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
     """
     with _moved(model, devices), _frozen(model):
         parameters = model.collect_params()
@@ -273,10 +327,15 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+    """One layer, forward and backward, on one device; for the probe.
 
-    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
-    and by its name the gradient of each array but ``gradient``, which flows back from the output.
+    Args:
+        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        ``output``, and the gradient of each array except ``gradient``, by its name.
     """
     given = {name: mx.nd.array(array, device) for name, array in arrays.items()}
     gradient, images = given.pop("gradient"), given["images"]
@@ -307,9 +366,16 @@ def through_layer(
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+    """What each device has after an all-reduce, done as the notebook does it.
 
-    The way the notebook's ``Trainer`` goes: a key-value store on the devices.
+    As in the notebook's ``Trainer``: a key-value store on the devices.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
     """
     held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]
     store = mx.kv.create("device")
@@ -319,7 +385,7 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+    """Sums losses where they are computed; the host reads them once per epoch."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._sums = [mx.nd.zeros(1, device, dtype="float64") for device in devices]
@@ -336,19 +402,33 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest that any replica's process measured, of what all wait for: there is one."""
+    """The longest time that any replica's process measured.
+
+    Here there is one process.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
+    """
     return seconds
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out."""
+    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     return isinstance(error, mx.MXNetError) and any(
         words in str(error) for words in ("Failed to allocate", *memory.RAN_OUT)
     )
 
 
 def skip(capability: str) -> str | None:
-    """Why MXNet Gluon cannot do ``capability``; None where it can."""
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
     return SKIPPED.get(capability)
 
 

@@ -40,7 +40,7 @@ SKIPPED = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and the libraries its speed depends on."""
+    """Versions of the framework and of the libraries its speed depends on."""
     found = {"torch": torch.__version__, "torchvision": torchvision.__version__}
     if torch.cuda.is_available():
         found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
@@ -49,9 +49,16 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+    """The framework's handles for the devices of a run.
 
-    ``gpus``: on how many they are, where they share them.
+    Args:
+        kind: ``gpu`` or ``cpu`` (virtual devices).
+        count: number of replicas.
+        gpus: number of GPUs that the replicas share; None: one GPU per replica.
+
+    Raises:
+        UserError: the devices cannot be had, or lack memory.
+        UnsupportedError: the framework's replicas cannot share a GPU.
     """
     if kind == "gpu":
         return [torch.device("cuda", index % (gpus or count)) for index in range(count)]
@@ -59,12 +66,16 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+    """Set the process up for a precision, and for speed on the given kind of device.
 
-    What is cast where stands in the notebook (``torch.autocast``).
+    The notebook says what is cast (``torch.autocast``).
+
+    Args:
+        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+        kind: ``gpu`` or ``cpu``.
 
     Raises:
-        UnsupportedError: PyTorch cannot compute in it there.
+        UnsupportedError: the framework cannot compute in this precision there.
     """
     precisions.check(precision, kind, SKIPPED)
     torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes
@@ -74,16 +85,22 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Return when the devices have finished all queued work; for timing only."""
+    """Wait until the devices have finished all queued work; for timing only."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A call that returns when the device has computed ``result``; None where it has already.
+    """A callable that waits until ``result`` has been computed; None if it already has.
 
-    The event is made on the device's current stream now, so the call does not wait for later work.
+    The event is recorded on the device's current stream now.
+
+    Args:
+        result: what a step returned.
+
+    Returns:
+        A callable for another thread, which does not wait for work queued later.
     """
     if not result.is_cuda:
         return None
@@ -93,13 +110,13 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework draws from."""
-    torch.manual_seed(value)
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights (torchvision's names, OIHW) into ``model``."""
+    """Copy canonical weights into ``model``, on every replica.
+
+    Args:
+        model: the notebook's model.
+        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+    """
     state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)
     wrong = [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
@@ -119,9 +136,13 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+    """Restore Adam's state as :func:`dump_optimizer` returned it.
 
-    ``scaler`` multiplies fp16's loss, where the optimiser does not do so itself.
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to restore.
+        state: arrays by name; if empty, nothing changes.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
     """
     if not state:
         return
@@ -138,9 +159,16 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps.
+    """Adam's state as arrays in the canonical layout.
 
-    With a ``scaler`` also the factor of fp16's loss.
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to save.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+    Returns:
+        The two moments of each weight (``first/...``, ``second/...``), the number of steps
+        (``step``) and, if something scales fp16's loss, its factor (``scale``).
     """
     found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
     for name, parameter in model.named_parameters():
@@ -152,24 +180,30 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The rate of the optimiser's last step."""
+    """The learning rate of the optimiser's last step."""
     return float(optimizer.param_groups[0]["lr"])
 
 
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
     model = build_model(weights).double()
     load_weights(model, weights)
     return model
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
-    its weights.
+    Args:
+        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
     """
     recipe = RECIPES["chexnet"]
     features = torch.nn.Sequential()
@@ -188,7 +222,15 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, 14).
+    """
     first = next(model.parameters())
     model.eval()
     with torch.no_grad():
@@ -197,9 +239,15 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Logits (N, 14) in training mode on one device, and the weights after it.
+    """A forward pass in training mode, on one device.
 
-    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
     """
     trained = copy.deepcopy(model).train()
     first = next(trained.parameters())
@@ -211,11 +259,19 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+    """Loss and gradients of the mean loss, as the optimiser would get them.
 
-    They are what DistributedDataParallel over ``devices`` hands to the optimiser. BatchNorm is
-    frozen (running statistics), so that the split over devices cannot change the result: N
-    devices must give what one gives.
+    They are what DistributedDataParallel over ``devices`` hands to the optimiser.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, 14), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
     """
     model.eval()
     if len(devices) == 1:
@@ -240,10 +296,15 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+    """One layer, forward and backward, on one device; for the probe.
 
-    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
-    and by its name the gradient of each array but ``gradient``, which flows back from the output.
+    Args:
+        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        ``output``, and the gradient of each array except ``gradient``, by its name.
     """
     given = {}
     for name, array in arrays.items():
@@ -268,9 +329,16 @@ def through_layer(
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+    """What each device has after an all-reduce, done as the notebook does it.
 
-    The way the notebook goes: a process for each device, NCCL between GPUs and Gloo between CPUs.
+    One process per device, with NCCL between GPUs and Gloo between CPUs.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
     """
 
     def replica(rank: int) -> np.ndarray:
@@ -287,7 +355,7 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+    """Sums losses where they are computed; the host reads them once per epoch."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._sums = [torch.zeros(2, dtype=torch.float64, device=device) for device in devices]
@@ -309,7 +377,15 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest that any replica's process measured, of what all wait for."""
+    """The longest time that any replica's process measured.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
+    """
     if not dist.is_initialized():
         return seconds
     longest = torch.tensor(seconds, dtype=torch.float64, device=devices[0])
@@ -318,7 +394,7 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error``, maybe a replica's, says that memory ran out."""
+    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     return isinstance(error, torch.OutOfMemoryError) or any(
         words in str(error)
         for words in ("OutOfMemoryError", "can't allocate memory", *memory.RAN_OUT)
@@ -326,7 +402,11 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def skip(capability: str) -> str | None:
-    """Why PyTorch cannot do ``capability``; None where it can."""
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
     return SKIPPED.get(capability)
 
 

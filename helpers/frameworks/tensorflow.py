@@ -11,7 +11,6 @@ same bits on CPUs, from process to process too; on GPUs it need not.
 
 import logging
 import os
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -68,7 +67,7 @@ _WAITING = ThreadPoolExecutor(64, "waiting for a device")
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and the libraries its speed depends on."""
+    """Versions of the framework and of the libraries its speed depends on."""
     found = {"tensorflow": tf.__version__}
     build = tf.sysconfig.get_build_info()
     names = {"cuda": "cuda_version", "cudnn": "cudnn_version"}
@@ -76,15 +75,19 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for ``count`` devices of ``kind`` (``gpu`` or ``cpu``).
+    """The framework's handles for the devices of a run.
 
-    Both have to be said before TensorFlow computes anything and cannot become other ones
-    afterwards (RuntimeError). Of the GPUs TensorFlow then sees ``count`` and takes their memory as
-    it is needed, not all at once; it refuses to do so on some of those it sees. ``gpus``: on how
-    many they are, where they share them.
+    Call it before TensorFlow computes anything: the devices cannot change afterwards
+    (RuntimeError). TensorFlow then sees ``count`` GPUs and takes their memory as it is needed.
+
+    Args:
+        kind: ``gpu`` or ``cpu`` (virtual devices).
+        count: number of replicas.
+        gpus: number of GPUs that the replicas share; None: one GPU per replica.
 
     Raises:
-        UserError: a GPU has too little memory free for those that are to share it.
+        UserError: the devices cannot be had, or lack memory.
+        UnsupportedError: the framework's replicas cannot share a GPU.
     """
     physical = tf.config.list_physical_devices(kind.upper())
     if kind == "gpu":
@@ -126,12 +129,16 @@ def _logical_gpus(physical: Sequence[Any], count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set this process's switches: those of ``precision``, and for speed on devices of ``kind``.
+    """Set the process up for a precision, and for speed on the given kind of device.
 
-    What is cast where stands in the notebook.
+    The notebook says what is cast.
+
+    Args:
+        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+        kind: ``gpu`` or ``cpu``.
 
     Raises:
-        UnsupportedError: TensorFlow cannot compute in it there.
+        UnsupportedError: the framework cannot compute in this precision there.
     """
     precisions.check(precision, kind, SKIPPED)
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
@@ -146,7 +153,7 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Return when the devices have finished all queued work; for timing only."""
+    """Wait until the devices have finished all queued work; for timing only."""
     for device in devices:
         if device.startswith("GPU"):
             with tf.device(device):
@@ -154,11 +161,17 @@ def synchronize(devices: Sequence[Device]) -> None:
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A call that returns when the device has computed ``result``; None where it has already.
+    """A callable that waits until ``result`` has been computed; None if it already has.
 
     ``result`` is a tensor or any structure of tensors. Its copy to the host, in a thread, comes
-    after the work that is queued when it begins. So this returns when it has begun: else the next
-    step might be queued by then, and would be waited for as well.
+    after the work that is queued when it begins. So this function returns only once the copy has
+    begun; otherwise the next step might be queued first and be waited for as well.
+
+    Args:
+        result: what a step returned.
+
+    Returns:
+        A callable for another thread, which does not wait for work queued later.
     """
     on_gpus = [part for part in tf.nest.flatten(result) if "GPU" in part.device]
     if not on_gpus:
@@ -180,22 +193,20 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def seed(value: int) -> None:
-    """Seed every random generator the framework draws from."""
-    random.seed(value)
-    np.random.seed(value)  # noqa: NPY002 (the framework's own draws, not ours)
-    tf.random.set_seed(value)
-
-
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights (torchvision's names, OIHW) into ``model``, on every replica."""
+    """Copy canonical weights into ``model``, on every replica.
+
+    Args:
+        model: the notebook's model.
+        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+    """
     _assign({_name(variable): variable for variable in model.variables}, weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
     """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
 
-    Of BatchNorm's statistics, which are each replica's own, those of replica 0.
+    BatchNorm's statistics are each replica's own; these are replica 0's.
     """
     return {_name(v): _channels_first(v.numpy()) for v in model.variables}
 
@@ -203,9 +214,15 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Put Adam where :func:`dump_optimizer` found it; with an empty ``state`` nothing changes.
+    """Restore Adam's state as :func:`dump_optimizer` returned it.
 
-    The factor of fp16's loss is the optimiser's own, and there is no ``scaler`` besides.
+    The factor of fp16's loss is the optimiser's own, so there is no ``scaler``.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to restore.
+        state: arrays by name; if empty, nothing changes.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
     """
     if not state:
         return
@@ -216,9 +233,18 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's two moments of every weight, canonical as weights are, and the number of steps.
+    """Adam's state as arrays in the canonical layout.
 
-    Also the factor of fp16's loss, which stays 1 in other precisions.
+    The factor of fp16's loss stays 1 in other precisions.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to save.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+    Returns:
+        The two moments of each weight (``first/...``, ``second/...``), the number of steps
+        (``step``) and, if something scales fp16's loss, its factor (``scale``).
     """
     found = {
         f"{moment}/{name}": _channels_first(variable.numpy())
@@ -230,22 +256,28 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The rate of the optimiser's last step."""
+    """The learning rate of the optimiser's last step."""
     return float(optimizer.learning_rate.numpy())
 
 
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The model that ``build_model`` makes of canonical weights, computing in float64."""
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
     return build_model({name: array.astype(np.float64) for name, array in weights.items()})
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """DenseNet121 without its dense blocks, in the weights' dtype: to try a training loop on.
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
 
-    Convolution, BatchNorm, ReLU, mean over the pixels, classifier; ``weights.SHALLOW`` names
-    its weights.
+    Args:
+        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
     """
     model = _Shallow(weights)
     load_weights(model, weights)
@@ -253,16 +285,31 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """Logits (N, 14) in evaluation mode for ``images`` (N, 3, H, W), normalised floats."""
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, 14).
+    """
     return model(_batch(images, model.trainable_variables[0].dtype), training=False).numpy()
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Logits (N, 14) in training mode on one device, and the weights after it.
+    """A forward pass in training mode, on one device.
 
-    Of those only BatchNorm's running statistics have changed; ``model`` itself is left as it was.
-    In whole float32 whatever the run's precision: this tells one network from another, and TF32's
-    rounding, which grows through 121 layers to 5e-3 (emulated), would hide a wrong epsilon (5e-5).
+    In full float32 whatever the run's precision: TF32's rounding, which grows through 121 layers
+    to 5e-3 (emulated), would hide a wrong epsilon (5e-5).
+
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
     """
     before = dump_weights(model)
     with _without_tf32():
@@ -275,10 +322,17 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over (N, 14), by the canonical names.
+    """Loss and gradients of the mean loss, as the optimiser would get them.
 
-    BatchNorm is frozen (running statistics), so that the split over ``devices`` cannot change
-    the result: N devices must give what one gives.
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, 14), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
     """
     variables = {_name(variable): variable for variable in model.trainable_variables}
     return _gradients(lambda x: model(x, training=False), variables, images, targets, devices)
@@ -287,10 +341,15 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """What ``layer`` makes of ``arrays`` on ``device``, forward and backward; for the probe.
+    """One layer, forward and backward, on one device; for the probe.
 
-    ``helpers.runner.probe.known`` says what each layer computes and what must come out: ``output``,
-    and by its name the gradient of each array but ``gradient``, which flows back from the output.
+    Args:
+        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        ``output``, and the gradient of each array except ``gradient``, by its name.
     """
     weights = arrays.keys() - {"images", "gradient"}
     with tf.device(device), tf.GradientTape() as tape:
@@ -319,9 +378,16 @@ def through_layer(
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce of ``shares``, float32 (N,), one a device.
+    """What each device has after an all-reduce, done as the notebook does it.
 
-    The way the notebook goes: ``tf.distribute``, which takes NCCL between GPUs.
+    With ``tf.distribute``, which uses NCCL between GPUs.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
     """
     strategy = _strategy(None, devices)
     values = strategy.experimental_distribute_values_from_function(
@@ -342,7 +408,7 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once, at the end of an epoch."""
+    """Sums losses where they are computed; the host reads them once per epoch."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = list(devices)
@@ -364,12 +430,22 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest that any replica's process measured, of what all wait for: here there is one."""
+    """The longest time that any replica's process measured.
+
+    Here there is one process.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
+    """
     return seconds
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out."""
+    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         return True
     return isinstance(error, tf.errors.OpError) and any(
@@ -378,7 +454,11 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def skip(capability: str) -> str | None:
-    """Why TensorFlow cannot do ``capability``; None where it can."""
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
     return SKIPPED.get(capability)
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from data_prep.files import sync_file
 from helpers import paths
 from helpers.errors import UserError
 
@@ -163,12 +164,31 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
     return total.hexdigest()
 
 
-def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a checkpoint as safetensors, atomically."""
+def save(
+    path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
+) -> None:
+    """Write arrays, and what is said of them, as safetensors: whole, also after a power cut.
+
+    Raises:
+        OSError, SafetensorError: it cannot be written; an older file is as it was.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
-    paths.replace(temporary, path)
+    try:
+        whole = {name: _contiguous(array) for name, array in arrays.items()}
+        save_file(whole, temporary, metadata=metadata)
+        # A name can reach the disk before what is in the file does.
+        sync_file(temporary)
+        temporary.replace(path)
+        sync_file(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    # ascontiguousarray would make a vector of a scalar.
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def load(path: Path) -> Arrays:

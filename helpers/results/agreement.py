@@ -46,11 +46,35 @@ def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
             for entry in group:
                 found.setdefault(_plain(get(entry.content)), []).append(entry.run)
             if len(found) > 1:
-                said = "; ".join(
-                    f"{value} ({', '.join(dict.fromkeys(runs))})" for value, runs in found.items()
-                )
-                rows.append((f"{what} differs", f"not comparable in this: {said}"))
+                rows.append((f"{what} differs", f"not comparable in this: {_groups(found)}"))
     return rows
+
+
+def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """As :func:`differences`, of loader workers, where runs on as many devices had not as many.
+
+    Each may have had what suits it (``auto``), so this is told and does not part them.
+    """
+    rows = []
+    for count in dict.fromkeys(entry.devices for entry in entries):
+        found: dict[str, list[str]] = {}
+        for entry in entries:
+            if entry.devices == count and (number := loader_workers(entry.content)) is not None:
+                found.setdefault(str(number), []).append(entry.run)
+        if len(found) > 1:
+            rows.append(("loader workers differ", _groups(found)))
+    return rows
+
+
+def loader_workers(content: dict[str, Any]) -> int | None:
+    """For all devices together; None where an older record does not tell."""
+    number: int | None = content["data"].get("workers")
+    return number
+
+
+def _groups(found: dict[str, list[str]]) -> str:
+    """``5 (PyTorch, 2 devices); 1 (Keras, 2 devices)``."""
+    return "; ".join(f"{value} ({', '.join(dict.fromkeys(runs))})" for value, runs in found.items())
 
 
 def _swept_seeds(entries: Sequence[Entry]) -> list[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from helpers.recipe import RECIPES
+
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison
 
@@ -60,6 +62,60 @@ def ranks(content: dict[str, Any]) -> bool:
     return kind(content) == "gpu"
 
 
+_WORK = {"recipe": "name", "crop": "crop", "epochs": "epochs", "batch size": "batch"}
+"""What decides how much a run computes: where it differs, times rank no framework."""
+
+
+def unequal(compared: Comparison) -> str | None:
+    """Why these runs' times cannot be ranked although each may be right, in a sentence.
+
+    None where all did the same work.
+    """
+    recipes = [entry.content["recipe"] for entry in compared.finished]
+    said = []
+    for what, key in _WORK.items():
+        found = sorted({recipe[key] for recipe in recipes})
+        if len(found) > 1:
+            said.append(f"{what} ({', '.join(map(str, found))})")
+    if not said:
+        return None
+    return f"These runs did not train the same: they differ in {' and '.join(said)}."
+
+
+def departures(content: dict[str, Any]) -> str | None:
+    """What a run changed of the recipe that it names: ``1 epoch instead of 5``; None if nothing.
+
+    Nor of a recipe that is not known here.
+    """
+    recipe = content["recipe"]
+    own = RECIPES.get(recipe["name"])
+    if own is None:
+        return None
+    epochs, batch, warmup = recipe["epochs"], recipe["batch"], recipe.get("warmup_epochs", 0.0)
+    said = []
+    if epochs != own.epochs:
+        said.append(f"{epochs} epoch{'s' * (epochs != 1)} instead of {own.epochs}")
+    if batch != own.batch:
+        said.append(f"{batch} image{'s' * (batch != 1)} per device instead of {own.batch}")
+    if warmup != own.warmup_epochs:
+        said.append(f"a warm-up of {warmup:g} epochs instead of {own.warmup_epochs:g}")
+    return ", ".join(said) or None
+
+
+def off_the_recipe(compared: Comparison) -> str | None:
+    """Which runs changed something of the recipe that they name, in a sentence; None if none."""
+    found: dict[str, list[str]] = {}
+    for entry in compared.finished:
+        if said := departures(entry.content):
+            found.setdefault(said, []).append(entry.run)
+    if not found:
+        return None
+    if [len(runs) for runs in found.values()] == [len(compared.finished)]:
+        return f"Not the recipe's own training: {next(iter(found))}."
+    runs = [f"{said} ({'; '.join(dict.fromkeys(of))})" for said, of in found.items()]
+    return f"Not the recipe's own training: {'; '.join(runs)}."
+
+
 def unranked(compared: Comparison) -> str | None:
     """Why the times of these runs rank no framework, in a sentence; None where they do."""
     runs = compared.finished
@@ -68,11 +124,11 @@ def unranked(compared: Comparison) -> str | None:
     if any(kind(entry.content) == "shared" for entry in runs):
         return (
             "Replicas that share a GPU take turns on it, "
-            "so these times rank no framework and tell nothing of scaling."
+            "so these times do not rank frameworks and say nothing about scaling."
         )
     if any(entry.content["devices"]["count"] > 1 for entry in runs):
         return (
             "Virtual devices share the cores of one CPU, "
-            "so these times rank no framework and tell nothing of scaling."
+            "so these times do not rank frameworks and say nothing about scaling."
         )
-    return "Times on a CPU say nothing about GPUs, so they rank no framework."
+    return "Times on a CPU say nothing about GPUs, so they do not rank frameworks."

@@ -5,7 +5,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 ``helpers.results.charts``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from helpers.errors import UserError
 from helpers.frameworks import order
 from helpers.frameworks.capabilities import sharing
 from helpers.results import comparability
-from helpers.results.agreement import differences
+from helpers.results.agreement import differences, workers
 from helpers.training import record
 
 
@@ -82,9 +82,12 @@ class Entry:
         return comparability.resumed_after(self.content)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
-    """The runs that are compared, in order, and the records that could not be read."""
+    """The runs that are compared, in order, and the records that could not be read.
+
+    Nothing changes in it once it is made, so what was worked out from one can be kept for it.
+    """
 
     entries: tuple[Entry, ...]
     unreadable: tuple[str, ...]
@@ -122,7 +125,7 @@ def how_to_begin(compared: Comparison) -> str | None:
     where = " and ".join(str(folder) for folder in compared.folders)
     return (
         f"There is no record under {where} yet: run 'make compare' in a terminal, "
-        'or all cells of a framework\'s notebook (then set batch = "interactive" here).'
+        'or all cells of a framework\'s notebook (then set runs = "interactive" here).'
     )
 
 
@@ -150,7 +153,7 @@ def remarks(compared: Comparison) -> pd.DataFrame:
             state = _STATES[entry.content["state"]]
             name = ", ".join(filter(None, [entry.run, entry.variant]))
             said.setdefault(f"{state}: {reason}", []).append(name)
-    for what, remark in differences(compared.finished):
+    for what, remark in [*differences(compared.finished), *workers(compared.finished)]:
         said.setdefault(remark, []).append(what)
     limited: dict[str, list[str]] = {}
     for entry in compared.finished:
@@ -214,11 +217,13 @@ _STATES = {
 }
 
 # Runs that differ in one of these are never repeats of each other: it stands in their label.
-_SETTINGS: dict[str, str] = {
-    "name": "{}",
-    "precision": "{}",
-    "crop": "{} px",
-    "epochs": "{} epochs",
+_SETTINGS: dict[str, Callable[[Any], str]] = {
+    "name": str,
+    "precision": str,
+    "crop": "{} px".format,
+    "epochs": lambda number: f"{number} epoch{'s' * (number != 1)}",
+    "batch": "{} per device".format,
+    "warmup_epochs": "warm-up {:g}".format,
 }
 
 
@@ -231,7 +236,7 @@ def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
     return [
         replace(
             entry,
-            setting=" ".join(_SETTINGS[key].format(r[key]) for key in several if key in r),
+            setting=" ".join(_SETTINGS[key](r[key]) for key in several if key in r),
         )
         for entry, r in zip(entries, recipes, strict=True)
     ]
@@ -242,18 +247,20 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if changed := comparability.departures(content):
+        texts.append(f"not the recipe's own training: {changed}")
     if gpus := content["devices"].get("shared_gpus"):
         found = sharing(content["devices"]["count"], gpus)
         texts.append(f"{found} take turns there: speed-up means nothing here")
     if epoch := comparability.resumed_after(content):
         texts.append(
-            f"resumed after epoch {epoch}: its times are of its last process, or of several added "
-            "up, and stand in no comparison"
+            f"resumed after epoch {epoch}: its times are those of its last process, or the sum "
+            "over several, and are used in no comparison"
         )
     if content.get("checkpoint", {}).get("changed_code"):
-        texts.append("the code was changed before it was resumed: its epochs are of two programs")
+        texts.append("the code changed before it was resumed: its epochs are of two programs")
     if damaged := content.get("checkpoint", {}).get("damaged"):
-        texts.append(f"began anew, for its earlier checkpoint was damaged: {damaged}")
+        texts.append(f"started again, because its earlier checkpoint was damaged: {damaged}")
     if not content["fairness"]["comparable"]:
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
@@ -265,14 +272,14 @@ def _limits(content: dict[str, Any]) -> list[str]:
             said.setdefault(row["reason"] or "AUC missing", []).append(row["finding"])
     texts += [f"{', '.join(findings)}: {reason}" for reason, findings in said.items()]
     if "in_mean" not in content["test"]:
-        texts.append("mean AUC without an interval, and rare findings count in it: an old record")
+        texts.append("old record: its mean AUC has no interval and includes rare findings")
     texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
     for other in content.get("neighbours", {}).get("processes", []):
         who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
         when = "before it began" if other["seen"] == "before" else "while it ran"
-        texts.append(f"shared its GPU with {who}, seen {when}: its times are not clean")
+        texts.append(f"shared its GPU with {who}, seen {when}: its times are not reliable")
     if reason := content.get("neighbours", {}).get("reason"):
-        texts.append(f"whether somebody else used its GPUs is not known: {reason}")
+        texts.append(f"it is not known whether another process used its GPUs: {reason}")
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):
         texts.append(f"no energy: {energy['reason']}")

@@ -14,6 +14,9 @@ from helpers.results.comparison import Comparison, devices, latest_of_each, wide
 from helpers.results.repeated_runs import auc_with_interval, summarise, with_interval, with_range
 from helpers.training import attribution
 
+IN_MINUTES = 120.0
+"""Seconds: a training that takes longer is told in minutes."""
+
 
 def training(compared: Comparison) -> pd.DataFrame:
     """The article's table for images read from files: rows frameworks, columns devices."""
@@ -202,14 +205,13 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
     if numbers.empty:
         return pd.DataFrame()
     numbers = numbers.set_index(["label", "devices"])
-    unit, divisor = ("min", 60.0) if numbers[seconds].max() >= 120 else ("s", 1.0)
     counts = sorted(numbers.index.unique("devices"))
     names = {label: marked(str(label), _marks(of)) for label, of in numbers.groupby("label")}
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for (label, count), row in numbers.iterrows():  # type: ignore[misc]
         mark = "~" if scaled is not None and row[scaled] else ""
         texts = {
-            f"time ({unit})": with_range(row, seconds, short_number, divisor, mark),
+            "time": with_range(row, seconds, time_text, mark=mark),
             "images/s": with_range(row, rate, short_number),
         }
         if count != counts[0] and row["kind"] == "gpu":
@@ -264,7 +266,9 @@ def _devices_cell(found: dict[str, Any]) -> str:
 def _probe_cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "none"
-    right = f"layers and all-reduce were right before the batch ({found['seconds']:.0f} s)"
+    right = (
+        f"layers and all-reduce were right before the batch ({terminal.clock(found['seconds'])})"
+    )
     return right if found["reason"] is None else str(found["reason"])
 
 
@@ -286,6 +290,11 @@ def _environment_cell(found: dict[str, str] | None) -> str:
 
 def _weights_cell(found: dict[str, Any] | None) -> str:
     return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"
+
+
+def time_text(seconds: float) -> str:
+    """A training time, ``37.8 s``; from two minutes on as on a clock, ``2:06``."""
+    return terminal.clock(seconds) if seconds >= IN_MINUTES else f"{short_number(seconds)} s"
 
 
 def short_number(value: float) -> str:

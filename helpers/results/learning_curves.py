@@ -7,6 +7,7 @@ import pandas as pd
 
 from helpers.results.comparability import ranks
 from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.comparison_tables import time_text
 
 
 def history(entry: Entry) -> pd.DataFrame:
@@ -66,7 +67,7 @@ def table(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
     texts = [
         {
             "run": row["run"],
-            "time": "not reached" if row["seconds"] is None else f"{row['seconds']:.1f} s",
+            "time": "not reached" if row["seconds"] is None else time_text(row["seconds"]),
             "epoch": "-" if row["epoch"] is None else str(row["epoch"]),
             "best AUC": "n/a" if math.isnan(row["best"]) else f"{row['best']:.3f}",
         }

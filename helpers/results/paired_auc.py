@@ -8,6 +8,7 @@ interval. Runs pair where their records' ``sample`` is equal (``helpers.training
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from helpers.results.repeated_runs import auc_with_interval, summarise, with_int
 ALIKE = "not told apart"
 
 
+@lru_cache(maxsize=1)
 def differences(compared: Comparison) -> pd.DataFrame:
     """Each framework's mean AUC minus that of one of them, :func:`reference`; a row a run's name.
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pandas as pd
 
+from helpers import terminal
+
 NAME = "published, 4 x V100, 2018"
 """How these figures are called wherever they stand beside measured ones."""
 
@@ -81,13 +83,8 @@ def notes() -> list[str]:
     return [*found["notes"], f"Read from {each}, in {commit}."]
 
 
-def clock(seconds: float) -> str:
-    """Minutes and seconds, ``9:43``; ``-`` where there is no figure."""
-    return "-" if pd.isna(seconds) else f"{seconds // 60:.0f}:{seconds % 60:02.0f}"
-
-
-def _or_dash(form: str) -> Callable[[float], str]:
-    return lambda value: "-" if pd.isna(value) else f"{value:{form}}"
+def _or_dash(text: Callable[[float], str]) -> Callable[[float], str]:
+    return lambda value: "-" if pd.isna(value) else text(value)
 
 
 def _table(seconds: str, *, auc: bool) -> pd.DataFrame:
@@ -97,9 +94,9 @@ def _table(seconds: str, *, auc: bool) -> pd.DataFrame:
     cells = {}
     for count in sorted(numbers["devices"].unique()):
         head, times = f"{count} GPU{'s' if count > 1 else ''}", wide[seconds, count]
-        cells[head, "time (min:s)"] = times.map(clock)
+        cells[head, "time (min:s)"] = times.map(_or_dash(terminal.clock))
         if count > 1:
-            cells[head, "speed-up"] = (wide[seconds, 1] / times).map(_or_dash(".2f"))
+            cells[head, "speed-up"] = (wide[seconds, 1] / times).map(_or_dash("{:.2f}".format))
         if auc:
-            cells[head, "test AUC"] = wide["mean_auc", count].map(_or_dash(".4f"))
+            cells[head, "test AUC"] = wide["mean_auc", count].map(_or_dash("{:.4f}".format))
     return pd.DataFrame(cells).rename_axis("framework")

@@ -15,7 +15,7 @@ import pandas as pd
 from helpers import terminal
 from helpers.errors import UserError
 from helpers.results import comparison
-from helpers.results.agreement import MUST_AGREE
+from helpers.results.agreement import MUST_AGREE, loader_workers
 from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import short_number
@@ -129,7 +129,7 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
 
 
 def changed(old: Comparison, new: Comparison) -> list[str]:
-    """What else changed, a line each: machine, devices, driver, versions, commit."""
+    """What else changed, a line each: machine, devices, workers, driver, versions."""
     lines: dict[str, None] = {}
     before = {(e.label, e.devices): e.content for e in latest_of_each(old.finished)}
     for entry in latest_of_each(new.finished):
@@ -138,6 +138,7 @@ def changed(old: Comparison, new: Comparison) -> list[str]:
             lines[f"New: {entry.run}"] = None
             continue
         pairs = [(what, MUST_AGREE[what](was), MUST_AGREE[what](now)) for what in _MAY_CHANGE]
+        pairs.append(("loader workers", loader_workers(was), loader_workers(now)))
         pairs.append(("driver", was["hardware"]["driver"], now["hardware"]["driver"]))
         pairs.append(("commit", was["run"].get("commit"), now["run"].get("commit")))
         versions = was["framework"]["versions"], now["framework"]["versions"]

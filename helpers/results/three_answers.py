@@ -1,4 +1,4 @@
-"""The comparison in three sentences: who was fastest, whether that is fair, what was waited for."""
+"""The comparison in three sentences: the fastest, whether that is fair, what devices waited for."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ import pandas as pd
 
 from helpers.results import device_waits, paired_auc
 from helpers.results.agreement import differences
-from helpers.results.comparability import marked, ranks, unranked
+from helpers.results.comparability import marked, off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
-from helpers.results.comparison_tables import short_number
+from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import ONE_RUN, summarise
 
 UNRANKED = "not ranked here"
@@ -20,7 +20,7 @@ _NAMES = {"data": "data", "synchronisation": "each other"}
 
 @dataclass(frozen=True)
 class Answer:
-    """question: in a word or two; verdict: the answer at a glance; text: what it rests on."""
+    """question: in a word or two; verdict: the answer at a glance; text: the evidence."""
 
     question: str
     verdict: str
@@ -28,20 +28,24 @@ class Answer:
 
 
 def answers(compared: Comparison) -> tuple[Answer, Answer, Answer]:
-    """Fastest, fairness and waiting, worked out from the records and nothing else."""
+    """Fastest, fairness and waiting, from the records alone."""
     return fastest(compared), fairness(compared), waiting(compared)
 
 
 def headline(compared: Comparison) -> str:
-    """The same in one sentence, for the top of a page."""
+    """The same in one sentence, for the top of a page; in two where the recipe was changed."""
     if not compared.finished:
         return "No run has finished yet, so there is nothing to compare."
+    return " ".join(filter(None, [_in_short(compared), off_the_recipe(compared)]))
+
+
+def _in_short(compared: Comparison) -> str:
     first, fair, waited = answers(compared)
     machine = _machine(compared)
     is_fair = {
         "yes": "the comparison is fair",
         "no": "the comparison is not fair",
-        "only in part": "the comparison is fair only in part",
+        "only in part": "the comparison is only partly fair",
         "one framework": "there is nothing yet to compare it with",
     }[fair.verdict]
     if first.verdict == UNRANKED:
@@ -63,9 +67,9 @@ def headline(compared: Comparison) -> str:
 
 
 def fastest(compared: Comparison) -> Answer:
-    """The quickest training among the runs that may be compared, on the most GPUs.
+    """The fastest training among the comparable runs on the most GPUs.
 
-    Nobody is named where the devices rank nothing; several where they are not told apart.
+    Nobody is named if the devices rank nothing; several are if they cannot be told apart.
     """
     question = "Fastest"
     if not compared.finished:
@@ -73,6 +77,8 @@ def fastest(compared: Comparison) -> Answer:
     why = unranked(compared)
     if why is not None:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
+    if (why := unequal(compared)) is not None:
+        return Answer(question, "nobody", f"{why} Their times rank no framework.")
     numbers = summarise(compared)
     on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
     most = int(on_gpus["devices"].max())
@@ -80,24 +86,24 @@ def fastest(compared: Comparison) -> Answer:
     clean = [row for row in field if not row["marks"]]
     if not clean:
         told = "; ".join(f"{_marked(row)} {_time(row)}" for row in field)
-        text = f"No run on {devices(most)} has times that may stand beside others': {told}."
+        text = f"No run on {devices(most)} has comparable times: {told}."
         return Answer(question, "nobody", text)
     best, *others = clean
     level = [row for row in others if not _apart(best, row)]
     text = f"{_time(best)} on {devices(most)}, {short_number(best['images_per_second'])} images/s"
     if level:
         close = ", ".join(f"{row['label']} {_time(row)}" for row in level)
-        text += f"; not told apart from it: {close}"
+        text += f"; cannot be told apart from it: {close}"
     elif others:
         text += f"; {_lead(best, others[0])}"
     quicker = [_marked(row) for row in field if row["marks"] and row["seconds"] < best["seconds"]]
     if quicker:
-        text += f". Less time, but not counted: {_listed(quicker)}"
+        text += f". Faster, but not counted: {_listed(quicker)}"
     return Answer(question, _listed(row["label"] for row in [best, *level]), f"{text}.")
 
 
 def fairness(compared: Comparison) -> Answer:
-    """Whether the finished runs may stand side by side, and what speaks against it."""
+    """Whether the finished runs can be compared, and what speaks against it."""
     question = "Fair?"
     runs = compared.finished
     if not runs:
@@ -110,10 +116,10 @@ def fairness(compared: Comparison) -> Answer:
     checks = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     text = f"{len(runs) - len(failed)} of {len(runs)} finished runs passed their certificate"
     if failed:
-        text += f", not so {', '.join(dict.fromkeys(failed))}"
-    text += f". Their checks: {checks or 'none'}"
+        text += f"; {', '.join(dict.fromkeys(failed))} did not"
+    text += f". Checks: {checks or 'none'}"
     if differ:
-        text += f". Not the same everywhere: {'; '.join(differ)}"
+        text += f". Not everything was the same: {'; '.join(differ)}"
     unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
     if unfinished:
         text += f". {unfinished} did not finish"
@@ -126,10 +132,10 @@ def fairness(compared: Comparison) -> Answer:
 
 
 def waiting(compared: Comparison) -> Answer:
-    """What the devices waited for, where it is told from zero and by more than its doubts.
+    """What the devices waited for, if it is above zero and above the measurement's uncertainty.
 
-    In more than half of the frameworks it is an answer for all; else the runs are named. Of
-    repeats every one has to tell it.
+    A wait in more than half of the frameworks is an answer for all; otherwise the runs are named.
+    With repeats, every one has to show it.
     """
     question = "Waited for"
     runs = widest(compared.finished)
@@ -139,27 +145,28 @@ def waiting(compared: Comparison) -> Answer:
     doubt = ""
     if broken:
         names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
-        doubt = f" The measurement is invalid in {names}; the runs' own words say why."
+        doubt = f" The measurement is invalid in {names}; the sentences of these runs say why."
     if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
-        figures = "; the last one's figures are given" if told else ""
-        doubt += f" Of repeated runs every one has to tell it{figures}."
+        figures = "; the figures are the last one's" if told else ""
+        doubt += f" With repeated runs, every one has to show it{figures}."
     if not told:
         known = len(device_waits.bounded(compared))
         verdict = "little" if 2 * known > len(runs) else "unknown"
-        said = "" if len(broken) == len(runs) else "No wait is told from zero and from its doubts."
+        said = "No wait is clearly above zero and above the measurement's uncertainty."
+        said = "" if len(broken) == len(runs) else said
         if known:
-            said += f" In {known} of {len(runs)} runs the rounds leave room for no more than 10 %."
+            said += f" In {known} of {len(runs)} runs the rounds allow for no wait above 10 %."
         return Answer(question, verdict, f"{said}{doubt}".strip())
     parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
     wait, those = next(iter(told.items()))
     verdict = _NAMES[wait]
     if 2 * len(those) <= len(runs):
         verdict += f", in {_listed(entry.label for entry, _ in those)} only"
-    return Answer(question, verdict, f"Of an epoch, {'; '.join(parts)}.{doubt}")
+    return Answer(question, verdict, f"As a share of an epoch, {'; '.join(parts)}.{doubt}")
 
 
 def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:
-    """The least and the most of many, or every one of two."""
+    """The minimum and maximum of many, or both of two."""
     ranked = [entry for entry, _ in sorted(those, key=lambda pair: pair[1])]
     said = [f"{device_waits.percent(entry, wait)} in {entry.run}" for entry in ranked]
     if len(said) <= 2:
@@ -180,18 +187,15 @@ def _lead(best: pd.Series, second: pd.Series) -> str:
         low = second["seconds_low"] / best["seconds_high"]
         high = second["seconds_high"] / best["seconds_low"]
         return f"{ratio} ({low:.2f} to {high:.2f}) times as fast as {second['label']}"
-    runs = "one run each" if best["runs"] == second["runs"] else "of one of them a single run"
+    runs = "one run each" if best["runs"] == second["runs"] else "one of them a single run"
     return f"{ratio} times as fast as {second['label']}, {runs}"
 
 
 def _time(row: pd.Series) -> str:
-    """``37.8 s (one run)``, ``2.1 min (2.0 to 2.2 in 3 runs)``."""
-    unit, divisor = ("s", 1.0) if row["seconds"] < 120 else ("min", 60.0)
-    if row["runs"] == 1:
-        return f"{row['seconds'] / divisor:.1f} {unit} (one run)"
-    low, high = row["seconds_low"] / divisor, row["seconds_high"] / divisor
-    runs = f"{low:.1f} to {high:.1f} in {row['runs']} runs"
-    return f"{row['seconds'] / divisor:.1f} {unit} ({runs})"
+    """``37.8 s (one run)``, ``2:06 (2:01 to 2:12 in 3 runs)``."""
+    middle, low, high = (time_text(row[f"seconds{end}"]) for end in ("", "_low", "_high"))
+    runs = "one run" if row["runs"] == 1 else f"{low} to {high} in {row['runs']} runs"
+    return f"{middle} ({runs})"
 
 
 def _marked(row: pd.Series) -> str:
@@ -210,27 +214,27 @@ def _frameworks(compared: Comparison) -> str:
 
 
 def _shown(compared: Comparison) -> str:
-    """What runs whose times rank nothing show all the same."""
+    """What runs show even if their times rank nothing."""
     runs = compared.finished
     passed = sum(entry.comparable for entry in runs)
     return (
-        f"What is shown instead: {passed} of {len(runs)} runs, of {_frameworks(compared)}, passed "
-        "the certificate that they train the same network, and went from files to a test AUC"
+        f"What this batch shows instead: {passed} of {len(runs)} runs, of {_frameworks(compared)}, "
+        "passed the certificate that they train the same network, and got from files to a test AUC"
         f"{f'; {found}' if (found := _aucs(compared)) else ''}."
     )
 
 
 def _aucs(compared: Comparison) -> str:
-    """Which mean AUCs are told apart from the reference's; nothing where none pair."""
+    """Which mean AUCs can be told apart from the reference's; empty if none can be paired."""
     found = paired_auc.differences(compared)
     if found.empty:
         return ""
     base = found["reference"].iloc[0]
     apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
     if not apart:
-        return f"on the same test images no mean AUC is told apart from that of {base}"
-    said = [f"{run} is {found['verdict'][run]}" for run in apart]
-    return f"of their mean AUCs on the same test images, against that of {base}, {_listed(said)}"
+        return f"on the same test images, no mean AUC can be told apart from that of {base}"
+    said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
+    return f"compared with the mean AUC of {base} on the same test images, {_listed(said)}"
 
 
 def _machine(compared: Comparison) -> str:

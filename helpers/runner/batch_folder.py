@@ -164,8 +164,8 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
         return previous
     if name is not None and _is_taken(paths.RUNS / name):
         raise UserError(
-            f"{paths.RUNS / name}: exists, with another plan or at its end; "
-            f"choose another --batch, or go on with: compare --resume {name}"
+            f"{paths.RUNS / name}: exists with another plan, or has finished; "
+            f"choose another --name, or go on with: compare --resume {name}"
         )
     return Batch(_free_folder(name), plan, _now())
 

@@ -1,8 +1,8 @@
 """How long planned runs will take, from earlier runs of the same thing on this machine.
 
-The same thing is: notebook, recipe, data folder, devices and the GPUs that they share, on this
-host. Where there is no such run there is no estimate: times of other data or other devices say
-little.
+The same thing is: notebook, recipe, epochs, batch size, loader workers, data folder, devices and
+the GPUs that they share, on this host. Where there is no such run there is no estimate: times of
+other data or other devices say little.
 """
 
 import json
@@ -72,6 +72,7 @@ class History:
             self._keys[where] = _key(
                 state.notebook,
                 name,
+                _asked(self._plan, name),
                 str(folder),
                 found.kind,
                 found.names,
@@ -88,16 +89,6 @@ def total(history: History, states: Iterable[RunState]) -> tuple[float, int]:
     return sum(known), len(estimates) - len(known)
 
 
-def roughly(seconds: float) -> str:
-    """``50 s``, ``41 min``, ``7 h 10 min``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    if hours < 2:
-        return f"{60 * hours + minutes} min"
-    return f"{hours} h {minutes} min"
-
-
 def _earlier() -> Iterable[tuple[str, Key, float]]:
     """When it started, what it was and how long it took, of every run that a batch finished.
 
@@ -109,21 +100,22 @@ def _earlier() -> Iterable[tuple[str, Key, float]]:
         if folder.is_symlink():  # runs/latest, which is there under its name too
             continue
         try:
-            runs = journal.read(folder)[0].runs
+            plan = journal.read(folder)[0]
         except (OSError, UserError):  # a journal that tells nothing
             continue
-        for state in runs:
+        for state in plan.runs:
             if state.state == "finished" and state.seconds is not None:
-                with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-                    yield *_of_record(folder / state.folder / record.FILE), state.seconds
+                with suppress(UserError, OSError, ValueError, KeyError, TypeError, RecursionError):
+                    yield *_of_record(plan, folder / state.folder / record.FILE), state.seconds
 
 
-def _of_record(path: Path) -> tuple[str, Key]:
+def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
     content = json.loads(path.read_text(encoding="utf-8"))
     run, devices = content["run"], content["devices"]
     key = _key(
         run["notebook"],
         content["recipe"]["name"],
+        _asked(plan, content["recipe"]["name"]),
         content["data"]["folder"],
         devices["kind"],
         devices["names"],
@@ -133,13 +125,25 @@ def _of_record(path: Path) -> tuple[str, Key]:
     return str(run["started"]), key
 
 
+def _asked(plan: Plan, recipe: str) -> tuple[Any, ...]:
+    """What of a plan decides how long its runs take, with the recipe's own numbers filled in.
+
+    What was asked for, and not what came of it: a batch that has yet to be found is ``auto``.
+    """
+    own = lookup(recipe)
+    epochs = own.epochs if plan.epochs == "default" else plan.epochs
+    batch_size = own.batch if plan.batch_size == "default" else plan.batch_size
+    return epochs, batch_size, plan.workers
+
+
 def _key(
     notebook: str,
     recipe: str,
+    asked: tuple[Any, ...],
     folder: str,
     kind: str,
     names: Iterable[str],
     shared_gpus: int | None,
     host: str,
 ) -> Key:
-    return notebook, recipe, folder, kind, tuple(names), shared_gpus, host
+    return notebook, recipe, asked, folder, kind, tuple(names), shared_gpus, host

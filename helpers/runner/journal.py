@@ -18,6 +18,8 @@ from helpers.training import parameters, schemas, strict_json
 FILE = "batch.json"
 SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
 SCHEMA = 1
+LATER = ("epochs", "batch_size", "workers")
+"""Parameters that older journals lack: their runs had the defaults."""
 
 
 def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
@@ -40,7 +42,9 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
     if len({run.folder for run in runs}) < len(runs):
         raise UserError(f"{path}: two of its runs have the same folder; start a new batch")
     warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", 0))
-    return Plan(content["recipe"], content["data"], runs, warmup), content
+    chosen = {name: content[name] for name in LATER if name in content}
+    plan = Plan(content["recipe"], content["data"], runs, warmup_epochs=warmup, **chosen)
+    return plan, content
 
 
 def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """What the runner says before, between and after the runs: plan, outcomes, the last table."""
 
-from collections.abc import Callable
-
 from helpers import terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed
@@ -21,6 +19,8 @@ def announce(batch: Batch, history: History) -> None:
     again = f", {len(kept)} of them finished before" if kept else ""
     verb = "Resuming batch" if batch.resumed else "Batch"
     say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
+    if settings := batch.plan.settings():
+        say(f"  every run with {settings}")
     to_run = []
     wanted = {(state.kernel, state.devices, state.gpus) for state in batch.runs}
     problems = {
@@ -37,7 +37,7 @@ def announce(batch: Batch, history: History) -> None:
             to_run.append(state)
             note = f"kernel {state.kernel}{_about(history, state)}"
             if state.state != "waiting":
-                note += f"; once more, earlier attempt: {batch_folder.how_it_ended(state)}"
+                note += f"; again, earlier attempt: {batch_folder.how_it_ended(state)}"
         say(f"  {state.title}, {note}")
     if to_run:
         say(_estimate(history, to_run))
@@ -90,7 +90,7 @@ def final_table(batch: Batch) -> str:
             lines.append(f"{state.title}, {state.state}: {state.reason}")
         lines += [f"{state.title}, earlier attempt: {came}" for came in state.earlier]
         if marks := ", ".join(_marks(batch, state)):
-            lines.append(f"{state.title}, {marks}: its times may not stand beside the others'")
+            lines.append(f"{state.title}, {marks}: its times are not comparable")
     return "\n".join(lines)
 
 
@@ -119,7 +119,7 @@ def where_to_look(batch: Batch, problems: list[str]) -> int:
     if bad:
         say(
             f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
-            f"put the cause right, then: compare --resume {batch.name}",
+            f"fix the cause, then: compare --resume {batch.name}",
             error=True,
         )
     return 1 if bad or problems else 0
@@ -129,7 +129,7 @@ def _about(history: History, state: RunState) -> str:
     guess = history.of(state)
     if guess is None:
         return ""
-    clock: Callable[[float], str] = terminal.clock
+    clock = terminal.clock
     if guess.runs == 1:
         return f", about {clock(guess.seconds)} (as 1 earlier run)"
     return (
@@ -142,9 +142,9 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
     seconds, unknown = estimate.total(history, to_run)
     if unknown == len(to_run):
         return (
-            "Estimate: none, for want of an earlier run here with the same notebook, recipe, data "
-            "and devices"
+            "Estimate: none, for want of an earlier run here with the same notebook, settings, "
+            "data and devices"
         )
-    rest = f", and {unknown} more that no earlier run tells of" if unknown else ""
+    rest = f", and {unknown} more without an earlier run to go by" if unknown else ""
     known = len(to_run) - unknown
-    return f"Estimate: about {estimate.roughly(seconds)} for {known} run{'s' * (known != 1)}{rest}"
+    return f"Estimate: about {terminal.clock(seconds)} for {known} run{'s' * (known != 1)}{rest}"

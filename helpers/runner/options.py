@@ -1,6 +1,7 @@
 """What the commands' options have in common."""
 
 import argparse
+from typing import Any
 
 from helpers.errors import UserError
 from helpers.terminal import say
@@ -10,6 +11,10 @@ class Parser(argparse.ArgumentParser):
     """Answers a mistake with one line, and its help with an error where nobody reads it."""
 
     help_by = "compare --help"
+
+    def __init__(self, **how: Any) -> None:
+        # Else --batch would be --batch-size, and each new option could change what a script says.
+        super().__init__(**how, allow_abbrev=False)
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(f"{message} ({self.help_by} shows all options)")

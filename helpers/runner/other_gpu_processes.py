@@ -96,14 +96,14 @@ class Watch:
 
     def _note(self, neighbour: Neighbour) -> None:
         self._found[neighbour.gpu, neighbour.process] = neighbour
-        self._warn(f"{neighbour}: another's process shares this run's GPU, its times are not clean")
+        self._warn(f"{neighbour}: another process shares this GPU, its times are not reliable")
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:
             return computing(self._uuids)
         except pynvml.NVMLError as error:
             if self._reason is None:
-                self._reason = f"the driver does not tell who uses the GPUs ({error})"
+                self._reason = f"the driver does not say who uses the GPUs ({error})"
                 self._warn(self._reason)
             return []
 

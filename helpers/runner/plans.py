@@ -2,10 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import devices as device_helpers
@@ -14,8 +16,6 @@ from helpers.frameworks.capabilities import sharing
 from helpers.recipe import PRECISIONS, lookup
 from helpers.training import image_data, parameters
 
-INPUTS = ("real", "synthetic")
-"""What each run measures, one after the other; see sections 9 and 11 of the notebooks."""
 MOST_RUNS = 10_000
 """More is a slip of the keyboard."""
 
@@ -80,6 +80,9 @@ class Plan:
     recipe: str
     data: str
     runs: list[RunState]
+    epochs: int | str = "default"
+    batch_size: int | str = "default"
+    workers: int | str = "default"
     warmup_epochs: float = 0.0
 
     def parameters(self) -> dict[str, Any]:
@@ -87,14 +90,44 @@ class Plan:
         return {
             "recipe": self.recipe,
             "data": self.data,
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "workers": self.workers,
             "warmup_epochs": self.warmup_epochs,
         }
+
+    def settings(self) -> str:
+        """What of its parameters is not the default: ``epochs 1, batch size 16``; else nothing."""
+        given = {
+            "epochs": self.epochs,
+            "batch size": self.batch_size,
+            "workers": self.workers,
+            "warm-up epochs": self.warmup_epochs or "default",
+        }
+        return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
 
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
         return self.parameters() == other.parameters() and [
             (run.folder, run.gpus, run.seed, run.precision) for run in self.runs
         ] == [(run.folder, run.gpus, run.seed, run.precision) for run in other.runs]
+
+
+class ChoiceError(UserError):
+    """A choice that cannot be had; ``option`` is its name."""
+
+    def __init__(self, option: str, text: str) -> None:
+        super().__init__(text)
+        self.option = option
+
+
+@contextmanager
+def _choosing(option: str) -> Iterator[None]:
+    """What goes wrong inside is a mistake in this option."""
+    try:
+        yield
+    except (UserError, DataError) as error:
+        raise ChoiceError(option, str(error)) from None
 
 
 def make_plan(
@@ -108,8 +141,10 @@ def make_plan(
     seeds: Sequence[int | str] = (0,),
     repeats: int | str = 1,
     precision: Sequence[str] = PRECISIONS[:1],
+    epochs: int | str = "default",
+    batch_size: int | str = "default",
+    workers: int | str = "default",
     warmup_epochs: float | str = 0,
-    inputs: Sequence[str] = INPUTS,
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
@@ -127,23 +162,46 @@ def make_plan(
         repeats: how often the whole is run.
         precision: one run for each, of ``PRECISIONS``; where a framework cannot compute in one,
             its run is skipped with the reason.
+        epochs: of every run; ``default``: the recipe's.
+        batch_size: images per device, with the learning rate in proportion; ``default``: the
+            recipe's; ``auto``: each run finds the largest that fits.
+        workers: of the loader, for all devices together; ``default``: by the cores; ``auto``: each
+            run measures.
         warmup_epochs: in which the learning rate climbs to that of all devices.
-        inputs: ``real`` and ``synthetic``: each run measures both.
+
+    Raises:
+        ChoiceError: one of these cannot be had.
+        UserError: they cannot be had together.
     """
-    chosen = lookup("demo" if recipe == "auto" else recipe)
-    for kind in precision:
-        lookup(chosen.name, precision=kind)
-    warmup = parameters.epochs_of_warmup(warmup_epochs)
-    _check_inputs(inputs)
+    with _choosing("recipe"):
+        chosen = lookup("demo" if recipe == "auto" else recipe)
+    with _choosing("precision"):
+        for kind in precision:
+            lookup(chosen.name, precision=kind)
+    with _choosing("epochs"):
+        epochs = parameters.check_epochs(epochs)
+    with _choosing("batch_size"):
+        batch_size = parameters.check_batch_size(batch_size)
+    with _choosing("workers"):
+        workers = parameters.check_workers(workers)
+    with _choosing("warmup_epochs"):
+        warmup = parameters.epochs_of_warmup(warmup_epochs)
     if data != "auto":
-        data = str(image_data.prepare_data(chosen, data))
+        with _choosing("data"):
+            data = str(image_data.prepare_data(chosen, data))
     known = framework_notebooks()
-    wanted = _chosen_notebooks(known, notebooks, frameworks)
-    found = [device_helpers.resolve(number, gpus) for number in devices]
+    with _choosing("frameworks" if frameworks else "notebooks"):
+        wanted = _chosen_notebooks(known, notebooks, frameworks)
+    with _choosing("gpus"):
+        device_helpers.resolve("auto", gpus)
+    with _choosing("devices"):
+        found = [device_helpers.resolve(number, gpus) for number in devices]
     counts = dict.fromkeys(each.count for each in found)
-    each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
+    with _choosing("seeds"):
+        each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
     each_precision = dict.fromkeys(precision)
-    rounds = _whole("repeats", repeats, least=1)
+    with _choosing("repeats"):
+        rounds = _whole("repeats", repeats, least=1)
     planned = rounds * len(each_seed) * len(each_precision) * len(wanted) * len(counts)
     if planned > MOST_RUNS:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
@@ -168,7 +226,7 @@ def make_plan(
         for kind in each_precision
         for count in counts
     ]
-    return Plan(recipe, data, runs, warmup)
+    return Plan(recipe, data, runs, epochs, batch_size, workers, warmup)
 
 
 def _chosen_notebooks(
@@ -196,17 +254,6 @@ def _is_named(framework: str, asked: str) -> bool:
     """Whether ``mxnet`` or ``mxnet gluon`` names ``MXNet Gluon``."""
     name = framework.casefold()
     return asked.casefold() in (name, name.split()[0])
-
-
-def _check_inputs(inputs: Sequence[str]) -> None:
-    for name in inputs:
-        if name not in INPUTS:
-            raise UserError(f"inputs '{name}': the inputs are {' and '.join(INPUTS)}")
-    if len(set(inputs)) < len(INPUTS):
-        raise UserError(
-            f"inputs '{inputs[0]}' alone: every run trains on the real images first and then "
-            "measures synthetic ones; leave inputs out, or give real,synthetic"
-        )
 
 
 def _whole(what: str, value: int | str, least: int) -> int:

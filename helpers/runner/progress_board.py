@@ -5,7 +5,6 @@ which are never taken back, so that a log tells the same story.
 """
 
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -17,7 +16,7 @@ from helpers import terminal
 from helpers.errors import naming
 from helpers.runner import messages
 from helpers.runner.batch_folder import Batch
-from helpers.runner.estimate import History, roughly, total
+from helpers.runner.estimate import History, total
 from helpers.runner.plans import RunState
 from helpers.terminal import say
 
@@ -110,8 +109,7 @@ class Table(Lines):
         self._live = Live(
             console=console, auto_refresh=False, transient=True, get_renderable=self._draw
         )
-        self._over = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        self._ticker = terminal.EverySecond(self._refresh)
 
     def __enter__(self) -> "Table":
         with naming("standard output"):
@@ -120,8 +118,7 @@ class Table(Lines):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._ticker.join()
+        self._ticker.stop()
         with suppress(OSError):  # the terminal is gone, and the table with it
             self._live.stop()
 
@@ -154,11 +151,6 @@ class Table(Lines):
                     markup=False,
                 )
         self._refresh()
-
-    def _tick(self) -> None:
-        with suppress(OSError):  # the end of the run meets it too, in the thread that can act on it
-            while not self._over.wait(1):
-                self._refresh()
 
     def _refresh(self) -> None:
         with naming("standard output"):
@@ -232,7 +224,7 @@ class Table(Lines):
             left += max(0.0, guess.seconds - (time.monotonic() - self._began)) if guess else 0.0
         said.append(f"{terminal.clock(time.monotonic() - self._started)} so far")
         if waiting or self._now is not None:
-            known = f"about {roughly(left)}" if left or not unknown else ""
+            known = f"about {terminal.clock(left)}" if left or not unknown else ""
             open_end = f"{unknown} run{'s' * (unknown != 1)} without estimate" if unknown else ""
             said.append(" and ".join(filter(None, (known, open_end))) + " to go")
         return f"{len(runs)} runs: {', '.join(said)}"

@@ -78,12 +78,12 @@ def run(
             return _work(batch, history, stall_minutes)
         except OSError as error:
             raise UserError(
-                f"{refusal(error)}; {batch.folder} is kept: put that right, and the same command "
+                f"{refusal(error)}; {batch.folder} is kept: fix that, and the same command "
                 "goes on with it"
             ) from error
         except KeyboardInterrupt:
             with suppress(OSError):  # a terminal that was closed
-                say(f"Kept: {batch.folder}; the same command goes on with it")
+                say(f"Kept: {batch.folder}; the same command continues it")
             raise
         finally:
             with stopping.held():
@@ -290,7 +290,7 @@ def _compare(batch: Batch, stall_minutes: float) -> str | None:
             kernel_processes.execute(
                 source,
                 batch.folder / source.name,
-                {"batch": str(batch.folder)},
+                {"runs": str(batch.folder)},
                 kernel=kernel,
                 reached=lambda section, cell, cells: line.show("reading records, drawing"),
                 stall_minutes=stall_minutes,

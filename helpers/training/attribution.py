@@ -19,8 +19,6 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.training.measurement_rounds import interval
-
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
@@ -142,7 +140,7 @@ def agreement(found: Mapping[str, Any]) -> str:
         for what in doubted(found)
     ]
     if apart:
-        return f"The ways differ {' and '.join(apart)}: no figure there is surer than that."
+        return f"The ways differ {' and '.join(apart)}: no figure there is more certain than that."
     compared = " and ".join(found["agreement"])
     if not compared:
         return "Only one way could be measured."
@@ -171,7 +169,7 @@ def _by_ablation(
     }
     ends = {"compute": computing, "data": waiting, "synchronisation": reducing}
     ends["validation"] = [1 - share for share in training]
-    return shares, {share: list(interval(values)[1:]) for share, values in ends.items()}
+    return shares, {share: [min(values), max(values)] for share, values in ends.items()}
 
 
 def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
@@ -219,7 +217,7 @@ def _invalid(
     if trained > synthetic["high"]:
         return (
             f"the epochs on files were faster, {trained:,.0f} images/s, than synthetic data in "
-            f"section 11, {_spread(synthetic)}: the two were not measured at one pace"
+            f"section 11, {_spread(synthetic)}: the two were measured at different speeds"
         )
     return None
 
@@ -266,32 +264,34 @@ def _sentence(
     files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
     able = (
         f"{devices} took {_spread(files)} from files and {_spread(synthetic)} "
-        "of synthetic data, which is not loaded"
+        "from synthetic data in memory"
     )
     alone = f"the loader alone delivers {_spread(loader)}"
     told, data = telling(found), found["shares"]["data"]
     (least, most), share = found["intervals"]["data"], _share(found, "data")
     if "data" not in told:
-        doubt = "" if least <= 0 or data < LITTLE else ", less than the ways of measuring differ by"
+        above = least > 0 and data >= LITTLE
+        doubt = ", less than the difference between the ways of measuring" if above else ""
         waited = found["ways"]["steps"]["data"]
         seen = "" if waited is None else f", in the loop itself {_percent(waited)}"
         # Either way can tell, unless they differ: the rounds leave room for little, or the loop
         # saw hardly any wait.
         little = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
         told_apart = little and "data" not in doubted(found)
-        limit = _limit(found) if told_apart else "What the limit is cannot be told"
-        said = f"{limit}: {able}. Waiting for data is {share}{seen}{doubt}; {alone}."
+        limit = _limit(found) if told_apart else "The limit cannot be determined"
+        said = f"{limit}: {able}. Waiting for data takes {share}{seen}{doubt}; {alone}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
-        said = f"The loader is the limit, {share} is waiting: {alone}, {able}: {way_out}."
+        said = "The loader is the limit, "
+        said += f"waiting takes {share}: {alone}; {able}. To fix it, {way_out}."
     else:
         said = (
-            f"Loading and compute hinder each other, {share} is waiting: {alone}, {able}. They "
-            "share something, most often the CPU cores."
+            f"Loading and compute slow each other down, waiting takes {share}: {alone}; {able}. "
+            "They share a resource, most often the CPU cores."
         )
     if "synchronisation" in told:
         said += f" The all-reduce takes {_share(found, 'synchronisation')}: "
-        said += "a larger batch per device would need fewer."
+        said += "a larger per-device batch would need fewer of them."
     if found["shares"]["validation"] > 4 * LITTLE:
         said += f" Validation takes {_share(found, 'validation')}."
     return said + _pace(epochs, files)
@@ -304,7 +304,7 @@ def _limit(found: Mapping[str, Any]) -> str:
 
 
 def _invalid_sentence(why: str) -> str:
-    return f"Invalid: {why}. What the devices waited for is not known."
+    return f"Invalid: {why}. It is not known what the devices waited for."
 
 
 def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:
@@ -313,8 +313,8 @@ def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:
     if min(paces) <= files["high"] and max(paces) >= files["low"]:
         return ""
     return (
-        f" The epochs themselves ran at {min(paces):,.0f} to {max(paces):,.0f} images/s: these "
-        "shares were measured at another pace."
+        f" The epochs themselves ran at {min(paces):,.0f} to {max(paces):,.0f} images/s, so these "
+        "shares were measured at a different speed."
     )
 
 

@@ -23,11 +23,10 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from helpers import paths
 from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
+from helpers.networks.weights import save as save_arrays
 from helpers.training import record, run_identity
 from helpers.training.record import Run
 
@@ -111,14 +110,9 @@ class Writer:
             raise self._error
 
     def _write(self, arrays: Arrays, said: str) -> None:
-        temporary = self._path.with_name(f".{FILE}.part")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            whole = {name: _contiguous(array) for name, array in arrays.items()}
-            save_file(whole, temporary, metadata={"said": said})
-            paths.replace(temporary, self._path)
+            save_arrays(self._path, arrays, {"said": said})
         except BaseException as error:
-            temporary.unlink(missing_ok=True)
             self._error = error
 
 
@@ -246,8 +240,3 @@ _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says that must be the same for a run to go on."""
     return {**content["recipe"], _IMAGES: run_identity.of(content).get("data")}
-
-
-def _contiguous(array: np.ndarray) -> np.ndarray:
-    # ascontiguousarray would make a vector of a scalar.
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -1,6 +1,5 @@
 """Figures in one look: ink, grid, axes, and a figure that shows itself."""
 
-import io
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -9,10 +8,13 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from gpumon.drawing.chart import Chart
 from gpumon.drawing.style import THEMES
 
 INK, FAINT, GRID = THEMES["light"].text, THEMES["light"].faint, THEMES["light"].grid
 PAGE = THEMES["light"].background
+SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
+"""Parts of a whole: none of them is a framework's colour."""
 WIDTH = 9.0
 """Inches: a notebook's column."""
 NARROW = 6.0
@@ -35,15 +37,6 @@ _RC = {
 }
 
 Drawing = TypeVar("Drawing", bound=Callable[..., Any])
-
-
-class Chart(Figure):
-    """A figure that shows itself in a notebook, with or without ``%matplotlib inline``."""
-
-    def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=110)
-        return buffer.getvalue()
 
 
 def styled(draw: Drawing) -> Drawing:
@@ -85,3 +78,10 @@ def plain_axes(axes: Axes, grid: str) -> None:
 
 def heading(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontweight="bold")
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    room = 0.5 + 0.085 * max(len(label) for label in labels)
+    columns = max(1, min(int(figure.get_figwidth() / room), 4, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)

@@ -12,7 +12,7 @@ import pandas as pd
 
 import data_prep
 from data_prep import demo
-from helpers import paths
+from helpers import paths, terminal
 from helpers.errors import UserError
 from helpers.recipe import Recipe, ScaledRecipe
 from helpers.training import run_identity
@@ -96,7 +96,7 @@ def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
         data_prep.make_demo(source)
         print(f"Resizing them to {recipe.resized} px in {target}, once", flush=True)
         data_prep.resize_folder(source, target, size=recipe.resized)
-        print(f"Data ready after {time.perf_counter() - started:.0f} s", flush=True)
+        print(f"Data ready after {terminal.clock(time.perf_counter() - started)}", flush=True)
     return target
 
 

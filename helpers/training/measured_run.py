@@ -96,6 +96,7 @@ class Run:
         self.monitor = gpumon.Monitor(setup.folder / "trace", live=not heartbeat.watched())
         self._replica: Any = None  # the kernel's own, where replicas live there
         self._measured: dict[str, dict[str, Any]] = {}
+        self._utilisation: pd.DataFrame | None = None
         self.record = record.start(
             setup.folder,
             notebook=notebook,
@@ -189,7 +190,7 @@ class Run:
         self.lesson = lesson
 
     def largest_batch(self) -> ScaledRecipe:
-        """The recipe; with ``batch = "auto"`` with the largest batch that fits the devices."""
+        """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
         if self.setup.search_batch:
             arrays = self.initial.arrays
             self.recipe = batch_size.largest(
@@ -252,10 +253,12 @@ class Run:
 
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
-        self.record.add("monitor", self.monitor.provenance())
-        self.record.add("energy", record.energy(self.monitor.summary()))
-        display(self.monitor.plot())
-        return self.monitor.summary().round(2)
+        trace = self.monitor.read()
+        self._utilisation = trace.summary()
+        self.record.add("monitor", trace.provenance())
+        self.record.add("energy", record.energy(self._utilisation))
+        display(trace.plot())
+        return self._utilisation.round(2)
 
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
@@ -263,7 +266,7 @@ class Run:
             self.history,
             self._measured,
             devices=self.setup.devices.short,
-            utilisation=self.monitor.summary(),
+            utilisation=self._utilisation,
             format=self.images.format,
             resumed_after=self._begin.epoch,
         )

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -104,11 +103,6 @@ def slowest(replicas: Sequence[Seconds]) -> Seconds:
         kind: [max(turn) for turn in zip(*(found[kind] for found in replicas), strict=True)]
         for kind in replicas[0]
     }
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The median, and the least and the most."""
-    return median(values), min(values), max(values)
 
 
 def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helpers import paths
@@ -15,6 +15,8 @@ from helpers.training.image_data import fit_to_images, prepare_data
 
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
+MOST_WORKERS = 1024
+"""More is a slip of the keyboard, which would start as many processes."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def resolve(
     seed: int = 0,
     precision: str = "fp32",
     workers: int | str = "default",
-    batch: int | str = "default",
+    batch_size: int | str = "default",
+    epochs: int | str = "default",
     warmup_epochs: float | str = 0,
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
@@ -59,8 +62,9 @@ def resolve(
     ``run``: ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu`` where they share ``g``.
     ``workers``: of the loader, for all devices together. ``default`` is up to 8 a device and no
     more than there are CPU cores to use; ``auto`` has the notebook measure.
-    ``batch``: images per device, with the learning rate in proportion. ``default`` is the
+    ``batch_size``: images per device, with the learning rate in proportion. ``default`` is the
     recipe's; ``auto`` has the notebook find the largest that fits.
+    ``epochs``: ``default`` is the recipe's.
     ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
     device's to that of all.
     """
@@ -71,22 +75,28 @@ def resolve(
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
     chosen = lookup(recipe, seed=seed, precision=precision, warmup_epochs=warmup)
-    if batch not in ("auto", "default"):
-        chosen = chosen.with_batch(_whole("batch", batch, least=1))
+    images, epochs, workers = (
+        check_batch_size(batch_size),
+        check_epochs(epochs),
+        check_workers(workers),
+    )
+    if isinstance(images, int):
+        chosen = chosen.with_batch(images)
+    if isinstance(epochs, int):
+        chosen = replace(chosen, epochs=epochs)
     folder = prepare_data(chosen, data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
         name = device_helpers.run_name(notebook, found.count, found.shared_gpus)
         run = paths.RUNS / "interactive" / name
-    measured = workers in ("auto", "default")
     return Setup(
         found,
         chosen.on(found.count),
         folder,
         Path(run).resolve(),
-        default_workers(found) if measured else _whole("workers", workers, least=0),
+        workers if isinstance(workers, int) else default_workers(found),
         measure_workers=workers == "auto",
-        search_batch=batch == "auto",
+        search_batch=images == "auto",
     )
 
 
@@ -122,8 +132,42 @@ def epochs_of_warmup(value: float | str) -> float:
     return epochs
 
 
-def _whole(what: str, value: int | str, *, least: int) -> int:
+def check_batch_size(value: int | str) -> int | str:
+    """Images per device as a user gave them: a number, ``default`` or ``auto``.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    return _number_or_word("batch_size", value, ("default", "auto"), least=1)
+
+
+def check_epochs(value: int | str) -> int | str:
+    """Epochs as a user gave them: a number, or ``default``.
+
+    Raises:
+        UserError: it is neither.
+    """
+    return _number_or_word("epochs", value, ("default",), least=1)
+
+
+def check_workers(value: int | str) -> int | str:
+    """Loader workers as a user gave them: a number, ``default`` or ``auto``.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    return _number_or_word("workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
+
+
+def _number_or_word(
+    what: str, value: int | str, words: tuple[str, ...], *, least: int, most: int = 2**31 - 1
+) -> int | str:
+    if value in words:
+        return value
     number = whole(value)
-    if number is None or not least <= number < 2**31:
-        raise UserError(f"{what} is {value!r}: give a whole number from {least}, or 'auto'")
+    if number is None or not least <= number <= most:
+        known = " or ".join(repr(word) for word in words)
+        raise UserError(
+            f"{what} is {value!r}: give a whole number from {least} to {most}, or {known}"
+        )
     return number

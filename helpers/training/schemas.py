@@ -1,7 +1,6 @@
 """What is read from a file is held against its JSON schema before anything is done with it."""
 
 import json
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -34,16 +33,6 @@ def check(schema: Path, content: Any, where: Path | str) -> None:
 
 @cache
 def _validator(schema: Path) -> Any:
-    # Beside JupyterLab, jsonschema builds a grammar for seconds at import, to check the format of
-    # addresses, which nothing here has. It does without where the grammar's package is missing.
-    grammar = "rfc3987_syntax"
-    hidden = grammar not in sys.modules
-    if hidden:
-        sys.modules[grammar] = None  # type: ignore[assignment]
-    try:
-        from jsonschema import Draft202012Validator
-    finally:
-        if hidden:
-            del sys.modules[grammar]
+    from jsonschema import Draft202012Validator  # a second, where JupyterLab is
 
     return Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))

@@ -57,7 +57,7 @@ class Lesson:
     """What a notebook defines, by the same names and with the same arguments in each.
 
     ``start`` gives a *replica*: any object that has the bare ``network`` and its ``optimizer``
-    (and a ``scaler`` where fp16's factor is not the optimizer's own). It stands for all devices of
+    (and a ``scaler`` where fp16's factor is not the optimiser's own). It stands for all devices of
     its process. Loaders give batches without end, except those of evaluation.
     """
 

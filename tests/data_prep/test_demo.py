@@ -107,7 +107,7 @@ def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
         make_demo(tmp_path / "demo", images=11, size=64, progress=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("keep")
-    assert "holds other files" in the_line(command("demo", tmp_path / "other"))
+    assert "contains other files" in the_line(command("demo", tmp_path / "other"))
     assert "1 to 1,000,000 images" in the_line(command("demo", tmp_path / "new", "--images", 0))
     assert not (tmp_path / "new").exists()
 

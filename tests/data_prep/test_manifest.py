@@ -274,7 +274,7 @@ def test_the_second_run_also_says_what_was_left_out(tmp_path: Path, source: Path
     first, second = (command("nih", tmp_path / "small", *words) for _ in range(2))
     for done in (first, second):
         assert done.returncode == 2 and f"the first is {IMAGE}" in done.stderr
-        assert "1 images of the label file were in no archive" in done.stderr
+        assert "1 images in the label file were in no archive" in done.stderr
 
 
 def test_an_emptied_image_of_an_unfinished_demo_is_made_again(tmp_path: Path) -> None:

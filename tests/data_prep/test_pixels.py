@@ -87,7 +87,7 @@ def test_an_array_that_is_not_the_notes(packed: Path) -> None:
     images = np.load(file)
     for other in (images[:-1], images.astype(np.int8), np.asfortranarray(images), images[..., 0]):
         np.save(file, other)
-        with pytest.raises(DataError, match=r"not the images that packed\.json tells of"):
+        with pytest.raises(DataError, match=r"not the images that packed\.json describes"):
             open_packed(packed)
     file.unlink()
     with pytest.raises(DataError, match="no such file"):

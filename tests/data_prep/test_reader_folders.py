@@ -234,7 +234,7 @@ def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     before = digest(tmp_path / "set")
     assert "0 new" in command(*words).stdout
     assert digest(tmp_path / "set") == before
-    assert "holds another demo set" in the_line(command(*words, "--seed", 7))
+    assert "contains another demo set" in the_line(command(*words, "--seed", 7))
     reader = {"imagenet": "imagefolder"}.get(format, format)
     assert len(open_reader(reader, tmp_path / "set")) == 60
 

@@ -214,7 +214,7 @@ def test_refusals_exit_2(tmp_path: Path) -> None:
         quiet(source, source / "small")
     with pytest.raises(DataError, match="does not exist"):
         quiet(tmp_path / "nowhere", tmp_path / "x")
-    with pytest.raises(DataError, match="holds other files"):
+    with pytest.raises(DataError, match="contains other files"):
         quiet(small, source)
     with pytest.raises(DataError, match="size is 0"):
         quiet(source, tmp_path / "x", size=0)

@@ -173,7 +173,7 @@ def test_packing_what_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(DataError, match="packing was cut short"):
         open_packed(tmp_path / "packed")
     assert not list((tmp_path / "packed").glob(".*"))
-    with pytest.raises(DataError, match="holds other files"):
+    with pytest.raises(DataError, match="contains other files"):
         pack_folder(folder, mixed, progress=False)
 
     def full(*_: object) -> None:

@@ -29,6 +29,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 }
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+FORGE = ("../../", "../../issues")  # from README.md on a forge: this repository, its issues
 
 
 def name(page: Path) -> str:
@@ -88,7 +89,7 @@ def unknown_options(program: str, words: list[str]) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     for target in LINK.findall(prose(page)):
-        if "://" in target:
+        if "://" in target or (page.name == "README.md" and target in FORGE):
             continue
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
@@ -96,6 +97,10 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.M)
             assert anchor in {slug(heading) for heading in headings}, f"{name(page)}: {target}"
+
+
+def test_readme_leads_to_the_repository_and_its_issues() -> None:
+    assert set(FORGE) <= set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
 
 
 def slug(heading: str) -> str:

@@ -27,7 +27,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(runs, ignore_errors=True)  # of a test that was cut short
     latest = paths.RUNS / "latest"
     before = latest.readlink() if latest.is_symlink() else None
-    choices = ["--devices", "1", "--data", str(folder / "data"), "--batch", BATCH]
+    choices = ["--devices", "1", "--data", str(folder / "data"), "--name", BATCH]
     done = subprocess.run(
         [paths.VENVS / "lab" / "bin" / "compare", *choices], capture_output=True, text=True
     )

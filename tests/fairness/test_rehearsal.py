@@ -240,6 +240,31 @@ def test_a_biased_variance_is_known_and_measured() -> None:
     assert failed(checks) == ["running variance after 5 SGD steps"]  # not passed, but known
 
 
+def epsilon_first(trial: Trial, result: Result, by: float = 0.0) -> Result:
+    """Adam's weights as of those who add epsilon early, and further away by so much of the way."""
+    if trial.rule != "adam":
+        return result
+    ends = {name: KNOWN[f"adam epsilon first {name}"].astype(np.float64) for name in START}
+    moved = {name: KNOWN[f"adam {name}"] - START[name] for name in START if "running" not in name}
+    return result[0], ends | {name: ends[name] + by * way for name, way in moved.items()}, result[2]
+
+
+def test_epsilon_before_the_bias_correction_is_known_and_as_large_as_predicted() -> None:
+    checks = checks_of(epsilon_first)
+    row = checks.pop("weight change after 5 Adam steps")
+    assert failed(checks) == []
+    assert (row.verdict, f"{row.difference:.3g}") == ("known", "0.0531")
+    assert row.reason == "epsilon is added before the bias correction, which predicts 0.0531"
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "known"), (1.25, "fail")])
+def test_what_early_epsilon_does_not_explain_has_the_same_limit(by: float, verdict: str) -> None:
+    checks = checks_of(
+        lambda trial, result: epsilon_first(trial, result, by * LIMITS["fp32"]["way"])
+    )
+    assert checks["weight change after 5 Adam steps"].verdict == verdict
+
+
 @pytest.mark.parametrize("devices", [2, 3])
 def test_who_survives_is_named(devices: int) -> None:
     def each(trial: Trial) -> list[np.ndarray]:

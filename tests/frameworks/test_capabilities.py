@@ -72,7 +72,10 @@ def test_no_lock_asks_for_a_newer_driver(lock: str, driver: int) -> None:
     a100 = capabilities.obstacle(lock, gpu("8.0", f"{driver}.10"))
     assert a100 is None
     older = capabilities.obstacle(lock, gpu("8.0", f"{driver - 1}.99"))
-    assert older == f"needs NVIDIA driver {driver} or newer, here is {driver - 1}.99: update it"
+    assert (
+        older
+        == f"needs NVIDIA driver {driver} or newer, this machine has {driver - 1}.99: update it"
+    )
 
 
 def test_tensorflow_on_hopper_needs_a_driver_that_compiles_its_ptx() -> None:

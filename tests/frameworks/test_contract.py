@@ -50,6 +50,18 @@ def signature(node: ast.FunctionDef) -> str:
     return f"({ast.unparse(node.args)}) -> {returns}"
 
 
+def described(module: str) -> dict[str, tuple[str, str]]:
+    """Of each public name the docstring's first line, and its Args, Returns and Raises."""
+    tree = ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            parts = (ast.get_docstring(node) or "").split("\n\n")
+            sections = [part for part in parts if part.startswith(("Args:", "Returns:", "Raises:"))]
+            found[node.name] = parts[0], "\n\n".join(sections)
+    return found
+
+
 def test_modules_listed_are_those_there() -> None:
     there = {path.stem for path in FOLDER.glob("*.py") if "NAME" in public(path.stem)}
     assert there == set(NOTEBOOKS)
@@ -86,6 +98,10 @@ def test_public_functions_are_documented(module: str) -> None:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             assert ast.get_docstring(node), f"{module}.{node.name} has no docstring"
+    found, model = described(module), described(MODEL)
+    assert {name: found[name] for name in found if name in model} == {
+        name: model[name] for name in model if name in found
+    }, "the first line, Args, Returns and Raises are the same for all"
 
 
 @pytest.mark.parametrize("module", NOTEBOOKS)

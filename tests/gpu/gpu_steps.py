@@ -139,7 +139,7 @@ def _compare(
 ) -> Step:
     """A batch of one notebook: certificate, training on files, synthetic data, report."""
     runs = here.out / "runs"
-    command = [*_helpers(here, "helpers"), "--batch", batch, "--notebooks", notebook]
+    command = [*_helpers(here, "helpers"), "--name", batch, "--notebooks", notebook]
     command += ["--data", str(here.work / "images")]
     command += ["--recipe", "demo" if here.small else "chexnet", *options]
     return Step(batch, seconds, [command], skipped, partial(_of, runs / batch))
@@ -197,11 +197,21 @@ def _benchmarks(here: Here, bench: list[str], skipped: str) -> Iterator[Step]:
 
     only = ["--frameworks", "pytorch"]
     if here.small:
-        rivals = ["--recipe", "demo", "--batch", "4", "--steps", "1", "--images", "48", "--quick"]
-        files = [*only, "--quick", "--batch", "4"]
+        rivals = [
+            "--recipe",
+            "demo",
+            "--batch-size",
+            "4",
+            "--steps",
+            "1",
+            "--images",
+            "48",
+            "--quick",
+        ]
+        files = [*only, "--quick", "--batch-size", "4"]
     else:
         rivals = ["--precision", "bf16", "--images", "384"]
-        files = [*only, "--batch", "64"]
+        files = [*only, "--batch-size", "64"]
     yield Step("rivals", 180, [script("rivals", *rivals)], skipped)
     yield Step("monitor cost", 120, [script("monitor", "--quick")])
     yield Step("files", 120, [script("files", *files)], skipped)

@@ -230,7 +230,7 @@ print(gpumon.read("t").provenance()["ended"])
 """
     done = without_extras(code, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout == "closed\n", done.stderr
-    assert "recording goes on without the chart: a live chart needs matplotlib" in done.stderr
+    assert "recording continues without the chart: a live chart needs matplotlib" in done.stderr
 
 
 def imports(file: Path, everywhere: bool) -> set[str]:

@@ -14,7 +14,7 @@ from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.drawing import sidebyside
-from gpumon.units import clock
+from gpumon.units import clock, lasting
 
 MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
@@ -89,7 +89,7 @@ def test_picture_and_page_say_the_same(tmp_path: Path, gpus: int) -> None:
     for what in ("lanes", "legend", "notes", "scales"):
         assert picture[what] == page[what], what
     said = " ".join([*page["lanes"], page["notes"]])
-    assert ("lost at 7.0 s" in said) == (gpus > 0) and ("GPU is lost" in said) == (gpus > 0)
+    assert ("lost at 7 s" in said) == (gpus > 0) and ("GPU is lost" in said) == (gpus > 0)
     assert ("utilisation: nvmlDeviceGetUtilizationRates: Not Supported" in said) == (gpus > 1)
     assert ("No GPU lane: no driver" in said) == (gpus == 0)
     assert "s were not recorded" in said and "1 damaged line of t left out" in said
@@ -115,6 +115,11 @@ def test_both_tell_the_time_alike(tmp_path: Path, span: float) -> None:
             assert text == clock(round(gpumon_canvas.moment(x, data), 3), end - start)
 
 
+def test_a_length_of_time_reads_as_a_moment_does() -> None:
+    told = [lasting(seconds) for seconds in (0, 0.0321, 7, 12.34, 119.96, 185.2, 3750.4)]
+    assert told == ["0 s", "0.032 s", "7 s", "12.3 s", "120 s", "3:05", "1:02:30"]
+
+
 def test_several_runs_name_their_devices_alike(tmp_path: Path) -> None:
     runs: dict[str, gpumon.Trace | str | Any] = {}
     for name, gpus in (("None", 0), ("One", 1), ("Two", 2)):
@@ -124,6 +129,42 @@ def test_several_runs_name_their_devices_alike(tmp_path: Path) -> None:
     assert page == {"None": "no GPU", "One": "1 GPU, 1 lost", "Two": "2 GPUs, 1 lost"}
     texts = [text.get_text() for axes in gpumon.compare(runs).axes for text in axes.texts]
     assert [text for text in texts if text in page.values()] == list(page.values())
+
+
+def lanes(chart: Any) -> list[Any]:
+    return [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
+
+
+def test_a_lane_ends_with_its_last_epoch(tmp_path: Path) -> None:
+    """And its figures are of what is seen of it: not of what it did before and after."""
+    values: list[float | None] = [*[0.0] * 4, *[80.0] * 4, *[10.0] * 12]
+    runs: dict[str, Any] = {}
+    for name, end in (("a", 8.0), ("b", 12.0)):
+        marks: Marks = (("train", 4.0, end, {}), ("z", end, 20.0, {}))
+        runs[name] = write(tmp_path / name, {"gpu0": values}, marks=marks)
+    short, long = lanes(gpumon.compare(runs, align="train", until=("train", "validate")))
+    assert max(short.lines[0].get_xdata()) == 8 and max(long.lines[0].get_xdata()) == 12
+    for axes, said in ((short, {"80 % busy", "4 s"}), (long, {"45 % busy", "8 s"})):
+        assert said <= {text.get_text() for text in axes.texts}
+    chart = gpumon.compare(runs, align="train")
+    assert {max(axes.lines[0].get_xdata()) for axes in lanes(chart)} == {20.0}
+
+
+def test_a_run_without_the_phase_counts_from_its_start_and_says_so(tmp_path: Path) -> None:
+    with_it = write(tmp_path / "a", {"gpu0": [1.0] * 9}, marks=(("train", 4.0, 9.0, {}),))
+    runs: dict[str, Any] = {"a": with_it, "b": write(tmp_path / "b", {"gpu0": [1.0] * 9})}
+    _, other = lanes(gpumon.compare(runs, align="train"))
+    assert "1 GPU, no train" in {text.get_text() for text in other.texts}
+    page = gpumon_canvas.data_of(sidebyside.fragment(runs))["lanes"]
+    assert [lane["subtitle"] for lane in page] == ["1 GPU", "1 GPU, no train"]
+
+
+def test_a_long_name_stays_in_the_picture(tmp_path: Path) -> None:
+    run = write(tmp_path / "a", {"gpu0": [1.0] * 9})
+    chart = gpumon.compare({"PyTorch Exp Loss bf16 sharing 1 GPU seed0": run}, width=6)
+    renderer = chart.canvas.get_renderer()  # type: ignore[attr-defined]
+    (lane,) = lanes(chart)
+    assert min(text.get_window_extent(renderer).x0 for text in lane.texts) >= 0
 
 
 def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:

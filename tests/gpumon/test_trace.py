@@ -86,11 +86,10 @@ def test_weights_share_out_exactly_the_spans(
     assert total == pytest.approx(sum(end - start for start, end in joined), abs=1e-6)
     if total > 1e-6:
         known = stats.known(values, weights)
-        held = [value for value, _ in known]
-        assert min(held) - 1e-6 <= stats.mean(known) <= max(held) + 1e-6
+        assert min(known) - 1e-6 <= stats.mean(known) <= max(known) + 1e-6
         # What held for less than a rounding error may be left out, nothing else.
-        lasting = max(value for value, seconds in known if seconds > 1e-6)
-        assert lasting <= stats.quantile(known, 1.0) <= max(held)
+        lasting = max(value for value, seconds in known.items() if seconds > 1e-6)
+        assert lasting <= stats.quantile(known, 1.0) <= max(known)
 
 
 @given(values=st.lists(st.floats(0, 100), min_size=30, max_size=200), most=st.integers(3, 20))
@@ -247,7 +246,7 @@ def test_compare_aligns_runs_on_a_phase(tmp_path: Path) -> None:
     lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
     assert len(lanes) == 2
     assert lanes[0].get_xlim()[0] - 4 == pytest.approx(lanes[1].get_xlim()[0] - 1)
-    with pytest.raises(gpumon.MonitorError, match="the trace of One has train"):
+    with pytest.raises(gpumon.MonitorError, match="the traces have train"):
         gpumon.compare({"One": a}, align="test")
 
 

@@ -126,9 +126,13 @@ def gpus(value: str) -> Callable[[Path], list[str]]:
     return lambda folder: ["compare", "--dry-run", "--devices", "4", "--gpus", value]
 
 
+def setting(option: str, value: str) -> Callable[[Path], list[str]]:
+    return lambda folder: ["compare", "--dry-run", option, value]
+
+
 def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
-        path = folder / "sweep.yaml"
+        path = folder / "sweep.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return ["compare", "--dry-run", "--sweep", str(path)]
 
@@ -136,15 +140,12 @@ def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
 
 
 def sweep_sparse(folder: Path) -> list[str]:
-    with (folder / "sweep.yaml").open("wb") as file:
+    with (folder / "sweep.toml").open("wb") as file:
         file.truncate(2**40)
-    return ["compare", "--dry-run", "--sweep", str(folder / "sweep.yaml")]
+    return ["compare", "--dry-run", "--sweep", str(folder / "sweep.toml")]
 
 
-LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
-    f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]"
-    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-)
+RUNS = "seeds: !!python/object/apply:os.abort []"
 SAME = [RUN, RUN]
 KEEPS = ("precious",)
 NO_JSON = "not JSON that is written here"
@@ -182,6 +183,10 @@ CASES = [
     Case("journal: two runs in one folder", changed(runs=SAME), "have the same folder"),
     Case("journal: data a list", changed(data=["/"]), "field data does not fit"),
     Case("journal: an endless warm-up", raw('{"warmup_epochs": 1e999}'), "no number that"),
+    Case("journal: no epochs", changed(epochs=0), "field epochs does not fit"),
+    Case("journal: epochs that are text", changed(epochs="many"), "field epochs does not fit"),
+    Case("journal: half an image", changed(batch_size=0.5), "field batch_size does not fit"),
+    Case("journal: 100,000 workers", changed(workers=100_000), "field workers does not fit"),
     Case("journal: recipe unknown", changed(recipe="../../x"), r"unknown recipe '\.\./\.\./x'"),
     Case("journal: data not there", changed(), "data folder 'nowhere' does not exist"),
     Case("run: kernel null", a_run(kernel=None), "field runs/0/kernel does not fit"),
@@ -213,22 +218,26 @@ CASES = [
     Case("batch: itself a link", linked_batch, "leads to .*, out of"),
     Case("batch: a link to itself", linked_to_itself, "(out of|symbolic links|no batch)"),
     Case("batch: a name with escapes", strange_name, r"batch name '\\x1b\[2J\\x07\.\./\\udce9'"),
-    Case("sweep: a billion laughs", sweep(LAUGHS), "unknown key 'a'"),
-    Case("sweep: laughs as seeds", sweep("seeds: &a [*a]"), "line 1: not YAML"),
-    Case("sweep: nested 100,000 deep", sweep("seeds: " + "[" * 100_000), "not YAML"),
+    Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 100_000), "not TOML"),
+    Case("sweep: tables 10,000 deep", sweep(f"a{'.a' * 10_000} = 1"), "unknown key 'a'"),
     Case("sweep: a terabyte", sweep_sparse, "too large for a sweep"),
-    Case("sweep: runs a command", sweep("seeds: !!python/object/apply:os.abort []"), "not YAML"),
-    Case("sweep: a key with escapes", sweep('"\\e[2Jx": 1'), "line 1: unknown key"),
-    Case("sweep: a key that is a list", sweep("? [1, 2]\n: 3"), "unknown key"),
-    Case("sweep: -1 GPUs", sweep("gpus: -1"), "gpus -1: give 0 or more"),
-    Case("sweep: which GPUs", sweep("gpus: [0, 2]"), "line 1: 'gpus' takes one value"),
-    Case("sweep: half a GPU", sweep("gpus: 0.5"), "line 1: 'gpus' takes one value"),
+    Case("sweep: YAML that runs a command", sweep(RUNS), "YAML, but a sweep is TOML"),
+    Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown key '\\x1b\[2Jx'"),
+    Case("sweep: escapes as they are", sweep("seeds = 1\n\x1b[2J = 1"), "line 2: not TOML"),
+    Case("sweep: a key that is a pattern", sweep("'(a+)+$' = 1"), "line 1: unknown key"),
+    Case("sweep: -1 GPUs", sweep("gpus = -1"), "line 1: gpus -1: give 0 or more"),
+    Case("sweep: which GPUs", sweep("gpus = [0, 2]"), "line 1: 'gpus' takes one value"),
+    Case("sweep: half a GPU", sweep("gpus = 0.5"), "line 1: 'gpus' takes one value"),
     Case("command: escapes for GPUs", gpus("1\x1b[2J"), "gpus '.*': give a number, or auto"),
     Case("command: GPUs that are listed", gpus("0,2"), "gpus '0,2': give a number, or auto"),
     Case("command: more GPUs than there are", gpus("99999"), "gpus 99999: this process sees"),
-    Case("sweep: 10^400 devices", sweep(f"devices: [1{'0' * 400}]"), "devices"),
-    Case("sweep: a number of 5,000 digits", sweep(f"seeds: [{'9' * 5000}]"), r"sweep\.yaml"),
-    Case("sweep: binary data", sweep("data: !!binary aGFsbG8="), "'data' takes one value"),
-    Case("sweep: merged keys", sweep("<<: {seeds: [1]}"), "unknown key '<<'"),
-    Case("sweep: text with a null", sweep(b"seeds: [\0]"), "not YAML"),
+    Case("sweep: 10^400 devices", sweep(f"devices = [1{'0' * 400}]"), "line 1: devices"),
+    Case(
+        "sweep: 10^400 images a device", sweep(f"batch_size = 1{'0' * 400}"), "line 1: batch_size"
+    ),
+    Case("sweep: a number of 5,000 digits", sweep(f"seeds = [{'9' * 5000}]"), r"sweep\.toml"),
+    Case("sweep: text with a null", sweep(b"seeds = [\0]"), "line 1: not TOML"),
+    Case("command: 10^400 epochs", setting("--epochs", f"1{'0' * 400}"), "epochs is '10+': give"),
+    Case("command: escapes for workers", setting("--workers", "1\x1b[2J"), r"workers is '1\\x1b"),
+    Case("command: a batch size of text", setting("--batch-size", "; rm"), "batch_size is '; rm'"),
 ]

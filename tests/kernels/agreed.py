@@ -125,7 +125,7 @@ def assert_warms_up(
         until=CERTIFIED,
         checked=False,
         data=str(write_small_images(folder / "data")),
-        batch=8,
+        batch_size=8,
     )
     run, scaled, steps = names["this_run"], names["scaled"], steps_of(names)
     assert scaled.devices == 2 and steps > 2

@@ -125,19 +125,30 @@ def failed_in_rehearsal(names: dict[str, Any], notebook: str, sound: str, broken
     return found
 
 
+EPSILON_FIRST = "weight change after 5 Adam steps"
+"""A known difference of optimisers that add epsilon before the bias correction."""
+
+
 def lesson_with(names: dict[str, Any]) -> Lesson:
     """The notebook's lesson, of what its names stand for now."""
     before = names["this_run"].lesson
     return lesson_of(names, read_ahead=before.read_ahead, processes=before.processes)
 
 
-def adam(gradients: list[np.ndarray], scaled: Any) -> np.ndarray:
-    """Ones after PyTorch's Adam (torch.optim.Adam's documented algorithm), in float64."""
+def adam(
+    gradients: list[np.ndarray], scaled: Any, *, epsilon_first: bool = False, start: float = 1.0
+) -> np.ndarray:
+    """Weights of ``start`` after Adam's steps, in float64.
+
+    As torch.optim.Adam documents it; with ``epsilon_first`` as Keras and MXNet have it, which add
+    epsilon before the second moment's bias is corrected.
+    """
     (beta1, beta2), epsilon = scaled.recipe.adam_betas, scaled.recipe.adam_epsilon
-    weight, first, second = np.ones(3), np.zeros(3), np.zeros(3)
+    weight, first, second = np.full(3, start), np.zeros(3), np.zeros(3)
     for step, gradient in enumerate(gradients, start=1):
         first = beta1 * first + (1 - beta1) * gradient
         second = beta2 * second + (1 - beta2) * gradient.astype(np.float64) ** 2
-        root = np.sqrt(second / (1 - beta2**step)) + epsilon
+        correction = np.sqrt(1 - beta2**step)
+        root = np.sqrt(second) / correction + epsilon / (correction if epsilon_first else 1)
         weight = weight - scaled.learning_rate * first / (1 - beta1**step) / root
     return weight

@@ -38,7 +38,7 @@ def run(notebook: str, data: str, folder: str, resume: bool) -> dict[str, Any]:
         notebook,
         after=TRAINED,
         checked=False,
-        batch=8,
+        batch_size=8,
         resume=resume,
         **given,
     )

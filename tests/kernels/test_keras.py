@@ -27,9 +27,10 @@ from agreed import (
     steps_of,
     train_shallow,
 )
-from mirrored import Heard, one_strategy, rates, tuned, world
+from mirrored import Heard, crops, noise, one_strategy, rates, shallow_replica, tuned, world
 from notebook_cells import (
     CERTIFIED,
+    EPSILON_FIRST,
     adam,
     assert_passed,
     cell_with,
@@ -90,6 +91,7 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
         "running variance after a step",
         "running variance after 5 SGD steps",
         "gradients, uneven batch, n devices / one",
+        EPSILON_FIRST,
     }
     assert_passed(notebook["this_run"], known=known)
 
@@ -110,8 +112,8 @@ def test_a_validation_with_every_replicas_own_statistics_is_caught(
     assert found == {"validated with the statistics that are saved"}
 
 
-def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
-    """Gradients so small that it shows where epsilon is added."""
+def test_adam_adds_epsilon_before_the_bias_correction(notebook: dict[str, Any]) -> None:
+    """As the notebook says; gradients so small that it shows."""
     strategy = notebook["strategy"]
     gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
@@ -122,7 +124,8 @@ def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
     for gradient in gradients:
         half = gradient / 2  # Keras adds the gradients of its two replicas up
         strategy.run(lambda g=half: optimizer.apply([tf.constant(g)], [weight]))
-    assert np.allclose(weight.numpy(), adam(gradients, notebook["scaled"]), atol=1e-7)
+    expected = adam(gradients, notebook["scaled"], epsilon_first=True)
+    assert np.allclose(weight.numpy(), expected, atol=1e-7)
 
 
 def test_losses_are_weighted_by_images() -> None:
@@ -144,9 +147,11 @@ def test_devices_and_versions() -> None:
 
 def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
     """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(notebook, seed=0)
-    assert np.array_equal(first, crops(notebook, seed=0)), "the same seed must give the same run"
-    assert not np.array_equal(first, crops(notebook, seed=1))
+    first = crops(notebook, batches, seed=0)
+    assert np.array_equal(first, crops(notebook, batches, seed=0)), (
+        "the same seed must give the same run"
+    )
+    assert not np.array_equal(first, crops(notebook, batches, seed=1))
     assert len(np.unique(first, axis=0)) > 0.9 * len(first)
 
 
@@ -386,13 +391,6 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
         framework.configure("tf32", "cpu")
 
 
-def shallow_replica(notebook: dict[str, Any]) -> Any:
-    """What the notebook starts for a shallow network."""
-    with notebook["scope"]():
-        network = framework.shallow(reference.shallow_arrays(), TWO)
-    return notebook["start"](world(notebook), network)
-
-
 def train(
     notebook: dict[str, Any], replica: Any, loader: Iterator[Any], steps: int
 ) -> tuple[float, StepClock]:
@@ -401,31 +399,11 @@ def train(
     return loss, clock
 
 
-def noise(notebook: dict[str, Any]) -> Iterator[Any]:
-    """Two images for each device, again and again."""
-    crop = notebook["crop"]
-    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop), dtype=np.uint8)
-    share = grey, np.zeros((2, 14), np.float32)
-    batches: Iterator[Any] = notebook["make_fixed_loader"](world(notebook), [share] * 2)
-    return batches
-
-
 def corners(notebook: dict[str, Any]) -> keras.Model:
     """A model, on the notebook's devices, that gives back each image's first pixel, 14 times."""
     with notebook["scope"]():
         grey = keras.Input((notebook["crop"], notebook["crop"], 1))
         return keras.Model(grey, keras.ops.repeat(grey[:, 0, :1, 0], 14, axis=1))
-
-
-def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
-    """Corner pixels of all crops of some epochs."""
-    scaled = notebook["scaled"]
-    notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
-    try:
-        found = batches(notebook, epochs * steps_of(notebook))
-    finally:
-        notebook["scaled"] = scaled
-    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
 
 
 def batches(

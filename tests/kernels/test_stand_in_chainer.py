@@ -51,7 +51,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dic
             checked=False,
             devices=count,
             data=str(write_small_images(tmp_path / "data")),
-            batch=BATCH,
+            batch_size=BATCH,
             workers=2,
         )
 

@@ -49,7 +49,7 @@ def loop(
         gpus=gpus,
         recipe="demo",
         data=str(write_small_images(tmp_path / "data")),
-        batch=4,
+        batch_size=4,
     )
 
 

@@ -23,7 +23,7 @@ from agreed import (
     steps_of,
     train_shallow,
 )
-from mirrored import Heard, one_strategy, rates, tuned, world
+from mirrored import Heard, crops, noise, one_strategy, rates, shallow_replica, tuned, world
 from notebook_cells import (
     CERTIFIED,
     adam,
@@ -130,9 +130,11 @@ def test_devices_and_versions() -> None:
 
 def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
     """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(notebook, seed=0)
-    assert np.array_equal(first, crops(notebook, seed=0)), "the same seed must give the same run"
-    assert not np.array_equal(first, crops(notebook, seed=1))
+    first = crops(notebook, batches, seed=0)
+    assert np.array_equal(first, crops(notebook, batches, seed=0)), (
+        "the same seed must give the same run"
+    )
+    assert not np.array_equal(first, crops(notebook, batches, seed=1))
     assert len(np.unique(first, axis=0)) > 0.9 * len(first)
 
 
@@ -342,33 +344,6 @@ def test_float32_is_float32() -> None:
     assert tf.config.experimental.tensor_float_32_execution_enabled()
     framework.configure("fp32", "cpu")
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
-
-
-def shallow_replica(notebook: dict[str, Any]) -> Any:
-    """What the notebook starts for a shallow network."""
-    with notebook["scope"]():
-        network = framework.shallow(reference.shallow_arrays(), TWO)
-    return notebook["start"](world(notebook), network)
-
-
-def noise(notebook: dict[str, Any]) -> Iterator[Any]:
-    """Two images for each device, again and again."""
-    crop = notebook["crop"]
-    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop), dtype=np.uint8)
-    share = grey, np.zeros((2, 14), np.float32)
-    batches: Iterator[Any] = notebook["make_fixed_loader"](world(notebook), [share] * 2)
-    return batches
-
-
-def crops(notebook: dict[str, Any], seed: int, epochs: int = 2) -> np.ndarray:
-    """Corner pixels of all crops of some epochs."""
-    scaled = notebook["scaled"]
-    notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
-    try:
-        found = batches(notebook, epochs * steps_of(notebook))
-    finally:
-        notebook["scaled"] = scaled
-    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
 
 
 def batches(

@@ -84,8 +84,8 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         mocked = cell["metadata"].get("nbmake", {}).get("mock", {})
         assert set(mocked) <= {target.id for target in assigned}
         return
-    names = ["batch"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
-    names += [] if name == "Compare" else ["precision", "workers", "batch"]
+    names = ["runs"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
+    names += [] if name == "Compare" else ["precision", "workers", "batch_size", "epochs"]
     names += [] if name == "Compare" else ["warmup_epochs", "resume"]
     assert [target.id for target in assigned] == names
 
@@ -132,3 +132,59 @@ def test_the_scaling_rule_leads_to_what_it_does_for_adam(name: str) -> None:
         "The rule was derived for SGD; these notebooks train with Adam ([what the rule then "
         "keeps](Study_Linear_Scaling.ipynb))."
     )
+
+
+def names_in(tree: ast.Module) -> set[str]:
+    """All that a module defines or imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return found
+
+
+def module(name: str) -> Path | None:
+    place = NOTEBOOKS.parent / name.replace(".", "/")
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    return file if file.exists() else None
+
+
+def missing_names(source: str) -> list[str]:
+    """Names that the code takes from this project's packages and that are not there."""
+    tree, bound, missing = ast.parse(source), {}, []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.module:
+            continue
+        if node.module.split(".")[0] not in ("helpers", "gpumon", "data_prep"):
+            continue
+        file = module(node.module)
+        known = names_in(ast.parse(file.read_text("utf-8"))) if file else set()
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            if module(inner):
+                bound[alias.asname or alias.name] = inner
+            elif alias.name not in known:
+                missing.append(inner)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            inside = bound.get(node.value.id)
+            file = module(inside) if inside else None
+            if file and node.attr not in names_in(ast.parse(file.read_text("utf-8"))):
+                missing += [] if module(f"{inside}.{node.attr}") else [f"{inside}.{node.attr}"]
+    return missing
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_it_takes_from_our_packages_is_there(name: str) -> None:
+    cells = ("".join(cell["source"]) for cell in code(read(name)))
+    magic = re.compile(r"^%.*$", re.MULTILINE)
+    assert missing_names(magic.sub("", "\n".join(cells))) == []
+
+
+def test_a_name_that_is_not_there_is_missed() -> None:
+    taken = "from helpers.training import figure_style as style, nowhere\nstyle.styled, style.old"
+    assert missing_names(taken) == ["helpers.training.nowhere", "helpers.training.figure_style.old"]

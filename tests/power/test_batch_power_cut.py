@@ -55,7 +55,7 @@ def over(suite: Suite) -> bool:
 
 def make_the_rest(suite: Suite) -> None:
     if not over(suite):
-        running = suite.start("--batch", "b")
+        running = suite.start("--name", "b")
         said, _ = running.communicate(timeout=300)
         assert running.returncode == 0, said
 
@@ -90,7 +90,7 @@ def test_cuts_of_a_batch(
             suite.notebook(name, WRITES)
         os.sync()  # the checkout has been there for long
         for number in range(1, cuts + 1):
-            running = suite.start("--batch", "b", output=subprocess.DEVNULL)
+            running = suite.start("--name", "b", output=subprocess.DEVNULL)
             moment = rng.uniform(1, LONGEST)
             time.sleep(moment)
             power_off(running)

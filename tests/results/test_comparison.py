@@ -66,26 +66,26 @@ def test_training_table_has_the_articles_shape(several: Comparison) -> None:
     table = comparison_tables.training(several)
     assert list(table.index) == ["PyTorch", "PyTorch Exp Loss", "Keras", "MXNet Gluon"]
     assert list(table.columns) == [
-        ("1 device", "time (s)"),
+        ("1 device", "time"),
         ("1 device", "images/s"),
         ("1 device", "test AUC"),
-        ("2 devices", "time (s)"),
+        ("2 devices", "time"),
         ("2 devices", "images/s"),
         ("2 devices", "speed-up"),
         ("2 devices", "test AUC"),
     ]
     # 5 epochs of 1088 images at 100/s and 5 x 1 s of validation; 1024 images at 180/s.
     assert table.loc["PyTorch"].to_list() == [
-        "59.4",
+        "59.4 s",
         "100",
         "0.750 (0.720 to 0.780)",
-        "33.4",
+        "33.4 s",
         "180",
         "1.78",
         "0.770 (0.740 to 0.800)",
     ]
     assert table.loc["PyTorch Exp Loss", ("2 devices", "speed-up")] == "-"
-    assert table.loc["Keras", ("2 devices", "time (s)")] == "-"
+    assert table.loc["Keras", ("2 devices", "time")] == "-"
 
 
 def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
 def test_long_runs_are_told_in_minutes(tmp_path: Path) -> None:
     records.save(tmp_path, records.make(speed=4))
     table = comparison_tables.training(comparison.load(tmp_path))
-    assert table.loc["PyTorch", ("2 devices", "time (min)")] == "21.4"
+    assert table.loc["PyTorch", ("2 devices", "time")] == "21:25"
 
 
 def test_synthetic_times_from_fewer_images_are_marked(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_synthetic_times_from_fewer_images_are_marked(tmp_path: Path) -> None:
     whole = records.make("Keras", 2, speed=100)
     whole["synthetic"] |= {"images": 5 * 1024, "seconds": 41.0}
     records.save(tmp_path, whole)
-    column = comparison_tables.synthetic(comparison.load(tmp_path))[("2 devices", "time (s)")]
-    assert column["PyTorch"] == "~41.0"
-    assert column["Keras"] == "41.0"
+    column = comparison_tables.synthetic(comparison.load(tmp_path))[("2 devices", "time")]
+    assert column["PyTorch"] == "~41.0 s"
+    assert column["Keras"] == "41.0 s"
 
 
 def test_repeats_are_shown_by_their_median(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     compared = comparison.load(tmp_path)
     assert f"Hernia: {reason}" in comparison.remarks(compared)["remark"].to_list()
     assert comparison_tables.auc(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
-    assert chart_descriptions.left_out(compared).endswith("images of a class: Hernia. ")
+    assert chart_descriptions.left_out(compared).endswith("too few test images: Hernia. ")
 
 
 def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
     compared = comparison.load(tmp_path)
     assert comparison_tables.auc(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
     assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
-    assert "an old record" in " ".join(comparison.remarks(compared)["remark"])
+    assert "old record:" in " ".join(comparison.remarks(compared)["remark"])
     assert chart_descriptions.left_out(compared) == ""
     assert charts.auc(compared) is not None
 
@@ -171,7 +171,7 @@ def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_pat
     assert comparison_tables.training(one).loc["PyTorch", ("2 devices", "test AUC")] == (
         "0.740 (0.710 to 0.770)"
     )
-    assert "not shown at all" in chart_descriptions.uncertainty(one)
+    assert "which single runs cannot show" in chart_descriptions.uncertainty(one)
     three = comparison.load([tmp_path / name for name in "abc"])
     assert comparison_tables.training(three).loc["PyTorch", ("2 devices", "test AUC")] == (
         "0.750 (0.740 to 0.780 over 3 runs)"

@@ -174,6 +174,6 @@ def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
     half = 6.205347 * np.std([0.04, -0.03, 0.03], ddof=1) / np.sqrt(3)
     assert keras["high"] - keras["low"] == pytest.approx(2 * half, rel=1e-4)
     assert together.loc["Chainer, 2 devices", "verdict"] == "lower"
-    assert "over runs" in chart_descriptions.differences(
+    assert "patients and runs" in chart_descriptions.differences(
         comparison.load([tmp_path / str(seed) for seed in range(3)])
     )

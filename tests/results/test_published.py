@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import records
 
-from helpers import paths
+from helpers import paths, terminal
 from helpers.results import charts, comparison, published
 
 FIGURES = {"training": "seconds", "synthetic": "seconds", "test": "mean_auc"}
@@ -47,7 +47,7 @@ def test_the_minutes_of_the_article_are_these_times_rounded(part: str) -> None:
     for run in runs():
         minutes = run.get("article_minutes", {}).get(part)
         if minutes is not None and minutes != round(run[part]["seconds"] / 60):
-            other.append((run["framework"], run["devices"], published.clock(run[part]["seconds"])))
+            other.append((run["framework"], run["devices"], terminal.clock(run[part]["seconds"])))
     assert other == ([] if part == "training" else [("PyTorch", 4, "8:36")])
     assert any("8:27" in note and "8:36" in note and "8 minutes" in note for note in _notes())
 

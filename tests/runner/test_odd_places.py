@@ -54,7 +54,7 @@ def test_a_checkout_whose_name_has_braces(
     (tmp_path / "made.json").rename(odd / "made.json")
     monkeypatch.setattr(paths, "NOTEBOOKS", odd / "notebooks")
     monkeypatch.setattr(paths, "RUNS", odd / "runs")
-    assert suite.compare("--batch", "b") == 0
+    assert suite.compare("--name", "b") == 0
     assert (odd / "runs" / "b" / "Compare.ipynb").exists()
 
 
@@ -123,7 +123,7 @@ def test_replicas_meet_whatever_the_temporary_folder_is_called(
     folder = tmp_path / name
     folder.mkdir()
     code = (
-        "import os\nfrom helpers import replicas\n"
+        "import os\nfrom helpers.frameworks import replicas\n"
         "def where(rank): return os.environ[replicas.RENDEZVOUS]\n"
         "if __name__ == '__main__': print(replicas.run(where, 1)[0])\n"
     )
@@ -160,6 +160,24 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
     assert shown.getvalue() == "      0:00  9. Train\n"
 
 
+def test_a_terminal_that_goes_ends_the_drawing_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = threading.Event()
+    said: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", said.append)
+
+    def draw() -> None:
+        drawn.set()
+        raise OSError(5, "Input/output error")
+
+    ticker = terminal.EverySecond(draw)
+    ticker.start()
+    assert drawn.wait(60)
+    ticker.stop()
+    assert said == []
+
+
 @pytest.mark.parametrize("what", ["file", "link"])
 def test_runs_that_is_no_folder(
     suite: Suite, what: str, capsys: pytest.CaptureFixture[str]
@@ -175,7 +193,7 @@ def test_a_batch_that_could_not_be_gone_on_with_is_not_begun(
 ) -> None:
     suite.notebook(ONE, BEGIN, FINISH)
     suite.notebook(ONE + "_Ours", BEGIN, FINISH, framework="ours/theirs")
-    assert suite.compare("--batch", "b") == 2
+    assert suite.compare("--name", "b") == 2
     said = capsys.readouterr().err
     assert "field runs/1/framework does not fit" in said and len(said.splitlines()) == 1
     assert not (paths.RUNS / "b").exists()
@@ -194,14 +212,14 @@ def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> No
     """Else the next batch would be measured beside it."""
     suite.notebook(ONE, BEGIN, FINISH)
     suite.notebook(ONE + "_Slow", BEGIN, WAIT)
-    command = suite.start("--batch", "killed", "--notebooks", ONE + "_Slow")
+    command = suite.start("--name", "killed", "--notebooks", ONE + "_Slow")
     pids = suite.run("killed", ONE + "_Slow") / "pids"
     wait_for(lambda: pids.exists() and len(pids.read_text("utf-8").split()) == 2)
     left = [psutil.Process(int(pid)) for pid in pids.read_text("utf-8").split()]
     command.send_signal(signal.SIGKILL)
     command.communicate()
     assert all(process.is_running() for process in left)
-    assert suite.compare("--batch", "other", "--notebooks", ONE) == 0
+    assert suite.compare("--name", "other", "--notebooks", ONE) == 0
     psutil.wait_procs(left, timeout=10)
     assert not any(process.is_running() for process in left)
 
@@ -209,7 +227,7 @@ def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> No
 def test_what_a_dead_kernel_left_is_ended_before_the_next_run(suite: Suite) -> None:
     suite.notebook(ONE, BEGIN, LOST)
     suite.notebook(ONE + "_Next", BEGIN, SEES_IT, FINISH)
-    assert suite.compare("--batch", "b") == 1
+    assert suite.compare("--name", "b") == 1
     assert suite.states("b") == {ONE: "failed", ONE + "_Next": "finished"}
     assert "the kernel died" in json.dumps(suite.journal("b"))
 

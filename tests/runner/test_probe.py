@@ -275,7 +275,7 @@ def test_the_command_says_what_does_not_work(
     assert re.search(r"^mxnet +2 +virtual CPU device 1( +-){5}$", out, re.M)
     *_, pytorch, mxnet = out.splitlines()
     said = "BatchNorm on virtual CPU device 1: RuntimeError: CUDA error: no kernel image"
-    assert pytorch == f"pytorch, 2 devices: {said} (kept/pytorch-2x.log has it all)"
+    assert pytorch == f"pytorch, 2 devices: {said} (kept/pytorch-2x.log has the details)"
     why = "the environment of kernel 'mxnet' could not be built: no compiler"
     assert mxnet == f"mxnet, 2 devices: {why}"
     assert (small / "kept" / "pytorch-2x.log").exists()

@@ -36,7 +36,7 @@ def through_layer(layer, arrays, device):
 """
 FAILED = (
     "kernel 'mxnet' failed its probe: convolution on device 0 (NVIDIA A100-SXM4-40GB): "
-    "RuntimeError: CUDA error: no kernel image is available (probe-mxnet-1x.log has it all)"
+    "RuntimeError: CUDA error: no kernel image is available (probe-mxnet-1x.log has the details)"
 )
 
 
@@ -64,7 +64,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_goes_on_stand_in(suit
     planned = compare(suite, env, "--dry-run")
     assert probed(suite.folder) == [] and "Probing" not in planned
 
-    said = compare(suite, env, "--batch", "b", code=1)
+    said = compare(suite, env, "--name", "b", code=1)
     assert suite.states("b") == {
         "PyTorch_MultiGPU": "finished",
         "MXNet_Gluon_MultiGPU": "skipped",
@@ -98,7 +98,7 @@ def test_each_kernel_once_for_each_set_of_gpus_stand_in(suite: Suite) -> None:
         suite.notebook(name, BEGIN, "raise ValueError", kernel="pytorch")
     suite.data = write_images(suite.folder / "more", patients=80)  # two devices' global batch
     env = gpus(suite.folder, 2)
-    compare(suite, env, "--batch", "b", "--devices", "1,2", code=1)
+    compare(suite, env, "--name", "b", "--devices", "1,2", code=1)
     assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"pytorch {uuid(0)},{uuid(1)}"]
 
 
@@ -114,7 +114,7 @@ def test_replicas_that_share_a_gpu_are_probed_sharing_it_stand_in(suite: Suite) 
     suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError", kernel="pytorch")
     suite.data = write_images(suite.folder / "more", patients=80)
     env = gpus(suite.folder, 2)
-    said = compare(suite, env, "--batch", "b", "--devices", "2", "--gpus", "1", code=1)
+    said = compare(suite, env, "--name", "b", "--devices", "2", "--gpus", "1", code=1)
     assert "Probing kernel pytorch on 2 replicas on 1 GPU" in said
     assert probed(suite.folder) == [f"pytorch {uuid(0)}"]
     assert (suite.folder / "planted" / "asked").read_text() == "gpu 2 1"
@@ -126,7 +126,7 @@ def test_replicas_that_share_a_gpu_are_probed_sharing_it_stand_in(suite: Suite) 
 def test_virtual_devices_are_not_probed(suite: Suite) -> None:
     plant(suite.folder, "pytorch")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
-    assert suite.compare("--batch", "b") == 0
+    assert suite.compare("--name", "b") == 0
     assert probed(suite.folder) == []
     assert "probe" not in record.read(suite.run("b", "PyTorch_MultiGPU"))
 
@@ -135,7 +135,7 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suit
     plant(suite.folder, "pytorch", HANGS)
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
     env = gpus(suite.folder, 1)
-    running = suite.start("--batch", "b", env=env, errors=subprocess.PIPE)
+    running = suite.start("--name", "b", env=env, errors=subprocess.PIPE)
     pids = suite.folder / "planted" / "pids"
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
     for number in (signal.SIGINT, signal.SIGINT, signal.SIGHUP):
@@ -147,7 +147,7 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suit
     assert suite.states("b") == {"PyTorch_MultiGPU": "waiting"}
 
     plant(suite.folder, "pytorch")
-    assert "Resuming batch b" in compare(suite, env, "--batch", "b")
+    assert "Resuming batch b" in compare(suite, env, "--name", "b")
     assert suite.states("b") == {"PyTorch_MultiGPU": "finished"}
 
 
@@ -160,12 +160,12 @@ def test_resumed_only_what_is_still_to_run_is_probed_stand_in(suite: Suite) -> N
         "MXNet_Gluon_MultiGPU", BEGIN, wait, FINISH, kernel="mxnet", framework="MXNet Gluon"
     )
     env = gpus(suite.folder, 1)
-    running = suite.start("--batch", "b", env=env)
+    running = suite.start("--name", "b", env=env)
     pids = suite.run("b", "MXNet_Gluon_MultiGPU") / "pids"
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=120)
     (suite.folder / "second").touch()
-    compare(suite, env, "--batch", "b")
+    compare(suite, env, "--name", "b")
     assert [line.split()[0] for line in probed(suite.folder)] == ["pytorch", "mxnet", "mxnet"]
     assert "probe" in record.read(suite.run("b", "PyTorch_MultiGPU")), "it is kept with its probe"

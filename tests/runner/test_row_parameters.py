@@ -18,5 +18,5 @@ def test_a_rows_parameters_reach_its_notebook_and_no_other(
     parameters = f'{PARAMETERS}\nway = "plain"'
     for name, way in (("Own_MultiGPU", "quick"), ("Other_MultiGPU", "plain")):
         suite.notebook(name, BEGIN, f"assert way == {way!r}", FINISH, parameters=parameters)
-    assert suite.compare("--batch", "both") == 0
+    assert suite.compare("--name", "both") == 0
     assert set(suite.states().values()) == {"finished"}

@@ -22,12 +22,14 @@ __all__ = ["images_fixture", "suite_fixture"]
 
 def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[str]) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    assert suite.compare("--batch", "first") == 0
+    assert suite.compare("--name", "first") == 0
     folder = suite.run("first", "PyTorch_MultiGPU")
     assert record.read(folder)["state"] == "finished"
     assert (folder / "notebook.ipynb").exists()
     assert (paths.RUNS / "latest").resolve() == paths.RUNS / "first"
-    assert str(paths.RUNS / "first") in (paths.RUNS / "first" / "Compare.ipynb").read_text("utf-8")
+    compared = json.loads((paths.RUNS / "first" / "Compare.ipynb").read_text("utf-8"))
+    (printed,) = compared["cells"][-1]["outputs"]
+    assert "".join(printed["text"]).strip() == str(paths.RUNS / "first")
     shown = capsys.readouterr().out
     assert "9. Train" in shown and "finished" in shown
     assert "0.750 ± 0.030" in shown and "95 % interval over the test part's patients" in shown
@@ -48,7 +50,7 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     paths.VENVS.mkdir()
     status = {"kernel": "chainer", "ok": False, "form": "cpu", "reason": "no compiler"}
     (paths.VENVS / "chainer.json").write_text(json.dumps(status), encoding="utf-8")
-    assert suite.compare("--batch", "mixed") == 1
+    assert suite.compare("--name", "mixed") == 1
     found = {name: record.read(suite.run("mixed", name)) for name in suite.states()}
     assert {name: content["state"] for name, content in found.items()} == suite.states()
     assert suite.states() == {
@@ -77,7 +79,7 @@ def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
 
     monkeypatch.setattr("helpers.results.report.write", broken)
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    assert suite.compare("--batch", "full") == 1
+    assert suite.compare("--name", "full") == 1
     shown = capsys.readouterr()
     assert "error: the report failed: OSError: the disk is full" in shown.err
     assert "report.html" not in shown.out
@@ -86,7 +88,7 @@ def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
 
 def test_a_kernel_that_dies_is_a_failed_run(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, "import os, signal; os.kill(os.getpid(), 9)")
-    assert suite.compare("--batch", "dead") == 1
+    assert suite.compare("--name", "dead") == 1
     content = record.read(suite.run("dead", "PyTorch_MultiGPU"))
     assert content["state"] == "failed" and "kernel died" in content["reason"]
 
@@ -95,7 +97,7 @@ def test_resuming_keeps_what_finished_and_redoes_the_rest(suite: Suite) -> None:
     broken = "from pathlib import Path\nassert (Path(run).parents[2] / 'repaired').exists()"
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     suite.notebook("Keras_MultiGPU", broken, BEGIN, FINISH, framework="Keras")
-    assert suite.compare("--batch", "again") == 1
+    assert suite.compare("--name", "again") == 1
     before = (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns
     (suite.folder / "repaired").touch()
     assert suite.compare("--resume") == 0
@@ -119,10 +121,10 @@ assert resume and kept.read_text() == "epoch 1"
 
 def test_a_run_that_was_cut_short_goes_on_from_its_checkpoint(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", REAL.split("this_run")[0], BEGIN, GOES_ON, FINISH)
-    assert suite.compare("--batch", "first") == 1
+    assert suite.compare("--name", "first") == 1
     assert suite.compare("--resume", "first") == 0
     suite.notebook("Keras_MultiGPU", REAL.split("this_run")[0], BEGIN, GOES_ON, framework="Keras")
-    assert suite.compare("--batch", "second", "--notebooks", "Keras_MultiGPU") == 1
+    assert suite.compare("--name", "second", "--notebooks", "Keras_MultiGPU") == 1
     # A changed notebook is another training: it must not go on with the old one's weights.
     suite.notebook(
         "Keras_MultiGPU", BEGIN, "assert not resume and len(os.listdir(run)) < 4", FINISH,
@@ -138,7 +140,7 @@ def test_a_precision_that_a_framework_cannot_is_skipped_with_the_reason(suite: S
     )
     imports = REAL.split("from pathlib")[0]
     suite.notebook("PyTorch_MultiGPU", imports, refuses, BEGIN, FINISH)
-    assert suite.compare("--batch", "both", "--precision", "fp32,bf16") == 1
+    assert suite.compare("--name", "both", "--precision", "fp32,bf16") == 1
     plain, rounded = suite.journal("both")["runs"]
     assert (plain["state"], plain["variant"], plain["precision"]) == ("finished", "", "fp32")
     assert (rounded["state"], rounded["variant"]) == ("skipped", "bf16")
@@ -175,11 +177,26 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
         (["--devices", "many"], "devices 'many'"),
         (["--devices", "0"], "at least one"),
         (["--data", "nowhere"], "data folder 'nowhere' does not exist"),
-        (["--batch", "../out"], "batch name '../out'"),
-        (["--batch", "latest"], "batch name 'latest'"),
+        (["--name", "../out"], "batch name '../out'"),
+        (["--name", "latest"], "batch name 'latest'"),
         (["--resume", "gone"], "no batch 'gone'"),
         (["--resume", "--devices", "2"], "leave out --devices"),
+        (["--resume", "--batch-size", "2"], "leave out --batch-size"),
         (["--seed", "x"], "argument --seed"),
+        (["--epochs", "0"], "epochs is '0': give a whole number from 1"),
+        (["--epochs", "1.5"], "epochs is '1.5': give a whole number from 1"),
+        (["--epochs", "auto"], "epochs is 'auto': give a whole number from 1"),
+        (["--batch-size", "0"], "batch_size is '0': give a whole number from 1"),
+        (["--batch-size", "-16"], "batch_size is '-16': give a whole number from 1"),
+        (["--batch-size", "9999999999"], "batch_size is '9999999999': give a whole number"),
+        (["--workers", "two"], "workers is 'two': give a whole number from 0 to 1024"),
+        (["--workers", "1000000"], "workers is '1000000': give a whole number from 0 to 1024"),
+        (["--warmup-epochs", "x"], "warmup_epochs is 'x'"),
+        (["--batch", "x"], "--name for the folder of the runs, or --batch-size for images"),
+        (["--batch=16"], "--name for the folder of the runs, or --batch-size for images"),
+        (["--batch"], "--name for the folder of the runs, or --batch-size for images"),
+        (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
+        (["--inputs", "real,synthetic"], "unrecognized arguments: --inputs"),
         (["--colour"], "unrecognized arguments"),
     ],
 )

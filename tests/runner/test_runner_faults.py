@@ -78,7 +78,7 @@ def stray(folder: Path) -> list[Path]:
 @faults.alone
 def test_every_write_of_the_runner(quick: Suite, capsys: pytest.CaptureFixture[str]) -> None:
     runs = paths.RUNS
-    calls = faults.count(lambda: quick.compare("--batch", "b"), below=runs)
+    calls = faults.count(lambda: quick.compare("--name", "b"), below=runs)
     assert quick.states("b") == {ONE: "finished", TWO: "finished"}
     assert calls > 40
     for number in range(1, calls + 1):
@@ -86,7 +86,7 @@ def test_every_write_of_the_runner(quick: Suite, capsys: pytest.CaptureFixture[s
         shutil.rmtree(runs)
         capsys.readouterr()
         with faults.failing(number, error, below=runs):
-            code = quick.compare("--batch", "b")
+            code = quick.compare("--name", "b")
         said = capsys.readouterr().err
         where = f"write {number} of {calls}, {SAID[error]}: {said}"
         # 1 where only Compare or the report could not be written, 0 where nothing was needed of it.
@@ -104,7 +104,7 @@ def test_every_write_of_the_runner(quick: Suite, capsys: pytest.CaptureFixture[s
         kept = [path for path in runs.glob("b/*/record.json") if record.read(path)["state"]]
         over = (runs / "b" / "batch.json").exists() and quick.journal("b")["finished"]
         if code == 2 and not over:  # the last of all can fail when everything is told
-            assert quick.compare("--batch", "b") == 0, where
+            assert quick.compare("--name", "b") == 0, where
             assert quick.states("b") == {ONE: "finished", TWO: "finished"}, where
             said_before = [run["earlier"] for run in quick.journal("b")["runs"]]
             assert "killed" not in str(said_before), where
@@ -113,7 +113,7 @@ def test_every_write_of_the_runner(quick: Suite, capsys: pytest.CaptureFixture[s
 
 @faults.alone
 def test_every_line_on_a_pipe_that_nobody_reads(quick: Suite) -> None:
-    calls = faults.count(lambda: quick.compare("--batch", "b"), fd=faults.STDOUT)
+    calls = faults.count(lambda: quick.compare("--name", "b"), fd=faults.STDOUT)
     assert calls > 10
     for number in range(1, calls + 1):
         shutil.rmtree(paths.RUNS)
@@ -121,7 +121,7 @@ def test_every_line_on_a_pipe_that_nobody_reads(quick: Suite) -> None:
             faults.failing(number, errno.EPIPE, fd=faults.STDOUT, lasting=True),
             redirect_stderr(io.StringIO()) as said,
         ):
-            code = quick.compare("--batch", "b")
+            code = quick.compare("--name", "b")
         where = f"line {number} of {calls}: {said.getvalue()}"
         assert (code, len(said.getvalue().splitlines())) == (2, 1), where
         assert "standard output: Broken pipe" in said.getvalue(), where
@@ -131,7 +131,7 @@ def test_every_line_on_a_pipe_that_nobody_reads(quick: Suite) -> None:
                 assert run["state"] in ("waiting", "interrupted", "finished"), where
                 assert run["state"] != "interrupted" or "Broken pipe" in run["reason"], where
             if quick.journal("b")["finished"] is None:
-                assert quick.compare("--batch", "b") == 0, where
+                assert quick.compare("--name", "b") == 0, where
 
 
 def test_a_disk_that_fills_up_while_a_run_goes_on(suite: Suite) -> None:
@@ -146,7 +146,7 @@ with open(Path(run).parents[1] / "ballast", "wb") as file:
     suite.notebook(ONE, BEGIN, FINISH)
     suite.notebook(TWO, REAL, fills, "print('x' * 10**6)", "1 / 0")
     with faults.disk(suite.folder / "runs", "size=8m"):
-        command = suite.start("--batch", "full", errors=subprocess.PIPE)
+        command = suite.start("--name", "full", errors=subprocess.PIPE)
         _, errors = command.communicate(timeout=300)
         assert command.returncode == 2, errors
         assert len(errors.splitlines()) == 1 and "No space left on device" in errors
@@ -156,7 +156,7 @@ with open(Path(run).parents[1] / "ballast", "wb") as file:
         assert content["state"] == "interrupted" and "No space left" in content["reason"]
         (suite.folder / "runs" / "ballast").unlink()
         suite.notebook(TWO, BEGIN, FINISH)
-        assert suite.compare("--batch", "full") == 0
+        assert suite.compare("--name", "full") == 0
         (came,) = suite.journal("full")["runs"][1]["earlier"]
         assert "No space left on device" in came
 
@@ -175,7 +175,7 @@ def test_the_terminal_goes_while_a_run_goes_on(suite: Suite) -> None:
     suite.notebook(ONE, REAL, WAIT)
     leader, follower = os.openpty()
     own = "import os, fcntl, termios; os.setsid(); fcntl.ioctl(1, termios.TIOCSCTTY, 0)"
-    command = suite.start("--batch", "gone", output=follower, env={"TERM": "xterm"}, first=own)
+    command = suite.start("--name", "gone", output=follower, env={"TERM": "xterm"}, first=own)
     os.close(follower)
     pids = suite.run("gone", ONE) / "pids"
     while not pids.exists():

@@ -11,7 +11,6 @@ from runner_tools import Suite, images_fixture, suite_fixture
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
-from helpers.recipe import lookup
 from helpers.results import (
     agreement,
     charts,
@@ -56,15 +55,7 @@ def mixed(tmp_path: Path) -> Comparison:
 def test_the_record_says_how_many_gpus_are_shared(tmp_path: Path) -> None:
     names = ("NVIDIA H100",) * 4
     for devices, expected in ((Devices("gpu", names, 1), 1), (Devices("gpu", names), None)):
-        run = record.start(
-            tmp_path / str(expected),
-            notebook="PyTorch_MultiGPU",
-            framework="PyTorch",
-            kernel="pytorch",
-            versions={},
-            devices=devices,
-            recipe=lookup("demo").on(4),
-        )
+        run = records.started(tmp_path / str(expected), devices)
         found = record.read(run.folder)["devices"]
         assert found["count"] == 4 and found.get("shared_gpus") == expected
         run.fail(RuntimeError("enough is known"))
@@ -206,17 +197,18 @@ def test_a_batch_that_shares_is_gone_on_with_as_it_was_begun(tmp_path: Path) -> 
 def test_a_sweep_and_the_command_ask_for_the_same(
     suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("yaml")
     suite.notebook("PyTorch_MultiGPU")
-    file = tmp_path / "sweep.yaml"
-    file.write_text("devices: [2, 4]\ngpus: 0\nrecipe: demo\n", encoding="utf-8")
+    file = tmp_path / "sweep.toml"
+    file.write_text("devices = [2, 4]\ngpus = 0\nrecipe = 'demo'\n", encoding="utf-8")
     assert main(["--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "PyTorch_MultiGPU on 2 virtual CPU devices, kernel tiny" in shown
     assert main(["--sweep", str(file), "--gpus", "3", "--dry-run"]) == 2
-    assert capsys.readouterr().err == (
-        f"error: {file}: gpus 3: this process sees no GPU; leave gpus out\n"
-    )
-    file.write_text("gpus: [1, 2]\n", encoding="utf-8")
+    said = "gpus 3: this process sees no GPU; leave gpus out\n"
+    assert capsys.readouterr().err == f"error: {said}"
+    file.write_text("devices = [2, 4]\ngpus = 3\n", encoding="utf-8")
+    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    assert capsys.readouterr().err == f"error: {file}, line 2: {said}"
+    file.write_text("gpus = [1, 2]\n", encoding="utf-8")
     assert main(["--sweep", str(file), "--dry-run"]) == 2
     assert "line 1: 'gpus' takes one value, such as 1" in capsys.readouterr().err

@@ -193,7 +193,7 @@ def test_stand_in_mxnet_on_hopper_is_skipped_and_the_rest_goes_on(suite: Suite) 
         suite.notebook(f"{kernel}_MultiGPU", BEGIN, FINISH, kernel=kernel)
         status = json.dumps({"ok": True, "form": form})
         (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
-    done = run("H100", *suite.command("--batch", "hopper"))
+    done = run("H100", *suite.command("--name", "hopper"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert suite.states("hopper") == {"pytorch_MultiGPU": "finished", "mxnet_MultiGPU": "skipped"}
     reason = record.read(suite.run("hopper", "mxnet_MultiGPU"))["reason"]
@@ -273,7 +273,7 @@ def seen_by_a_run(suite: Suite, machine: str, *asked: str) -> dict[str, Any]:
     suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
     lay_suite(suite, BEGIN, keep, GIVEN, FINISH, pytorch="gpu")
     plant(suite.folder, "pytorch")  # to be probed in the place of PyTorch, which the lab has not
-    done = run(machine, *suite.command("--batch", "shared", *asked))
+    done = run(machine, *suite.command("--name", "shared", *asked))
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = (suite.folder / "runs" / "shared").glob("*/seen.json")
     content: dict[str, Any] = json.loads(found.read_text("utf-8"))
@@ -384,7 +384,7 @@ def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str)
 def test_stand_in_a_run_gets_its_mig_instance_by_name(suite: Suite) -> None:
     seen = "import os; (Path(run) / 'seen').write_text(os.environ['CUDA_VISIBLE_DEVICES'])"
     suite.notebook("PyTorch_MultiGPU", BEGIN, seen, FINISH)
-    done = run("MIG", *suite.command("--batch", "mig"), CUDA_VISIBLE_DEVICES=mig_uuid(1))
+    done = run("MIG", *suite.command("--name", "mig"), CUDA_VISIBLE_DEVICES=mig_uuid(1))
     assert done.returncode == 0, done.stdout + done.stderr
     assert (suite.run("mig", "PyTorch_MultiGPU") / "seen").read_text("utf-8") == mig_uuid(1)
     more = run("MIG", *suite.command("--devices", "2", "--dry-run"))

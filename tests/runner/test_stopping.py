@@ -49,7 +49,7 @@ def marked(suite: Suite, batch: str) -> list[int]:
 def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.Signals) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     suite.notebook(SLOW, REAL, WAIT)
-    command = suite.start("--batch", "cut", errors=subprocess.PIPE)
+    command = suite.start("--name", "cut", errors=subprocess.PIPE)
     started = waiting(suite, "cut")
     family = psutil.Process(command.pid).children(recursive=True)
     assert set(started) <= {process.pid for process in family}
@@ -77,7 +77,7 @@ def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     for number, moment in zip(SIGNALS * 2, (0.3, 1.0, 1.7, 2.4, 3.1, 3.8), strict=True):
         batch = f"at-{moment}"
-        command = suite.start("--batch", batch, errors=subprocess.PIPE)
+        command = suite.start("--name", batch, errors=subprocess.PIPE)
         wait_for(lambda b=batch: (paths.RUNS / b / "batch.json").exists())  # type: ignore[misc]
         time.sleep(moment)
         for _ in range(2):
@@ -98,7 +98,7 @@ def test_nohup_outlives_the_terminal(suite: Suite) -> None:
     """What was to be ignored from the start stays ignored."""
     suite.notebook("PyTorch_MultiGPU", BEGIN, "import time; time.sleep(2)", FINISH)
     ignored = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    command = suite.start("--batch", "night", first=ignored)
+    command = suite.start("--name", "night", first=ignored)
     wait_for((paths.RUNS / "night" / "batch.json").exists)
     for _ in range(3):
         command.send_signal(signal.SIGHUP)
@@ -159,7 +159,7 @@ MONITOR = "import gpumon; monitor = gpumon.Monitor(Path(run) / 'trace'); monitor
 
 def test_a_run_that_hangs_is_ended_and_says_so(suite: Suite) -> None:
     suite.notebook(SLOW, REAL, MONITOR, WAIT)  # whose monitor goes on writing
-    assert suite.compare("--batch", "hung", "--stall-minutes", "0.1") == 1
+    assert suite.compare("--name", "hung", "--stall-minutes", "0.1") == 1
     content = record.read(suite.run("hung", SLOW))
     assert content["state"] == "failed"
     assert content["reason"].startswith("stopped as hung: for 0.1 minutes no step, no output")
@@ -205,7 +205,7 @@ def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_batch_from_a_stranger_ends_no_process_but_its_own(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError('once')")
-    assert suite.compare("--batch", "given") == 1
+    assert suite.compare("--name", "given") == 1
     wait = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
     stranger = subprocess.Popen(wait, start_new_session=True, stdout=subprocess.PIPE)
     try:
@@ -229,7 +229,7 @@ def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     suite.notebook(SLOW, REAL, WAIT)
     ours, theirs = os.pipe()
-    command = suite.start("--batch", "piped", output=theirs, errors=subprocess.PIPE)
+    command = suite.start("--name", "piped", output=theirs, errors=subprocess.PIPE)
     os.close(theirs)
     wait_for((paths.RUNS / "piped" / "batch.json").exists)
     os.close(ours)
@@ -260,7 +260,7 @@ def test_a_notebooks_escapes_do_not_reach_the_terminal(
     suite.notebook(
         "PyTorch_MultiGPU", BEGIN, "raise ValueError('\\x1b]0;owned\\x07\\x1b[2Jgone\\x08')"
     )
-    assert suite.compare("--batch", "loud") == 1
+    assert suite.compare("--name", "loud") == 1
     assert main(["--data", "no\x1b[2J\u202esuch"]) == 2
     shown = capsys.readouterr()
     assert all(line.isprintable() for line in (shown.out + shown.err).splitlines())

@@ -53,7 +53,7 @@ def test_loader_bound() -> None:
     assert found["shares"]["validation"] == pytest.approx(0.2)
     assert found["shares"]["data"] == pytest.approx(0.8 * (1 - 1000 / 2300))
     assert found["shares"]["synchronisation"] == pytest.approx(0)
-    assert found["sentence"].startswith("The loader is the limit, 45 % of an epoch")
+    assert found["sentence"].startswith("The loader is the limit, waiting takes 45 % of an epoch")
     assert "1,100" in found["sentence"] and "4 GPUs took 1,000 images/s" in found["sentence"]
     assert found["sentence"].endswith(
         "add workers or use JPEG files (data-prep resize --format jpeg)."
@@ -113,7 +113,7 @@ def test_epochs_faster_than_the_fastest_round_of_noise_are_invalid(
 
 def test_neither_alone_is_the_limit() -> None:
     epochs = [STEADY | {"images_per_second": 500.0}]
-    assert "hinder each other" in attribute(500, 1000, 1200, history=epochs)["sentence"]
+    assert "slow each other down" in attribute(500, 1000, 1200, history=epochs)["sentence"]
 
 
 def test_a_share_smaller_than_what_the_ways_differ_by_makes_no_sentence() -> None:
@@ -122,8 +122,8 @@ def test_a_share_smaller_than_what_the_ways_differ_by_makes_no_sentence() -> Non
     assert found["shares"]["data"] == pytest.approx(0.08)
     assert found["agreement"]["data"]["difference"] == pytest.approx(0.08)
     assert attribution.telling(found) == {}  # no larger than the difference
-    assert found["sentence"].startswith("What the limit is cannot be told")
-    assert "less than the ways of measuring differ by" in found["sentence"]
+    assert found["sentence"].startswith("The limit cannot be determined")
+    assert "less than the difference between the ways of measuring" in found["sentence"]
     seen = STEADY | {"data_seconds": 0.7, "images_per_second": 900.0}
     assert attribution.telling(attribute(900, 1000, 5000, history=[seen])) == {
         "data": pytest.approx(0.08)
@@ -147,24 +147,24 @@ def test_little_is_no_sentence() -> None:
 def test_rounds_too_far_apart_tell_no_limit_unless_the_loop_saw_no_wait() -> None:
     wide = around(1000, (0.8, 0.9, 1.0, 1.0, 1.3, 1.2))
     for waited, begins in (
-        (1.0, "What the limit is cannot be told"),
+        (1.0, "The limit cannot be determined"),
         (0.1, "Compute is the limit"),
     ):
         said = attribute(990, wide, 5000, history=[STEADY | {"data_seconds": waited}])["sentence"]
         assert said.startswith(begins) and f"in the loop itself {10 * waited:.0f} %" in said
     hidden = STEADY | {"data_seconds": None}
     said = attribute(990, wide, 5000, history=[hidden])["sentence"]
-    assert said.startswith("What the limit is cannot be told") and "in the loop" not in said
+    assert said.startswith("The limit cannot be determined") and "in the loop" not in said
     near = attribute(990, 1000, 5000, history=[hidden])["sentence"]
     assert near.startswith("Compute is the limit")
     seen = attribute(990, 1000, 5000, history=[STEADY])  # by the loop 44 %, by the rounds 1 %
-    assert seen["sentence"].startswith("What the limit is cannot be told")
+    assert seen["sentence"].startswith("The limit cannot be determined")
 
 
 def test_epochs_at_another_pace_than_the_rounds_are_told() -> None:
     slow, slower = (STEADY | {"images_per_second": pace} for pace in (500.0, 400.0))
     said = attribute(1000, 1010, 5000, history=[FIRST, slow, slower])["sentence"]
-    assert said.endswith("400 to 500 images/s: these shares were measured at another pace.")
+    assert said.endswith("400 to 500 images/s, so these shares were measured at a different speed.")
     assert "pace" not in attribute(1000, 1010, 5000, history=[STEADY])["sentence"]
 
 
@@ -221,7 +221,7 @@ def test_ways_that_differ_are_told() -> None:
     said = attribution.agreement(found)
     assert "on data by 44 % of an epoch and on synchronisation by 26 %" in said
     # Not "trust neither": a share larger than that may stand in the sentence beside it.
-    assert said.endswith("no figure there is surer than that.")
+    assert said.endswith("no figure there is more certain than that.")
 
 
 def test_what_a_framework_hides_is_empty_and_not_zero() -> None:

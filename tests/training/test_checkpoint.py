@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import records
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from helpers.errors import UserError
-from helpers.frameworks.devices import Devices
+from helpers.networks import weights
 from helpers.recipe import lookup
 from helpers.results import comparison
 from helpers.training import checkpoint, record
@@ -124,23 +125,14 @@ def test_other_code_goes_on_and_that_is_said_and_recorded(
 
 def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
     """As written by a notebook: what has no place in JSON, such as tuples, differs from nothing."""
-    recipe = lookup("demo").on(2)
-    run = record.start(
-        tmp_path,
-        notebook="PyTorch_MultiGPU",
-        framework="PyTorch",
-        kernel="pytorch",
-        versions={},
-        devices=Devices("cpu", ("a", "b")),
-        recipe=recipe,
-    )
+    run = records.started(tmp_path)
     writer = checkpoint.Writer(checkpoint.begin(run, INITIAL, resume=False))
     writer.save([ROW], 1.0, INITIAL, ADAM)
     writer.close()
     found = checkpoint.begin(run, INITIAL, resume=True)
     assert found.epoch == 1 and not found.changed_code
     assert found.code == run.content["run"]["code"]
-    assert found.about["batch"] == recipe.recipe.batch
+    assert found.about["batch"] == lookup("demo").batch
     run.fail(KeyboardInterrupt())
 
 
@@ -204,7 +196,7 @@ def saying(**fields: Any) -> Callable[[Path], None]:
         with safe_open(path, "numpy") as file:
             said = json.loads(file.metadata()["said"]) | fields
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        checkpoint.save_file(arrays, path, metadata={"said": json.dumps(said)})
+        save_file(arrays, path, metadata={"said": json.dumps(said)})
 
     return put
 
@@ -218,7 +210,7 @@ def with_arrays(**changed: np.ndarray | None) -> Callable[[Path], None]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         arrays |= {name.replace("__", "/"): array for name, array in changed.items()}
         whole = {name: array for name, array in arrays.items() if array is not None}
-        checkpoint.save_file(whole, path, metadata=said)
+        save_file(whole, path, metadata=said)
 
     return put
 
@@ -241,19 +233,19 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a folder": (a_folder, "not a file"),
     "a link to nothing": (a_link_to_nothing, "not a file"),
     "arrays that say nothing": (
-        lambda path: checkpoint.save_file(INITIAL, path),
+        lambda path: save_file(INITIAL, path),
         "does not say of which run",
     ),
     "a broken description": (
-        lambda path: checkpoint.save_file(INITIAL, path, metadata={"said": "{"}),
+        lambda path: save_file(INITIAL, path, metadata={"said": "{"}),
         "Expecting property name",
     ),
     "a description deep in brackets": (
-        lambda path: checkpoint.save_file(INITIAL, path, metadata={"said": "[" * 100_000}),
+        lambda path: save_file(INITIAL, path, metadata={"said": "[" * 100_000}),
         "recursion",
     ),
     "a description of another kind": (
-        lambda path: checkpoint.save_file(INITIAL, path, metadata={"said": "[1]"}),
+        lambda path: save_file(INITIAL, path, metadata={"said": "[1]"}),
         "does not say of which run",
     ),
     "epochs that are text": (saying(history="12"), "field epochs"),
@@ -315,7 +307,7 @@ def test_the_report_says_that_a_checkpoint_was_damaged(tmp_path: Path) -> None:
     said = {"resumed_after": 0, "seconds": 0.0, "damaged": "header too small"}
     records.save(tmp_path, records.make(checkpoint=said))
     remarks = " ".join(comparison.remarks(comparison.load(tmp_path))["remark"])
-    assert "began anew, for its earlier checkpoint was damaged: header too small" in remarks
+    assert "started again, because its earlier checkpoint was damaged: header too small" in remarks
 
 
 def test_another_recipe_with_another_network_is_refused_and_not_set_aside(tmp_path: Path) -> None:
@@ -341,14 +333,13 @@ def test_the_one_before_stays_until_the_next_is_whole(
     """And training goes on while it is written."""
     write(tmp_path)
     before, may = (tmp_path / checkpoint.FILE).read_bytes(), threading.Event()
-    save_file = checkpoint.save_file
 
     def slowly(arrays: Any, path: Path, metadata: Any) -> None:
         path.write_bytes(b"half")
         assert may.wait(10)
         save_file(arrays, path, metadata=metadata)
 
-    monkeypatch.setattr(checkpoint, "save_file", slowly)
+    monkeypatch.setattr(weights, "save_file", slowly)
     writer = checkpoint.Writer(begin(tmp_path, resume=True))
     writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)  # returns at once
     assert (tmp_path / checkpoint.FILE).read_bytes() == before
@@ -365,7 +356,7 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_the_one_before(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(weights, "save_file", full)
     writer = checkpoint.Writer(begin(tmp_path, resume=True))
     writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
     with pytest.raises(OSError, match="No space"):

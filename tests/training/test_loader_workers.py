@@ -106,7 +106,9 @@ def test_another_error_is_not_hidden() -> None:
 def test_running_out_elsewhere_names_the_batch_and_the_way_out() -> None:
     scaled = lookup("chexnet").on(4)
     with (
-        pytest.raises(UserError, match=r"at 64 images of 224 px per device: set batch = 32, or"),
+        pytest.raises(
+            UserError, match=r"at 64 images of 224 px per device: set batch_size = 32, or"
+        ),
         batch_size.explained(scaled, lambda error: True),
     ):
         raise RuntimeError("CUDA out of memory")

@@ -145,7 +145,7 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
 ) -> None:
     data_prep.pack_folder(generated, tmp_path / "packed", progress=False)
     setup = parameters.resolve(
-        "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch=8
+        "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch_size=8
     )
     assert (setup.recipe.recipe.resized, setup.recipe.recipe.batch) == (38, 8)
     assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
@@ -173,9 +173,19 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"workers": "many"}, "workers is 'many': give a whole number from 0, or 'auto'"),
-        ({"batch": 0}, "batch is 0: give a whole number from 1, or 'auto'"),
-        ({"batch": True}, "batch is True"),
+        (
+            {"workers": "many"},
+            "workers is 'many': give a whole number from 0 to 1024, or 'default'",
+        ),
+        (
+            {"batch_size": 0},
+            "batch_size is 0: give a whole number from 1 to 2147483647, or 'default' or 'auto'",
+        ),
+        ({"batch_size": True}, "batch_size is True"),
+        ({"epochs": 0}, "epochs is 0: give a whole number from 1 to 2147483647, or 'default'"),
+        ({"epochs": "auto"}, "epochs is 'auto': give a whole number from 1"),
+        ({"epochs": 1.5}, "epochs is 1.5: give a whole number from 1"),
+        ({"workers": 1025}, "workers is 1025: give a whole number from 0 to 1024"),
         ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
     ],
 )
@@ -215,6 +225,17 @@ def test_a_warmup_is_a_number_of_epochs(given: Any) -> None:
     with pytest.raises(UserError, match="give a number of epochs from 0"):
         parameters.epochs_of_warmup(given)
     assert parameters.epochs_of_warmup("0.5") == 0.5
+
+
+def test_epochs_and_batch_size_are_the_recipe_s_or_one_s_own(generated: Path) -> None:
+    def resolved(**given: Any) -> parameters.Setup:
+        return parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
+
+    own, other = resolved().recipe.recipe, resolved(epochs="2", batch_size=16).recipe.recipe
+    assert (own.epochs, own.batch) == (5, 64) and (other.epochs, other.batch) == (2, 16)
+    assert other.learning_rate == own.learning_rate / 4
+    found = resolved(epochs="default", batch_size="auto")
+    assert found.recipe.recipe == own and found.search_batch and not resolved().search_batch
 
 
 def test_workers_serve_all_devices_together(generated: Path) -> None:

@@ -13,13 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import records
-from records import make
+from records import make, started
 
 from data_prep import FINDINGS
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
-from helpers.recipe import lookup
 from helpers.training import metrics, record
 
 START = """
@@ -33,19 +32,6 @@ devices = Devices("cpu", ("virtual CPU device 0",))
 run = record.start(Path(sys.argv[1]), notebook="N", framework="F", kernel="k", versions={},
                    devices=devices, recipe=lookup("demo").on(1))
 """
-
-
-def started(folder: Path, devices: int = 2) -> record.Run:
-    names = tuple(f"virtual CPU device {i}" for i in range(devices))
-    return record.start(
-        folder,
-        notebook="PyTorch_MultiGPU",
-        framework="PyTorch",
-        kernel="pytorch",
-        versions={"torch": "2"},
-        devices=Devices("cpu", names),
-        recipe=lookup("demo").on(devices),
-    )
 
 
 def run_child(folder: Path, code: str) -> subprocess.Popen[str]:
@@ -72,16 +58,8 @@ def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
 def test_what_a_framework_cannot_do_on_these_devices_is_in_the_record(
     tmp_path: Path, kind: str, kept: list[str]
 ) -> None:
-    run = record.start(
-        tmp_path,
-        notebook="N",
-        framework="F",
-        kernel="k",
-        versions={},
-        devices=Devices(kind, ("one",)),
-        recipe=lookup("demo").on(1),
-        skipped={"here": "why", "x on CPUs": "a", "y on GPUs": "b"},
-    )
+    skipped = {"here": "why", "x on CPUs": "a", "y on GPUs": "b"}
+    run = started(tmp_path, Devices(kind, ("one",)), skipped=skipped)
     assert [row["what"] for row in run.content["skipped"]] == kept
     assert run.content["skipped"][0]["reason"] == "why"
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import records
 
-from helpers.frameworks.devices import Devices
 from helpers.recipe import Recipe, lookup
 from helpers.training import record, run_identity
 
@@ -15,15 +15,7 @@ DEMO = lookup("demo")
 
 def begun(folder: Path, recipe: Recipe = DEMO, images: str = "a") -> record.Run:
     """A run's record, as far as a notebook has written it before it trains."""
-    run = record.start(
-        folder,
-        notebook="PyTorch_MultiGPU",
-        framework="PyTorch",
-        kernel="pytorch",
-        versions={},
-        devices=Devices("cpu", ("one", "two")),
-        recipe=recipe.on(2),
-    )
+    run = records.started(folder, recipe=recipe.on(2))
     parts = {"train": 256, "valid": 8, "test": 8}
     data = {"folder": "d", "kind": "real", "pixels": 38, "images": parts, "patients": parts}
     run.add("data", data | {"steps_per_epoch": 2, "sha256": images})

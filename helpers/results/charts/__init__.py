@@ -7,7 +7,7 @@ by itself, or None where there is nothing to draw.
 from helpers.results.charts.loss_and_auc import auc, clock_curves, curves
 from helpers.results.charts.speed import placed, scaling, throughput
 from helpers.results.charts.style import COLOURS, MARKERS
-from helpers.results.charts.utilisation_and_energy import attribution, energy, utilisation
+from helpers.results.charts.utilisation_and_energy import attribution, energy, traces, utilisation
 from helpers.training.figure_style import Chart
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "placed",
     "scaling",
     "throughput",
+    "traces",
     "utilisation",
 ]

@@ -6,10 +6,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from helpers.results import published
-from helpers.results.charts.style import labels_of, legend_below, line_of, name_rows, safe
+from helpers.results.charts.style import labels_of, line_of, name_rows, safe
 from helpers.results.comparison import Comparison, Entry, widest
 from helpers.results.learning_curves import history
-from helpers.training.figure_style import FAINT, GRID, WIDTH, figure_of, panels, styled
+from helpers.training.figure_style import (
+    FAINT,
+    GRID,
+    WIDTH,
+    figure_of,
+    legend_below,
+    panels,
+    styled,
+)
 
 _PUBLISHED = "Mean, published"
 _MEAN = ("mean_auc", "mean_low", "mean_high")

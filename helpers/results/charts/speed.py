@@ -12,7 +12,6 @@ from helpers.results import published
 from helpers.results.charts.style import (
     colour_of,
     faded,
-    legend_below,
     line_of,
     marker_of,
     name_rows,
@@ -20,7 +19,7 @@ from helpers.results.charts.style import (
 )
 from helpers.results.comparability import together
 from helpers.results.comparison import Comparison, devices
-from helpers.results.comparison_tables import short_number
+from helpers.results.comparison_tables import IN_MINUTES, short_number
 from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import scaling as scaling_numbers
 from helpers.results.scaling import several
@@ -32,6 +31,7 @@ from helpers.training.figure_style import (
     WIDTH,
     figure_of,
     heading,
+    legend_below,
     panels,
     styled,
 )
@@ -154,7 +154,9 @@ def placed(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     figure, (left, right) = panels(
         2, width, 1.3 + 0.42 * max(theirs["label"].nunique(), numbers["label"].nunique())
     )
-    unit, divisor = ("minutes", 60.0) if numbers["seconds"].max() >= 120 else ("seconds", 1.0)
+    unit, divisor = (
+        ("minutes", 60.0) if numbers["seconds"].max() >= IN_MINUTES else ("seconds", 1.0)
+    )
     _dots(left, numbers, divisor, hollow=False)
     heading(left, "Measured here")
     left.set_xlabel(f"{unit} of training, by number of devices")

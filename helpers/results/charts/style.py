@@ -11,7 +11,6 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 
 from helpers.frameworks import ROWS
 from helpers.results.comparison import Entry
@@ -20,8 +19,6 @@ from helpers.training.figure_style import PAGE
 COLOURS = {row.family: row.colour for row in ROWS}
 OTHERS = "#56B4E9"
 MARKERS = {row.family: row.marker for row in ROWS}
-SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
-"""Parts of a whole: none of them is a framework's colour."""
 LONGEST = 40
 """Letters of a label."""
 
@@ -31,13 +28,6 @@ def name_rows(axes: Axes, names: Sequence[str], *, above: float = 0.5, below: fl
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 1 + below, -above)
     axes.tick_params(axis="y", length=0)
-
-
-def legend_below(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    room = 0.5 + 0.085 * max(len(label) for label in labels)
-    columns = max(1, min(int(figure.get_figwidth() / room), 4, len(labels)))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def colour_of(label: str) -> str:

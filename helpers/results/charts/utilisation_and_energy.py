@@ -1,71 +1,68 @@
 """Charts of what the machine did: utilisation, where the time went, energy."""
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import gpumon
 from gpumon.errors import MonitorError
 from helpers.results import device_waits
 from helpers.results.charts.style import (
-    SHARES,
     colour_of,
     cycle,
     faded,
-    legend_below,
     name_rows,
     safe,
 )
 from helpers.results.comparison import Comparison, widest
 from helpers.results.comparison_tables import short_number
 from helpers.results.repeated_runs import summarise
-from helpers.training.figure_style import FAINT, WIDTH, Chart, figure_of, plain_axes, styled
+from helpers.training.figure_style import (
+    FAINT,
+    SHARES,
+    WIDTH,
+    figure_of,
+    legend_below,
+    styled,
+)
+
+EPOCHS = ("train", "validate")
 
 
-@styled
 def utilisation(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Utilisation while training and validating, one lane a framework, all on the same axes.
+    """Utilisation while training and validating: gpumon's chart of several runs, a lane each.
 
-    Each framework on its most devices. The mean over the GPUs, with the range from the least to
-    the most used one; the host's CPU where there is no GPU. Time counts from the start of the
-    first epoch.
+    Each framework on its most devices. Time counts from the start of the first epoch.
     """
-    lanes = []
-    for entry in widest(compared.entries):
-        try:
-            trace = gpumon.read(entry.folder / "trace")
-            lanes.append((entry, trace.frame(), trace.phases()))
-        except MonitorError:
-            continue  # a run without a trace has no lane; remarks() says what is missing
+    lanes, _ = traces(compared)
     if not lanes:
         return None
-    figure = Chart(figsize=(width, 0.9 + 1.25 * len(lanes)), layout="constrained")
-    grid = figure.subplots(len(lanes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    longest = 0.0
-    for axes, (entry, frame, phases) in zip(grid, lanes, strict=True):
-        start, end = _window(frame, phases)
-        longest = max(longest, end - start)
-        shown = frame.loc[(frame.index >= start) & (frame.index <= end)]
-        columns = [c for c in shown.columns if c.startswith("gpu") and "/utilisation (%)" in c]
-        columns = [c for c in columns if "memory" not in c]
-        what = f"{len(columns)} GPU(s)" if columns else "host CPU"
-        values = shown[columns or ["host/cpu (%)"]].astype(float)
-        seconds, colour = values.index.to_numpy() - start, colour_of(entry.label)
-        mean = values.mean(axis=1)
-        axes.fill_between(seconds, mean, color=faded(colour, 0.25), lw=0)
-        if len(columns) > 1:
-            low, high = values.min(axis=1), values.max(axis=1)
-            axes.fill_between(seconds, low, high, color=faded(colour, 0.5), lw=0)
-        axes.plot(seconds, mean, color=colour, lw=1.2)
-        _bands(axes, phases, start, end)
-        average = f"mean {mean.mean():.0f} %" if mean.notna().any() else "no readings"
-        axes.set_title(f"{safe(entry.run)}: {what}, {average}", loc="left")
-        plain_axes(axes, grid="y")
-        axes.set_ylabel("%")
-    grid[0].set_ylim(0, 105)
-    grid[0].set_xlim(0, longest)
-    grid[-1].set_xlabel("seconds since the first epoch began; grey bands: validation")
-    return figure
+    trained = any(mark.name == EPOCHS[0] for run in lanes.values() for mark in run.recording.marks)
+    return gpumon.compare(lanes, align=EPOCHS[0] if trained else None, until=EPOCHS, width=width)
+
+
+def traces(compared: Comparison) -> tuple[dict[str, gpumon.Trace], list[str]]:
+    """Each label's trace on its most devices, by its name; and the runs that have none.
+
+    It is the last run's, else that of the last repeat with a trace, which its name says then.
+    """
+    found, without = {}, []
+    for last in widest(compared.entries):
+        repeats = [
+            entry
+            for entry in compared.entries
+            if (entry.label, entry.devices) == (last.label, last.devices)
+            and (entry is last or entry.variant)
+        ]
+        for entry in reversed(repeats):
+            try:
+                trace = gpumon.read(entry.folder / "trace")
+            except MonitorError:
+                continue
+            found[entry.label if entry is last else f"{entry.label} {entry.variant}"] = trace
+            break
+        else:
+            without.append(last.run)
+    return found, without
 
 
 @styled
@@ -92,7 +89,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
         if pd.notna(row[device_waits.INVALID]):
             axes.annotate(
-                f"{device_waits.INVALID}: its words say why",
+                f"{device_waits.INVALID}: its sentence says why",
                 (0, place),
                 xytext=(8, 0),
                 textcoords="offset points",
@@ -103,7 +100,7 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     for name, shape, colour in looks:
         axes.plot([], [], marker=shape, ms=6, color=colour, ls="none", label=safe(name))
     name_rows(axes, [safe(str(name)) for name in numbers.index], above=0.6, below=0.6)
-    axes.set_xlabel("% of an epoch; what is left is compute")
+    axes.set_xlabel("% of an epoch; the rest is compute")
     legend_below(figure, axes)
     return figure
 
@@ -124,7 +121,7 @@ def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         value = row["images_per_joule"]
         axes.barh(place, value, 0.6, color=faded(colour_of(row["label"]), 0.85))
         axes.annotate(
-            f"{value:.3g} images/J, {short_number(row['joules'] / 1000)} kJ in all",
+            f"{value:.3g} images/J, {short_number(row['joules'] / 1000)} kJ in total",
             (value, place),
             xytext=(5, 0),
             textcoords="offset points",
@@ -135,22 +132,3 @@ def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     axes.set_xlim(0, 1.6 * float(numbers["images_per_joule"].max()))
     axes.set_xlabel("images trained per joule of the GPUs")
     return figure
-
-
-def _window(frame: pd.DataFrame, phases: pd.DataFrame) -> tuple[float, float]:
-    """From the start of the first epoch to the end of the last, in the trace's seconds."""
-    epochs = phases[phases["phase"].isin(["train", "validate"])]
-    if epochs.empty:
-        return float(frame.index.min()), float(frame.index.max())
-    return float(epochs["start (s)"].min()), float(epochs["end (s)"].max())
-
-
-def _bands(axes: Axes, phases: pd.DataFrame, start: float, end: float) -> None:
-    validated = phases[phases["phase"] == "validate"].sort_values("start (s)")
-    last = start
-    for begin, finish in zip(validated["start (s)"], validated["end (s)"], strict=True):
-        # Replicas mark the same validation each for itself: shade it once.
-        begin, finish = max(begin, last), min(finish, end)
-        if finish > begin:
-            axes.axvspan(begin - start, finish - start, color=FAINT, alpha=0.25, lw=0)
-            last = finish

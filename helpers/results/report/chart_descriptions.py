@@ -1,4 +1,4 @@
-"""What the charts show, in words: for those who hear the report instead of seeing it."""
+"""What the charts show, in words, for screen readers."""
 
 import math
 from collections.abc import Iterable
@@ -8,28 +8,28 @@ import pandas as pd
 from helpers.results import device_waits, learning_curves, paired_auc
 from helpers.results.comparability import marked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
-from helpers.results.comparison_tables import short_number
+from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import summarise, with_interval
 from helpers.results.scaling import scaling as scaling_numbers
 
 
 def repeats(compared: Comparison) -> str:
-    """How repeats are told in the tables."""
+    """How the tables show repeats."""
     numbers = summarise(compared)
     if not _repeated(compared):
-        return "Each figure is of one run, so its spread is not known."
+        return "Each figure comes from one run, so its spread is not known."
     low, high = numbers["runs"].min(), numbers["runs"].max()
     count = str(low) if low == high else f"{low} to {high}"
-    return f"The median of {count} runs, in brackets the least and the most."
+    return f"Figures are the median of {count} runs, with the minimum and maximum in brackets."
 
 
 def shown(compared: Comparison) -> str:
-    """Of which run the figures are that tell of one; nothing where none was repeated."""
+    """Which run a single run's figures come from; empty if none was repeated."""
     if not _repeated(compared):
         return ""
     seeds = {entry.content["recipe"]["seed"] for entry in latest_of_each(compared.finished)}
     seed = f" (seed {seeds.pop()})" if len(seeds) == 1 and len(_seeds(compared)) > 1 else ""
-    return f"Of repeated runs the last is shown{seed}, but where a figure says that it is of all."
+    return f"With repeated runs, the last is shown{seed} unless a figure says that it covers all."
 
 
 def _repeated(compared: Comparison) -> bool:
@@ -56,7 +56,7 @@ def throughput(compared: Comparison) -> str:
 def placed(compared: Comparison) -> str:
     return _told(
         "Training time by framework and number of devices, beside the times published in 2018",
-        (f"{_timed(row)} {row['seconds']:.0f} s" for _, row in summarise(compared).iterrows()),
+        (f"{_timed(row)} {time_text(row['seconds'])}" for _, row in summarise(compared).iterrows()),
     )
 
 
@@ -80,7 +80,7 @@ def curves(compared: Comparison, *, clock: bool = False) -> str:
             end = epochs.iloc[-1]
             auc = "n/a" if math.isnan(end["valid_auc"]) else f"{end['valid_auc']:.3f}"
             parts.append(
-                f"{entry.timed if clock else entry.run} ends after {end['clock']:.0f} s with "
+                f"{entry.timed if clock else entry.run} ends after {time_text(end['clock'])} with "
                 f"validation loss {end['valid_loss']:.3f} and AUC {auc}"
             )
     return _told(f"Losses and validation AUC against {across}", parts)
@@ -98,7 +98,7 @@ def auc(compared: Comparison) -> str:
 
 
 def left_out(compared: Comparison) -> str:
-    """Which findings are in the table but not in the mean, by name; nothing where all are."""
+    """The findings that are in the table but not in the mean; empty if all are."""
     names = dict.fromkeys(
         row["finding"]
         for entry in widest(compared.finished)
@@ -107,55 +107,54 @@ def left_out(compared: Comparison) -> str:
     )
     if not names:
         return ""
-    return f"Not in the mean, for too few test images of a class: {', '.join(names)}. "
+    return f"Not in the mean, because a class has too few test images: {', '.join(names)}. "
 
 
 def uncertainty(compared: Comparison) -> str:
-    """What the intervals of the AUCs hold, and what they leave out."""
+    """What the AUCs' intervals include and leave out."""
     text = (
-        "Intervals of AUCs are 95 %, over the test part's patients. What another run would change, "
-        "with other initial weights or in another order, is not in them"
+        "AUC intervals are 95 %, over the test part's patients. They do not include how much "
+        "another run, with other initial weights or in another order, would differ"
     )
     if not _repeated(compared):
-        return f"{text}, and with one run of each it is not shown at all."
+        return f"{text}, which single runs cannot show."
     if len(_seeds(compared)) == 1:
-        return f"{text}; the range over runs, all of one seed, shows only what a seed leaves open."
+        return f"{text}. The range over runs, all of one seed, shows only what a seed leaves open."
     return (
-        f"{text}; the range over runs of a framework shows that, and other test images too, for a "
-        "seed also decides the split."
+        f"{text}. The range over a framework's runs shows that, and the effect of other test "
+        "images too, because the seed also decides the split."
     )
 
 
 def differences(compared: Comparison) -> str:
-    """How the table of paired differences is made, and how it is to be read."""
+    """How the table of paired differences is made, and how to read it."""
     base = paired_auc.reference(compared)
     if base is None:
         return ""
     text = (
-        f"Each minus {base}, whose mean AUC is in the middle, on the same images: all are "
-        "resampled by the same draws, so that an easy or a hard test part moves all alike and "
-        "falls out of the difference. "
+        f"Each run minus {base}, whose mean AUC is in the middle, on the same images. All are "
+        "resampled with the same draws, so an easy or hard test part affects all alike and "
+        "cancels out. "
     )
     if paired_auc.differences(compared)["pairs"].max() > 1:
         text += (
-            "Repeats are paired and their differences averaged, where the AUC beside is a median; "
-            "the interval holds both that over patients and that over runs. "
+            "Repeats are paired and their differences averaged (the AUC beside is a median); the "
+            "interval covers both patients and runs. "
         )
     else:
         text += (
-            "What is told apart are these trained networks: with another seed it may be the other "
-            "way round. "
+            "This tells these trained networks apart: with another seed the order may be reversed. "
         )
     return (
-        f"{text}The intervals hold at 95 % for all rows together, so that of equals one is told "
-        "apart by chance in one report of twenty."
+        f"{text}The intervals hold at 95 % for all rows together: among equals, chance tells one "
+        "apart in one report in twenty."
     )
 
 
 def shares(compared: Comparison) -> str:
     found = device_waits.table(compared)
     return _told(
-        "Shares of an epoch with the least and the most of the rounds; the table has them too",
+        "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
         (
             f"{run} " + ", ".join(f"{name} {text}" for name, text in row.items())
             for run, row in found.iterrows()
@@ -175,7 +174,7 @@ def energy(compared: Comparison) -> str:
 
 
 def _timed(row: pd.Series) -> str:
-    """A row of numbers by its name, with why its times may not stand beside others'."""
+    """A row's name, with the marks that say why its times are not comparable."""
     return marked(f"{row['label']} on {devices(row['devices'])}", row["marks"])
 
 

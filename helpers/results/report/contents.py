@@ -1,4 +1,4 @@
-"""What the report says, in order: sections of charts, tables and sentences.
+"""The report's contents, in order: sections of charts, tables and sentences.
 
 The page, ``report.md`` and the notebook ``Compare.ipynb`` are made of the same functions.
 """
@@ -20,8 +20,9 @@ from helpers.results import (
     published,
     scaling,
 )
-from helpers.results.comparability import ranks, unranked
+from helpers.results.comparability import off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
 
 Draw = Callable[..., Figure | None]
@@ -109,8 +110,8 @@ def _speed(compared: Comparison) -> Section:
             "training",
             "Training on image files",
             comparison_tables.training(compared),
-            "All epochs, training and validation, with the tracing and autotuning of the first; "
-            "images/s is the median epoch after it. "
+            "Times cover all epochs, training and validation, including tracing and autotuning in "
+            "the first; images/s is that of the median epoch after it, or of the only one. "
             f"{repeats} {chart_descriptions.uncertainty(compared)}",
             kind="measured",
         ),
@@ -141,15 +142,15 @@ def _speed(compared: Comparison) -> Section:
             "Beside the published times",
             charts.placed,
             chart_descriptions.placed(compared),
-            "Other hardware, images and versions: compare the pattern, not the minutes.",
+            "Hardware, images and versions differ: compare the pattern, not the minutes.",
         ),
     ]
     lead = (
         "Two tables, as in the article this repeats: images read from files, and synthetic data "
-        "in memory. They are measured minutes apart: what loading costs stands "
-        "below, in the shares of an epoch, which are measured in turns."
+        "in memory. The two are measured minutes apart. So the cost of loading is shown below, "
+        "among the shares of an epoch, which are measured in alternating rounds."
     )
-    lead = _joined(lead, unranked(compared))
+    lead = _joined(lead, unequal(compared), unranked(compared))
     return Section("speed", "How fast", lead, blocks if compared.finished else [], _SPEED)
 
 
@@ -163,8 +164,8 @@ _SPEED = ("runs", "repeats", "published")
 def _scaling(compared: Comparison) -> Section:
     several = scaling.several(compared)
     lead = (
-        "Throughput against the number of devices, with each framework's ideal line: what its "
-        "fewest devices did, times their ratio. Efficiency is the share of that ideal."
+        "Throughput against the number of devices, with each framework's ideal line: the "
+        "throughput of its fewest devices, scaled up. Efficiency is the share of that ideal."
     )
     blocks: list[Block] = []
     if several:
@@ -174,8 +175,8 @@ def _scaling(compared: Comparison) -> Section:
         ]
     elif compared.finished:
         one = (
-            "No framework has whole runs (not resumed) on several numbers of GPUs: "
-            "'compare --devices 1,2' adds scaling where there are as many."
+            "No framework has uninterrupted runs on several numbers of GPUs. "
+            "'compare --devices 1,2' adds scaling if there are that many."
         )
         blocks = [Texts("Scaling", [one])]
     lead = _joined(lead, unranked(compared))
@@ -201,7 +202,7 @@ def _learning(compared: Comparison) -> Section:
             "AUC per finding",
             charts.auc,
             chart_descriptions.auc(compared),
-            "The published means, on 1 V100 (small marks) and on 4 (large), are of real X-rays.",
+            "The published means, on 1 V100 (small marks) and on 4 (large), are from real X-rays.",
         ),
         Table(
             "auc",
@@ -220,6 +221,7 @@ def _learning(compared: Comparison) -> Section:
     lead = _joined(
         "The curves should lie close together: same weights, same images, same learning rate. "
         "The test part was never seen in training; 0.5 is guessing, 1 is perfect.",
+        off_the_recipe(compared),
         chart_descriptions.shown(compared),
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
@@ -232,7 +234,7 @@ _LEARNT = ("epochs", "auc", "paired")
 def _machine(compared: Comparison) -> Section:
     lead = _joined(
         "The same axes for every framework, from the start of the first epoch: a longer lane is a "
-        "slower run, a valley is a device that waits. 100 % only means that the GPU was never "
+        "slower run, a valley is a device waiting. 100 % only means that the GPU was never "
         "without a kernel, not that it was full.",
         chart_descriptions.shown(compared),
     )
@@ -241,7 +243,7 @@ def _machine(compared: Comparison) -> Section:
         Live(
             "utilisation",
             "Utilisation",
-            "Drag to zoom, double-click to go back, point to read; or arrow keys, + and −.",
+            "Drag to zoom, double-click to go back, point to read values; or use arrows, + and −.",
         ),
         Chart(
             "attribution",
@@ -253,9 +255,9 @@ def _machine(compared: Comparison) -> Section:
             "attribution",
             "Shares of an epoch",
             device_waits.table(compared),
-            "By leaving out loading and then the all-reduce, in rounds that take turns; in "
-            "brackets the least and the most. Below zero nothing was waited for, as far as the "
-            "rounds can tell; invalid: nothing can be taken off, and the words below say why.",
+            "Measured by leaving out loading and then the all-reduce, in alternating rounds; "
+            "brackets hold the minimum and maximum. A share below zero means no measurable wait. "
+            "Invalid means that no share can be computed; the sentences below say why.",
         ),
         Texts("In words", comparison_tables.sentences(compared)),
         Chart("energy", "Energy", charts.energy, chart_descriptions.energy(compared)),
@@ -270,19 +272,19 @@ def _machine(compared: Comparison) -> Section:
 
 def _fairness(compared: Comparison) -> Section:
     lead = (
-        "The certificate: what each run really had and computed, held against one float64 "
-        "reference. A run that failed a check is marked as not comparable wherever it is timed. "
-        "Of repeated runs the worst of each check is shown."
+        "The certificate compares what each run used and computed with one float64 reference. "
+        "A run that failed a check is marked as not comparable wherever its time is shown. "
+        "With repeated runs, the worst result of each check is shown."
     )
     blocks: list[Block] = [
         Table("fairness", "Certificate", comparison_tables.fairness(compared), kind="verdicts"),
-        Table("reasons", "What is said about single checks", _reasons(compared.entries)),
+        Table("reasons", "Remarks on single checks", _reasons(compared.entries)),
     ]
     return Section("fairness", "Is it fair", lead, blocks, ("fairness",))
 
 
 def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
-    """The certificate's own words, the runs that share them together."""
+    """The certificate's remarks, each with the runs that share it."""
     said: dict[tuple[str, str, str], dict[str, None]] = {}
     checked = {entry.run: None for entry in entries if "fairness" in entry.content}
     for entry in entries:
@@ -303,16 +305,16 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
 
 
 def _limits(compared: Comparison) -> Section:
-    lead = "What is missing, what cannot be compared, and why."
+    lead = "What is missing or cannot be compared, and why."
     blocks: list[Block] = [
         Table("remarks", "Not comparable, or missing", comparison.remarks(compared)),
         Table(
             "state",
             "How every run ended",
             comparison_tables.state(compared),
-            "Run time, in minutes and seconds, is of the whole run as the terminal shows it: the "
+            "Run time, in minutes and seconds, covers the whole run, as the terminal shows it: the "
             "start of its kernel, the certificate, training, the test and the measurements after "
-            "it. A notebook run by hand counts from the start of its record.",
+            "it. For a notebook run by hand it starts with its record.",
         ),
         Texts("About the published figures", published.notes()),
     ]
@@ -329,14 +331,15 @@ def _made_with(compared: Comparison) -> Section:
 
 
 def targets(compared: Comparison) -> list[dict[str, Any]]:
-    """For the page's time to a chosen AUC: each run's epochs as [clock, AUC]."""
+    """For the page's time to a chosen AUC: each run's epochs as [epoch, clock, AUC, time]."""
     rows = []
     for entry in latest_of_each(compared.finished):
         epochs = learning_curves.history(entry)
         known = epochs.dropna(subset=["valid_auc"])
+        figures = known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
         steps = [
-            [int(epoch), round(float(clock), 3), round(float(auc), 4)]
-            for epoch, clock, auc in known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
+            [int(epoch), round(float(clock), 3), round(float(auc), 4), time_text(clock)]
+            for epoch, clock, auc in figures
         ]
         rows.append({"run": entry.timed, "ranks": ranks(entry.content), "epochs": steps})
     return rows

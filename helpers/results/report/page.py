@@ -17,12 +17,10 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-import gpumon
 from gpumon.drawing import interactive, sidebyside
-from gpumon.errors import MonitorError
-from helpers.results import learning_curves, published, three_answers
+from helpers.results import charts, learning_curves, published, three_answers
 from helpers.results.comparability import NOT_COMPARABLE, RESUMED, SHARED
-from helpers.results.comparison import Comparison, widest
+from helpers.results.comparison import Comparison
 from helpers.results.report import svg
 from helpers.results.report.contents import Chart, Live, Section, Table, Texts, targets
 
@@ -35,7 +33,7 @@ go into another table below."""
 
 _VERDICTS = {"pass": "good", "fail": "bad"}
 _MARKED = re.compile(rf"(.*) \(((?:{NOT_COMPARABLE}|{RESUMED}|{SHARED})[^()]*)\)")
-_NUMBER = re.compile(r"[-~+]?[\d.,]+(?:e[-+]?\d+)?( %|%)?( \(.*\))?|n/a|-")
+_NUMBER = re.compile(r"[-~+]?[\d.,:]+(?:e[-+]?\d+)?( s| %|%)?( \(.*\))?|n/a|-")
 
 
 @dataclass(frozen=True)
@@ -126,25 +124,8 @@ def _drawn(compared: Comparison, chart: Chart) -> dict[str, Markup] | None:
 
 
 def _utilisation(compared: Comparison) -> dict[str, Any]:
-    """A lane a label: the last run's, else that of the last repeat with a trace, by its name."""
-    traces, without = {}, []
-    for last in widest(compared.entries):
-        repeats = [
-            entry
-            for entry in compared.entries
-            if (entry.label, entry.devices) == (last.label, last.devices)
-            and (entry is last or entry.variant)
-        ]
-        for entry in reversed(repeats):
-            try:
-                trace = gpumon.read(entry.folder / "trace")
-            except MonitorError:
-                continue
-            traces[entry.label if entry is last else f"{entry.label} {entry.variant}"] = trace
-            break
-        else:
-            without.append(last.run)
-    chart = Markup(sidebyside.fragment(traces)) if traces else Markup("")
+    lanes, without = charts.traces(compared)
+    chart = Markup(sidebyside.fragment(lanes)) if lanes else Markup("")
     return {"chart": chart, "without": without}
 
 

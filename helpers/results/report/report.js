@@ -27,7 +27,7 @@
       const head = document.createElement("th");
       head.scope = "row"; head.textContent = row.run; line.append(head);
       const texts = [
-        row.first ? row.first[1].toFixed(1) + " s" : "not reached",
+        row.first ? row.first[3] : "not reached",
         row.first ? String(row.first[0]) : "-",
         Number.isFinite(row.best) ? row.best.toFixed(3) : "n/a",
       ];

@@ -84,7 +84,7 @@ def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Out
         log=log,
         limit=given.limit,
     )
-    return replace(found, reason=found.reason and f"{found.reason} ({log} has it all)")
+    return replace(found, reason=found.reason and f"{found.reason} ({log} has the details)")
 
 
 def _table(found: Sequence[Outcome]) -> str:

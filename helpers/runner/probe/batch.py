@@ -6,6 +6,7 @@ notebooks' certificates do not, for no driver, no GPU and no NCCL is in it.
 
 from typing import Any, Protocol
 
+from helpers import terminal
 from helpers.frameworks import NOTEBOOKS, devices, installed
 from helpers.runner import kernel_processes
 from helpers.runner.batch_folder import Batch
@@ -55,7 +56,7 @@ def probe(batch: Batch, shown: Shown) -> None:
         )
         batch.probes[_key(state)] = found
         if found.reason is None:
-            shown.note(f"      works, found out in {found.seconds:.0f} s")
+            shown.note(f"      works, probed in {terminal.clock(found.seconds)}")
         else:
             shown.warn(_failed(state, found))
 
@@ -76,7 +77,9 @@ def as_record(batch: Batch, state: RunState) -> dict[str, Any]:
 
 
 def _failed(state: RunState, found: outside.Outcome) -> str:
-    return f"kernel '{state.kernel}' failed its probe: {found.reason} ({_log(state)} has it all)"
+    return (
+        f"kernel '{state.kernel}' failed its probe: {found.reason} ({_log(state)} has the details)"
+    )
 
 
 def _log(state: RunState) -> str:

@@ -18,7 +18,6 @@ import psutil
 import pytest
 
 pytest.importorskip("papermill")
-pytest.importorskip("yaml")
 
 import fake_nvml
 import gpumon_tools
@@ -26,16 +25,16 @@ import records
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 
 from helpers import paths
-from helpers.__main__ import main
+from helpers.__main__ import CHOICES, main
 from helpers.results import agreement, comparison, three_answers
 from helpers.runner import (
     batch_folder,
-    estimate,
     kernel_processes,
     other_gpu_processes,
     plans,
     progress_board,
 )
+from helpers.runner import sweep_file as sweeps
 from helpers.runner.estimate import History
 from helpers.training import record
 
@@ -61,7 +60,7 @@ def two_frameworks(suite: Suite, *cells: str) -> None:
 
 
 def sweep_file(tmp_path: Path, text: str) -> str:
-    path = tmp_path / "sweep.yaml"
+    path = tmp_path / "sweep.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
 
@@ -70,7 +69,7 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     suite: Suite,
 ) -> None:
     two_frameworks(suite, LOGGED, "log('ended')")
-    sweep = ("--batch", "swept", "--seeds", "0,1,2", "--repeats", "2")
+    sweep = ("--name", "swept", "--seeds", "0,1,2", "--repeats", "2")
     drawn = secrets.randbits(32)
     print(f"random moments drawn from {drawn}")  # shown where the test fails
     moments = random.Random(drawn)
@@ -137,7 +136,7 @@ def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two_frameworks(suite, LOGGED)
-    assert suite.compare("--batch", "near", "--repeats", "2") == 0
+    assert suite.compare("--name", "near", "--repeats", "2") == 0
     path = paths.RUNS / "near" / "batch.json"
     content = json.loads(path.read_text("utf-8"))
     content["finished"] = None
@@ -192,71 +191,131 @@ def test_the_file_says_what_the_options_say(
     suite.notebook("MXNet_Gluon_MultiGPU", BEGIN, FINISH, framework="MXNet Gluon")
     file = sweep_file(
         tmp_path,
-        "frameworks: [mxnet, PyTorch]\ndevices: [1, 2]\nseeds: 0, 7\nrepeats: 2\n"
-        f"precision: fp32\ninputs: [real, synthetic]\nrecipe: demo\ndata: {suite.data}\n"
-        "batch: overnight\n",
+        'frameworks = ["mxnet", "PyTorch"]\ndevices = [1, 2]\nseeds = "0, 7"\nrepeats = 2\n'
+        f"precision = \"fp32\"\nrecipe = 'demo'\ndata = '{suite.data}'\nname = \"overnight\"\n"
+        'epochs = 3\nbatch_size = "auto"\nworkers = 0\nwarmup_epochs = 0.5\n',
     )
     assert main(["--dry-run", "--sweep", file]) == 0
     from_file = capsys.readouterr().out
     options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
-    assert main(["--dry-run", "--batch", "overnight", *options]) == 0
+    options += ["--epochs", "3", "--batch-size", "auto", "--workers", "0", "--warmup-epochs", "0.5"]
+    assert main(["--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
     assert "Batch overnight: 16 runs" in from_file
+    assert "every run with epochs 3, batch size auto, workers 0, warm-up epochs 0.5\n" in from_file
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
     options = ["--notebooks", "Keras_MultiGPU", "--seed", "3", "--repeats", "1", "--devices", "1"]
+    options += ["--epochs", "default", "--batch-size", "default", "--workers", "default"]
     assert main(["--dry-run", "--sweep", file, *options]) == 0
     shown = capsys.readouterr().out
     assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, kernel" in shown
+    assert "every run with warm-up epochs 0.5\n" in shown
     assert not paths.RUNS.exists()
 
 
-def test_a_warmup_reaches_the_notebooks(suite: Suite, tmp_path: Path) -> None:
-    suite.notebook("A", BEGIN, "Path(run, 'given').write_text(repr(warmup_epochs))", FINISH)
-    assert suite.compare("--batch", "option", "--warmup-epochs", "1.5") == 0
-    file = sweep_file(tmp_path, f"warmup_epochs: 0.5\nrecipe: demo\ndata: {suite.data}\n")
-    assert main(["--sweep", file, "--batch", "file", "--devices", "1"]) == 0
-    assert (suite.run("option", "A") / "given").read_text() == "1.5"
-    assert (suite.run("file", "A") / "given").read_text() == "0.5"
+def test_every_key_is_an_option_and_every_example_is_taken(suite: Suite, tmp_path: Path) -> None:
+    assert set(sweeps.EXAMPLES) == {*CHOICES, "name"}
+    for key, example in sweeps.EXAMPLES.items():
+        assert key in sweeps.read(sweep_file(tmp_path, f"{key} = {example}\n")).choices
+
+
+SETTINGS = ("epochs", "batch_size", "workers", "warmup_epochs")
+
+
+def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_path: Path) -> None:
+    def given(batch: str) -> str:
+        return (suite.run(batch, "A") / "given").read_text()
+
+    told = "Path(run, 'given').write_text(repr((epochs, batch_size, workers, warmup_epochs)))"
+    suite.notebook("A", BEGIN, told, FINISH)
+    options = ["--epochs", "2", "--batch-size", "16", "--workers", "0", "--warmup-epochs", "1.5"]
+    assert suite.compare("--name", "option", *options) == 0
+    assert given("option") == "(2, 16, 0, 1.5)"
+    text = 'epochs = "1"\nbatch_size = "auto"\nworkers = "auto"\nwarmup_epochs = 0.5\n'
+    file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
+    assert main(["--sweep", file, "--name", "file", "--devices", "1"]) == 0
+    assert given("file") == "(1, 'auto', 'auto', 0.5)"
+    assert suite.compare("--name", "neither") == 0
+    assert given("neither") == "('default', 'default', 'default', 0.0)"
+    written = suite.journal("option")
+    assert [written[name] for name in SETTINGS] == [2, 16, 0, 1.5]
+
+
+def test_other_epochs_batch_sizes_and_workers_are_another_plan(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A batch that was cut short is gone on with where all of them are the same, and only there."""
+    suite.notebook("A", BEGIN, FINISH)
+    options = {"--epochs": "2", "--batch-size": "16", "--workers": "1"}
+    words = [word for pair in options.items() for word in pair]
+    assert suite.compare("--name", "cut", *words) == 0
+    path = paths.RUNS / "cut" / "batch.json"
+    content = json.loads(path.read_text("utf-8")) | {"finished": None}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    capsys.readouterr()
+    assert suite.compare("--dry-run", "--name", "cut", *words) == 0
+    assert "Resuming batch cut" in capsys.readouterr().out
+    for option in options:
+        changed = [word for pair in (options | {option: "3"}).items() for word in pair]
+        assert suite.compare("--dry-run", "--name", "cut", *changed) == 2
+        assert "exists, with another plan or at its end; choose another --name" in (
+            capsys.readouterr().err
+        )
+    assert suite.compare("--dry-run", "--resume", "cut") == 0
+    assert "every run with epochs 2, batch size 16, workers 1\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("device: [1]", "line 1: unknown key 'device': did you mean 'devices'?"),
-        ("\ncolour: 3", "line 2: unknown key 'colour': the keys are frameworks,"),
-        ("seeds: [1]\nseeds: [2]", "line 2: 'seeds' stands there twice"),
-        ("seeds: [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
-        ("seeds: []", "'seeds' takes a list"),
-        ("seeds: [1.5]", "'seeds' takes a list"),
-        ("seeds: [one]", "seed 'one': give a whole number, 0 or more"),
-        ("seeds: [-1]", "seed -1"),
-        ("repeats: yes", "'repeats' takes one value, such as 3"),
-        ("warmup_epochs: soon", "warmup_epochs is 'soon': give a number of epochs from 0"),
-        ("warmup_epochs: -1", "warmup_epochs is -1: give a number"),
-        ("warmup_epochs: [1]", "'warmup_epochs' takes one value, such as 0.5"),
-        ("repeats: 0", "repeats 0: give a whole number from 1"),
-        ("repeats: 99999", "runs; plan 10000 or fewer"),
-        ("devices: [0]", "at least one"),
-        ("devices: {a: 1}", "'devices' takes a list"),
-        ("devices: [2000000000]", "on the CPU they are virtual"),
-        ("frameworks: [jax]", "unknown framework 'jax': the frameworks are PyTorch, Keras"),
-        ("frameworks: [keras]\nnotebooks: [x]", "give one of them"),
-        (
-            "precision: [fp32, int8]",
-            "unknown precision 'int8': it is one of fp32, tf32",
-        ),
-        ("inputs: synthetic", "inputs 'synthetic' alone: every run trains on the real images"),
-        ("inputs: [fake]", "inputs 'fake': the inputs are real and synthetic"),
-        ("data: nowhere", "data folder 'nowhere' does not exist"),
-        ("- 1", "a sweep is lines like"),
-        ("", "a sweep is lines like"),
-        ("seeds: [1", "not YAML"),
-        ("seeds: !!python/object/apply:os.system ['true']", "not YAML"),
-        ("recipe: 2026-02-31", "not YAML that can be read"),
-        ("seeds: " + "[" * 5000, "not YAML"),
-        ("\x00", "not YAML"),
+        ("device = [1]", "line 1: unknown key 'device': did you mean 'devices'?"),
+        ("batch-size = 1", "line 1: unknown key 'batch-size': did you mean 'batch_size'?"),
+        ("\ncolour = 3", "line 2: unknown key 'colour': the keys are frameworks,"),
+        ('inputs = ["real"]', "line 1: unknown key 'inputs': the keys are frameworks,"),
+        ("[sweep]\nseeds = [1]", "line 1: unknown key 'sweep'"),
+        ("\n'my key'.a = 1", "line 2: unknown key 'my key'"),
+        ('batch = "x"', "line 1: 'batch' is two things: 'name' for the folder, 'batch_size' for"),
+        ("seeds = [1]\nseeds = [2]", "line 2: 'seeds' stands there twice"),
+        ("seeds = [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
+        ("seeds = []", "'seeds' takes a list"),
+        ("seeds = [1.5]", "'seeds' takes a list"),
+        ('seeds = ["one"]', "line 1: seed 'one': give a whole number, 0 or more"),
+        ("recipe = 'demo'\nseeds = [-1]", "line 2: seed -1"),
+        ("repeats = true", "'repeats' takes one value, such as 3"),
+        ("\nwarmup_epochs = 'soon'", "line 2: warmup_epochs is 'soon': give a number of epochs"),
+        ("warmup_epochs = -1", "line 1: warmup_epochs is -1: give a number"),
+        ("warmup_epochs = nan", "line 1: warmup_epochs is nan: give a number"),
+        ("warmup_epochs = [1]", "'warmup_epochs' takes one value, such as 0.5"),
+        ("#\nepochs = 0", "line 2: epochs is 0: give a whole number from 1"),
+        ("epochs = 1.5", "line 1: 'epochs' takes one value, such as 5"),
+        ("epochs = 'auto'", "line 1: epochs is 'auto': give a whole number from 1"),
+        ("epochs = [1, 2]", "line 1: 'epochs' takes one value, such as 5"),
+        ("batch_size = 'all'", "line 1: batch_size is 'all': give a whole number from 1"),
+        ("workers = -1", "line 1: workers is -1: give a whole number from 0 to 1024"),
+        ("workers = 9999", "line 1: workers is 9999: give a whole number from 0 to 1024"),
+        ("repeats = 0", "line 1: repeats 0: give a whole number from 1"),
+        ("repeats = 99999", "runs; plan 10000 or fewer"),
+        ("recipe = 'demo'\ndevices = [0]", "line 2: devices 0: a run needs at least one"),
+        ("devices = {a = 1}", "'devices' takes a list"),
+        ("devices = [2000000000]", "on the CPU they are virtual"),
+        ("frameworks = ['jax']", "line 1: unknown framework 'jax': the frameworks are PyTorch"),
+        ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
+        ("frameworks = ['keras']\nnotebooks = ['x']", "give one of them"),
+        ("precision = ['fp32', 'int8']", "line 1: unknown precision 'int8': it is one of fp32"),
+        ("data = 'nowhere'", "line 1: data folder 'nowhere' does not exist"),
+        ("", "nothing in it; a sweep is lines like 'devices = [1, 2]'"),
+        ("# nothing yet", "nothing in it; a sweep is lines like 'devices = [1, 2]'"),
+        ("\nrecipe = demo", 'line 2: not TOML: Invalid value; write a line such as recipe = "chex'),
+        ("seeds = [1", "line 1: not TOML: Unclosed array; write a line such as seeds = [0, 1, 2]"),
+        ("\nseeds = [\n1,\n\n", "line 3: not TOML: Invalid value"),
+        ("# \u2028\nrecipe = demo", "line 2: not TOML: Invalid value"),
+        ("seeds", "line 1: not TOML: Expected '='"),
+        ("recipe = 2026-02-31", "line 1: not TOML: Invalid date"),
+        ("recipe = 2026-02-01", "line 1: 'recipe' takes one value"),
+        ("seeds = " + "[" * 5000, "not TOML that can be read"),
+        ("\x00", "line 1: not TOML"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_with_its_name(
@@ -270,15 +329,80 @@ def test_a_mistake_in_the_file_is_one_line_with_its_name(
     assert len(captured.err.splitlines()) == 1 and not captured.out
 
 
+def test_a_mistake_beside_the_file_is_not_the_file_s(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_frameworks(suite)
+    file = sweep_file(tmp_path, "epochs = 0\n")
+    assert main(["--dry-run", "--sweep", file, "--epochs", "-1"]) == 2
+    assert capsys.readouterr().err.startswith("error: epochs is '-1': give")
+
+
+@pytest.mark.parametrize(
+    "name", ["sweep.yaml", "it's my sweep.YML", "sweep.toml", "-n $(touch gone) `x`.yaml"]
+)
+def test_yaml_is_refused_with_the_line_that_converts_it(
+    name: str,
+    suite: Suite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The line goes through a real shell as it is printed, and what it makes is the same sweep."""
+    pytest.importorskip("yaml")
+    two_frameworks(suite)
+    monkeypatch.chdir(tmp_path)
+    old = (
+        "# Over night\nframeworks: [keras, PyTorch]\ndevices: [1, 2]\nseeds: 0, 7\n"
+        f"inputs: [real, synthetic]\nrecipe: demo\nwarmup_epochs: 0.5\ndata: {suite.data}\n"
+        "batch: overnight\n"
+    )
+    Path(name).write_text(old, encoding="utf-8")
+    before = set(tmp_path.iterdir())
+    assert main(["--dry-run", f"--sweep={name}"]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and set(tmp_path.iterdir()) == before
+    line = said.partition(" of it: ")[2]
+    subprocess.run(["bash", "-ec", line], check=True)
+    assert Path(name).read_text("utf-8") == old, "the user's file was written over"
+    (made,) = set(tmp_path.iterdir()) - before
+    assert made.suffix == ".toml" and f"makes {made.name} of it" in said
+    assert main(["--dry-run", "--sweep", str(made)]) == 0
+    from_file = capsys.readouterr().out
+    options = ["--frameworks", "keras,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
+    options += ["--recipe", "demo", "--warmup-epochs", "0.5", "--data", str(suite.data)]
+    assert main(["--dry-run", "--name", "overnight", *options]) == 0
+    assert capsys.readouterr().out == from_file and "Batch overnight: 8 runs" in from_file
+
+
+def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("sweep.yaml", "sweep.yml", "sweep.YAML"):
+        (tmp_path / name).write_text("{devices: [1]}\n", encoding="utf-8")
+        assert main(["--dry-run", "--sweep", str(tmp_path / name)]) == 2
+        assert "YAML, but a sweep is TOML" in capsys.readouterr().err
+
+
+def test_a_converted_sweep_takes_no_other_file_s_place(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("sweep.toml", "sweep-2.toml"):
+        (tmp_path / name).write_text("epochs = 1\n", encoding="utf-8")
+    (tmp_path / "sweep.yaml").write_text("devices: [1]\n", encoding="utf-8")
+    assert main(["--sweep", str(tmp_path / "sweep.yaml")]) == 2
+    assert capsys.readouterr().err.endswith(f"> {tmp_path / 'sweep-3.toml'}\n")
+
+
 def test_a_file_that_is_none(
     suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "latin").write_bytes(b"seeds: \xe9")
-    for name in ("gone.yaml", ".", "latin"):
+    for name in ("gone.toml", "gone.yaml", ".", "latin"):
         assert main(["--sweep", str(tmp_path / name)]) == 2
         shown = capsys.readouterr().err
         assert "the sweep cannot be read" in shown and len(shown.splitlines()) == 1
-    assert main(["--resume", "--sweep", "x.yaml"]) == 2
+    assert main(["--resume", "--sweep", "x.toml"]) == 2
     assert "leave out --sweep" in capsys.readouterr().err
 
 
@@ -289,23 +413,24 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     plan = ["--notebooks", "PyTorch_MultiGPU"]
     assert suite.compare("--dry-run", *plan) == 0
     assert "Estimate: none" in capsys.readouterr().out
-    assert suite.compare("--batch", "one", *plan, "--repeats", "2") == 0
+    assert suite.compare("--name", "one", *plan, "--repeats", "2") == 0
     capsys.readouterr()
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     shown = capsys.readouterr().out
     assert re.search(r"PyTorch_MultiGPU on 1 device, kernel tiny, about 0:\d\d \(2 earlier", shown)
     assert "PyTorch_MultiGPU on 2 devices, kernel tiny\n" in shown
-    assert re.search(r"Estimate: about \d+ s for 1 run, and 3 more", shown)
+    assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
+    # Nor is it told from a run of other epochs, batch size or workers.
+    for option in ("--epochs", "--batch-size", "--workers"):
+        assert suite.compare("--dry-run", *plan, option, "3") == 0
+        assert "Estimate: none" in capsys.readouterr().out
+    assert suite.compare("--dry-run", *plan, "--epochs", "5", "--batch-size", "64") == 0
+    assert "(2 earlier" in capsys.readouterr().out
     # A broken record or journal is no reason not to start.
     (paths.RUNS / "bad" / "x-1x").mkdir(parents=True)
     (paths.RUNS / "bad" / "batch.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
-
-
-def test_roughly() -> None:
-    told = [estimate.roughly(seconds) for seconds in (0, 99, 100, 2460, 7140, 25800)]
-    assert told == ["0 s", "99 s", "2 min", "41 min", "119 min", "7 h 10 min"]
 
 
 def batch_of(folder: Path, count: int) -> batch_folder.Batch:
@@ -361,7 +486,7 @@ def test_a_terminal_gets_the_table_and_a_log_gets_lines(suite: Suite) -> None:
     two_frameworks(suite, "import time; time.sleep(1.5)")
     ours, theirs = pty.openpty()
     size = {"TERM": "xterm", "COLUMNS": "110", "LINES": "30"}
-    command = suite.start("--batch", "seen", output=theirs, env=size)
+    command = suite.start("--name", "seen", output=theirs, env=size)
     os.close(theirs)
     parts = []
     while True:
@@ -376,7 +501,7 @@ def test_a_terminal_gets_the_table_and_a_log_gets_lines(suite: Suite) -> None:
     assert "[1/2]" not in shown and "Estimate" in shown
     last = shown.rsplit("Notebook", 1)[1]
     assert last.count("finished") == 2 and "Look at" in last
-    command = suite.start("--batch", "logged")
+    command = suite.start("--name", "logged")
     logged, _ = command.communicate(timeout=900)
     assert "[1/2]" in logged and "\x1b" not in logged
 
@@ -389,7 +514,7 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     text = "".join(gpumon_tools.gpu(number, f"processes {me} {100 + number}") for number in (0, 1))
     script.write_text(text + "\n", encoding="utf-8")
     fake = fake_nvml.environment(script)
-    command = suite.start("--batch", "shared", env=fake | {"CUDA_VISIBLE_DEVICES": "1,0"})
+    command = suite.start("--name", "shared", env=fake | {"CUDA_VISIBLE_DEVICES": "1,0"})
     shown, _ = command.communicate(timeout=900)
     assert command.returncode == 0, shown
     folder = suite.run("shared", "PyTorch_MultiGPU")
@@ -496,12 +621,15 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
 
 def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    assert suite.compare("--batch", "old") == 0
+    assert suite.compare("--name", "old") == 0
     path = paths.RUNS / "old" / "batch.json"
     content = json.loads(path.read_text("utf-8")) | {"seed": 4}
+    for name in SETTINGS:
+        del content[name]
     for run in content["runs"]:
         for name in ("seed", "precision", "variant", "earlier"):
             del run[name]
     path.write_text(json.dumps(content), encoding="utf-8")
     batch = batch_folder.load("old")
+    assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs)
     assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])

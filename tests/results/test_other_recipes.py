@@ -1,0 +1,131 @@
+"""Runs of other epochs, another batch size or other workers than the recipe's or than others'."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from helpers.__main__ import main
+from helpers.recipe import lookup
+from helpers.results import comparison, repeated_runs, three_answers
+from helpers.results.comparability import departures, off_the_recipe, unequal
+from helpers.results.comparison import Comparison
+from helpers.results.report import contents
+
+
+def made(framework: str = "PyTorch", workers: int = 2, gpu: bool = True, **recipe: Any) -> Any:
+    """A finished run's record, of the demo recipe with some of its fields changed."""
+    batch = recipe.pop("batch", 64)
+    changed = lookup("demo", **recipe).with_batch(batch).on(2)
+    content = records.make(framework, gpu=gpu, recipe=changed.as_record())
+    content["data"]["workers"] = workers
+    return content
+
+
+def compared(tmp_path: Path, *contents: Any) -> Comparison:
+    for number, content in enumerate(contents):
+        records.save(tmp_path / str(number), content)
+    return comparison.load([tmp_path / str(number) for number in range(len(contents))])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({"epochs": 1}, "1 epoch instead of 5"),
+        ({"batch": 16}, "16 images per device instead of 64"),
+        ({"batch": 1, "epochs": 90}, "90 epochs instead of 5, 1 image per device instead of 64"),
+        ({"warmup_epochs": 0.5}, "a warm-up of 0.5 epochs instead of 0"),
+    ],
+)
+def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limits(
+    tmp_path: Path, changed: dict[str, Any], said: str | None
+) -> None:
+    runs = compared(tmp_path, made(**changed), made("Keras", **changed))
+    assert departures(runs.entries[0].content) == said
+    sentence = None if said is None else f"Not the recipe's own training: {said}."
+    assert off_the_recipe(runs) == sentence and unequal(runs) is None
+    leads = {section.name: section.lead for section in contents.sections(runs)}
+    remarks = list(comparison.remarks(runs)["remark"].items())
+    told = "the recipe's own training"
+    if sentence is None:
+        assert told not in f"{leads} {remarks} {three_answers.headline(runs)}"
+    else:
+        assert three_answers.headline(runs).endswith(f". {sentence}")
+        assert sentence in leads["learning"]
+        assert ("every finished run", f"not {told}: {said}") in remarks
+    # All of them did the same, so they are ranked as ever.
+    assert three_answers.fastest(runs).verdict != "nobody"
+
+
+def test_only_some_runs_changed_it(tmp_path: Path) -> None:
+    runs = compared(tmp_path, made(), made(batch=16))
+    assert off_the_recipe(runs) == (
+        "Not the recipe's own training: 16 images per device instead of 64 "
+        "(PyTorch 16 per device, 2 devices)."
+    )
+
+
+def test_a_recipe_that_is_not_known_here_is_no_departure(tmp_path: Path) -> None:
+    content = made(epochs=3)
+    content["recipe"]["name"] = "somebody's"
+    assert departures(content) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "labels", "differ"),
+    [
+        ({"epochs": 1}, {"PyTorch 1 epoch", "PyTorch 5 epochs"}, "epochs (1, 5)"),
+        (
+            {"batch": 16},
+            {"PyTorch 16 per device", "PyTorch 64 per device"},
+            "batch size (16, 64)",
+        ),
+        ({"warmup_epochs": 2}, {"PyTorch warm-up 0", "PyTorch warm-up 2"}, None),
+    ],
+)
+def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
+    tmp_path: Path, changed: dict[str, Any], labels: set[str], differ: str | None
+) -> None:
+    runs = compared(tmp_path, made(), made(**changed))
+    summary = repeated_runs.summarise(runs)
+    assert set(summary["label"]) == labels and list(summary["runs"]) == [1, 1]
+    assert three_answers.fairness(runs).verdict == "only in part"
+    fastest = three_answers.fastest(runs)
+    if differ is None:  # the same work, in another order of learning rates
+        assert fastest.verdict != "nobody"
+        return
+    sentence = f"These runs did not train the same: they differ in {differ}."
+    assert fastest.verdict == "nobody" and fastest.text.startswith(sentence)
+    assert "No framework can be called fastest" in three_answers.headline(runs)
+    (speed,) = [s for s in contents.sections(runs) if s.name == "speed"]
+    assert sentence in speed.lead
+
+
+def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:
+    runs = compared(tmp_path, made(workers=2), made("Keras", workers=8))
+    remarks = comparison.remarks(runs)["remark"].to_dict()
+    assert remarks["loader workers differ"] == "2 (PyTorch, 2 devices); 8 (Keras, 2 devices)"
+    assert three_answers.fairness(runs).verdict == "yes"
+    same = compared(tmp_path / "same", made(workers=2), made("Keras", workers=2))
+    assert "loader workers differ" not in comparison.remarks(same).index
+
+
+def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in {
+        "old": made(),
+        "short": made(epochs=1),
+        "small": made(batch=16),
+        "more": made(workers=8),
+    }.items():
+        records.save(tmp_path / name, content)
+    against = ["--against", str(tmp_path / "old"), "--name"]
+    assert main([*against, str(tmp_path / "short")]) == 2
+    assert "epochs was 5 and is 1, so the two batches cannot" in capsys.readouterr().err
+    assert main([*against, str(tmp_path / "small")]) == 2
+    assert "batch per device was 64 and is 16" in capsys.readouterr().err
+    assert main([*against, str(tmp_path / "more")]) == 0
+    assert "Changed: loader workers, 2 -> 8" in capsys.readouterr().out
