@@ -83,6 +83,10 @@ def open_reader(
     if channels not in (1, 3):
         raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")
     catalog, array = find(name, folder, **options)
+    if catalog.kind == "record":  # all of it is in the array
+        from data_prep.readers import cifar10
+
+        cifar10.forget()
     return Pictures(
         catalog,
         array,

@@ -106,6 +106,12 @@ def blob(path: Path) -> bytes:
     return _batch(path).data
 
 
+def forget() -> None:
+    """Drop the files that were read, so that they do not take memory beside the pixels."""
+    _load.cache_clear()
+    _unpack.cache_clear()
+
+
 def _files(folder: Path) -> tuple[Path, list[str], str]:
     """The folder, the names of meta and batches from there, and the batches' ending."""
     candidates: list[tuple[Path, str, list[str]]] = []

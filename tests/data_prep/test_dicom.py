@@ -106,7 +106,7 @@ def test_slope_and_intercept_come_before_the_window(tmp_path: Path) -> None:
     [
         ({"NumberOfFrames": 2}, "2 frames; an image is one"),
         ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "RGB pixels; MONOCHROME1"),
-        ({"PhotometricInterpretation": "PALETTE COLOR"}, "PALETTE COLOR pixels"),
+        ({"PhotometricInterpretation": "PALETTE COLOR"}, "PALETTE"),
         ({"Rows": 65535, "Columns": 65535}, "65535 x 65535 pixels, more than"),
         ({"Rows": 100}, "cannot be read as a DICOM image"),
         ({"WindowCenter": 1, "WindowWidth": 0}, "a window of width 0"),
