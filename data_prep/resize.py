@@ -57,32 +57,43 @@ def resize_folder(
     fit: str = "stretch",
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write every image of `source` into `target` as a square of `size` pixels, grey or RGB.
+    """Write every image of `source` into `target` as a square, grey or RGB.
 
-    `source` is a data folder (label file and images; the label file, and the NIH's lists where they
-    are there, are copied and the images go to `target/images/`) or any folder of images, read with
-    its subfolders, links to folders too, which the target repeats. Sampling is antialiased
-    bilinear, as Pillow's; what is not square is stretched, or with `fit` "crop" its middle is
-    taken. Images are read as `read_grey` reads them, or with 3 `channels` as RGB, and the source is
-    never changed. `format` is "png" or "jpeg", of this `quality` (1 to 95).
-
-    `reader` is one of `data_prep.readers`, `options` are its own; `source` may then be what that
-    reads, an archive too. What is labelled goes into `target/labels.csv`, a table that the reader
-    `table` reads by the `table.toml` beside it, and so does the reader that was named.
-
-    An image that cannot be read is listed, with the reason, in `target/rejected.csv`, its row is
-    left out of the copied label file, and the rest goes on; with `strict` it is an error at once.
+    Sampling is antialiased bilinear, as Pillow's. The source is never changed. The label file, and
+    the NIH's lists if there are any, are copied, and the images go to `target/images/`; from any
+    other reader the labels go into `target/labels.csv`, with the mapping `target/table.toml`. An
+    image that cannot be read is listed, with the reason, in `target/rejected.csv`, and its row is
+    left out of the labels.
 
     Each file is written under a temporary name and then renamed, and all are on the disk before
     `target/prepared.json` calls the folder complete. `target/manifest.csv` has the SHA-256 of every
-    image and of what it was made from. By it the same call goes on after a kill, a full disk or a
-    power cut, takes up images that were added to the source or changed there, and makes those
-    again that are gone or damaged; the source may have been moved. A call with other settings, or
-    with a source that lacks images the target has, refuses.
+    image and of what it was made from. With it the same call continues after a kill, a full disk or
+    a power cut, adds images that are new in the source or changed there, and remakes those that are
+    missing or damaged; the source may have been moved. It refuses other settings, and a source that
+    lacks images the target has.
 
-    Returns what prepared.json holds, and `written`, `skipped` (done before), `rejected` (a list of
-    name and reason) and `seconds`. Raises `DataError`, e.g. for a source equal to the target, a
-    missing image, a full disk.
+    Args:
+        source: a data folder (label file and images), any folder of images, read with its
+            subfolders, links to folders too; or what `reader` reads, which may be an archive.
+        target: where to write; empty, new, or begun by the same call.
+        size: pixels of a side.
+        format: "png" or "jpeg".
+        quality: of JPEG, 1 to 95.
+        workers: number of processes; None: one per core.
+        only_present: leave out images that the NIH's label file names but that are missing.
+        strict: raise an error at the first image that cannot be read.
+        progress: show a progress bar.
+        reader: format of the source, see `data_prep.readers`; None: a folder as above.
+        channels: 1 (grey, as `read_grey` reads it) or 3 (RGB).
+        fit: "stretch" what is not square, or "crop" the square in its middle.
+        options: the reader's own.
+
+    Returns:
+        What prepared.json contains, and `written`, `skipped` (done before), `rejected` (a list of
+        name and reason) and `seconds`.
+
+    Raises:
+        DataError: the source is the target, an image is missing, the disk is full, and so on.
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()

@@ -72,13 +72,25 @@ def open_reader(
     valid: float = 0.125,
     **options: Any,
 ) -> Pictures:
-    """The images of a folder, as published or as `data-prep resize` or `pack` left them.
+    """Open the images of a folder, as published or as `data-prep resize` or `pack` wrote them.
 
-    `channels` is 1 for grey and 3 for RGB. `uncertain` and `missing` say what becomes of findings
-    that are so: "zero", "one", or "ignore" for leaving the image out. `seed`, `shares` and `valid`
-    are of `data_prep.catalog.split`. `options` are the reader's own, see its `catalog`.
+    Args:
+        name: one of `READERS`.
+        folder: the data set; for some readers also an archive.
+        channels: 1 (grey) or 3 (RGB).
+        uncertain: what becomes of findings that are uncertain: "zero", "one", or "ignore", which
+            leaves out the image.
+        missing: the same for findings without a label.
+        seed: of the split.
+        shares: of train, valid and test, where no parts were published.
+        valid: share of train's groups that becomes valid, where no valid part was published.
+        options: the reader's own, see its `catalog`.
 
-    Raises `DataError` for an unknown reader or option, and for anything wrong with the folder.
+    Returns:
+        The reader.
+
+    Raises:
+        DataError: an unknown reader or option, or anything wrong with the folder.
     """
     if channels not in (1, 3):
         raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from data_prep import DataError, open_reader
 from data_prep.demo_classes import CLASSES, make_cifar10
-from data_prep.readers import inert_pickle
+from data_prep.readers import find, inert_pickle
 
 BATCHES = [*(f"data_batch_{at}" for at in range(1, 6)), "test_batch"]
 
@@ -207,8 +207,10 @@ def test_only_known_opcodes_are_followed() -> None:
 def test_a_batch_that_changes_is_read_anew(binary: Path, tmp_path: Path) -> None:
     for file in binary.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    first = open_reader("cifar10", tmp_path).read(0)
+    first = find("cifar10", tmp_path)[1]
+    assert first is not None and find("cifar10", tmp_path)[1] is not None
     data = bytearray((tmp_path / "data_batch_1.bin").read_bytes())
     data[1] ^= 255
     (tmp_path / "data_batch_1.bin").write_bytes(data)
-    assert open_reader("cifar10", tmp_path).read(0)[0, 0, 0] == first[0, 0, 0] ^ 255
+    again = find("cifar10", tmp_path)[1]
+    assert again is not None and again[0, 0, 0, 0] == first[0, 0, 0, 0] ^ 255

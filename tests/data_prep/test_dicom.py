@@ -79,6 +79,12 @@ def test_the_window_of_the_standard(tmp_path: Path) -> None:
     assert shown(tmp_path, [[0, 74, 125, 4095, 99]], **window) == [[0, 0, 255, 255, 125]]
 
 
+def test_a_narrow_window_is_a_level_less_wide_than_it_says(tmp_path: Path) -> None:
+    """Which is where the standard's LINEAR and LINEAR_EXACT differ."""
+    window = {"WindowCenter": 100, "WindowWidth": 5}
+    assert shown(tmp_path, [[97, 98, 99, 100, 101, 102]], **window) == [[0, 32, 96, 159, 223, 255]]
+
+
 def test_windows_of_other_functions(tmp_path: Path) -> None:
     exact = {"WindowCenter": 100, "WindowWidth": 50, "VOILUTFunction": "LINEAR_EXACT"}
     assert shown(tmp_path, [[75, 100, 125]], **exact) == [[0, 128, 255]]

@@ -74,6 +74,9 @@ def test_grey_where_colour_was_not_asked_for(source: tuple[str, Path], tmp_path:
     with Image.open(next((tmp_path / "small" / "images").rglob("*.png"))) as image:
         assert image.mode == "L"
     assert "another channels" in the_line(command(*words, "--colour"))
+    colour = ("resize", folder, tmp_path / "rgb", "--size", 8, "--reader", reader, "--workers", 1)
+    assert command(*colour, "--colour", "--fit", "crop").returncode == 0
+    assert "another channels and fit" in the_line(command(*colour))
 
 
 def test_the_same_command_goes_on(source: tuple[str, Path], tmp_path: Path) -> None:
