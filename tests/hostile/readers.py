@@ -265,7 +265,7 @@ CASES = [
     Case("cifar-unknown-class", binary(b"\x07" + bytes(3072)), "image 0 is of class 7, 0 to 1 are"),
     Case("cifar-no-names", binary(bytes(3073), b""), "0 classes"),
     Case("cifar-names-twice", binary(bytes(3073), b"a\na\n"), "two of one name"),
-    Case("cifar-tar-climbing", packed(("../data_batch_1.bin", b"")), "leads out of the folder"),
+    Case("cifar-tar-climbing", packed(("../data_batch_1.bin", b"")), "points outside the folder"),
     Case("cifar-tar-of-others", packed(("x/readme.html", b"hi")), "not CIFAR-10"),
     Case("reader-unknown", lambda f: ["data-prep", "catalog", str(f), "--reader", "nhi"], "'nih'"),
     Case(
