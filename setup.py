@@ -32,5 +32,6 @@ setup(
         "scipy",
         "tqdm",
     ],
+    extras_require={"dicom": ["pydicom>=3"]},
     entry_points={"console_scripts": COMMANDS},
 )

@@ -22,7 +22,7 @@ import pandas as pd
 import quick
 
 import data_prep
-from data_prep.catalog import find_label_file
+from data_prep.readers.nih import find_label_file
 
 HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 from data_prep.errors import DataError
 
 if TYPE_CHECKING:
-    from data_prep.catalog import FINDINGS, labels, read_catalog
     from data_prep.demo import make_demo
     from data_prep.fetch import prepare_nih
     from data_prep.images import read_grey
     from data_prep.lists import split_by_lists
     from data_prep.packed import is_packed, open_packed, pack_folder
     from data_prep.prepared import is_complete
+    from data_prep.readers import check_reader, open_reader
+    from data_prep.readers.nih import labels, read_catalog
+    from data_prep.readers.nih_labels import FINDINGS
     from data_prep.resize import resize_folder
     from data_prep.sources import nih_sources
     from data_prep.split import split_by_patient
@@ -33,12 +35,14 @@ if TYPE_CHECKING:
 __all__ = [
     "FINDINGS",
     "DataError",
+    "check_reader",
     "is_complete",
     "is_packed",
     "labels",
     "make_demo",
     "nih_sources",
     "open_packed",
+    "open_reader",
     "pack_folder",
     "prepare_nih",
     "read_catalog",
@@ -50,16 +54,18 @@ __all__ = [
 ]
 
 _LAZY = {
-    "FINDINGS": "catalog",
+    "FINDINGS": "readers.nih_labels",
+    "check_reader": "readers",
     "is_complete": "prepared",
     "is_packed": "packed",
-    "labels": "catalog",
+    "labels": "readers.nih",
     "make_demo": "demo",
     "nih_sources": "sources",
     "open_packed": "packed",
+    "open_reader": "readers",
     "pack_folder": "packed",
     "prepare_nih": "fetch",
-    "read_catalog": "catalog",
+    "read_catalog": "readers.nih",
     "read_grey": "images",
     "resize_folder": "resize",
     "split_by_lists": "lists",

@@ -10,7 +10,7 @@ import gzip
 import os
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,9 +41,16 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,239}")
 
 
 def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Name (without folders) and bytes of each image file of a .tar.gz or .tar, in its order.
+    """Name (without folders) and bytes of each image file of a .tar.gz or .tar, in its order."""
+    return members_in(archive, lambda name: name.lower().endswith(KINDS))
 
-    Memory holds one image at a time. Folders and other regular files are passed over. Raises
+
+def members_in(
+    archive: str | os.PathLike[str], wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, bytes]]:
+    """As `images_in`, of the files whose bare names are `wanted`.
+
+    Memory holds one of them at a time. Folders and other regular files are passed over. Raises
     `DataError`, naming archive and member, for a path that leads out, a link, a device, a member
     or an archive that grows beyond all measure, a name that comes twice, and for damage.
     """
@@ -60,7 +67,7 @@ def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
                 for count, member in enumerate(members):
                     if count >= MAX_MEMBERS:
                         raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
-                    name = _safe_name(member, archive)
+                    name = _safe_name(member, archive, wanted)
                     if member.size > most:
                         raise DataError(
                             f"{archive}: {member.name!r} claims {member.size:,} bytes, more than"
@@ -94,8 +101,9 @@ def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
         ) from None
 
 
-def _safe_name(member: tarfile.TarInfo, archive: Path) -> str | None:
-    """The bare name of an image, None for what may be passed over, an error for what may not."""
+def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], bool]) -> str | None:
+    """The bare name of a file that is wanted, None for what may be passed over, an error for what
+    may not."""
     parts = member.name.replace("\\", "/").split("/")
     if member.name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise DataError(f"{archive}: the member {member.name!r} points outside the folder; refused")
@@ -106,7 +114,7 @@ def _safe_name(member: tarfile.TarInfo, archive: Path) -> str | None:
             f"{archive}: the member {member.name!r} is a link, a device or sparse; refused"
         )
     name = parts[-1]
-    if not name.lower().endswith(KINDS) or name.startswith("."):
+    if not wanted(name) or name.startswith("."):
         return None
     if SAFE_NAME.fullmatch(name) is None:
         raise DataError(f"{archive}: the member {member.name!r} has an unsafe name; refused")

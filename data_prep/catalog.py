@@ -1,319 +1,158 @@
-"""The NIH's label file, checked and turned into a table.
+"""A data set's catalogue: every image, what is labelled in it, whose it is, in which part it is.
 
-Source of the format: `Data_Entry_2017.csv` and `Data_Entry_2017_v2020.csv` of ChestX-ray14 (Wang
-et al., "ChestX-ray8", CVPR 2017). Its header holds two names with a comma inside and no quotes,
-`OriginalImage[Width,Height]` and `OriginalImagePixelSpacing[x,y]`, so that nine names make eleven
-columns; some copies end the header with one more comma.
+One form for every published format. A million images cost some 200 bytes each: the texts stand in
+one list, the rest in arrays.
 """
 
 from __future__ import annotations
 
-import csv
-import difflib
-import gzip
-import io
 import os
-import re
-import zlib
-from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole
-from data_prep.left_out import LEFT_OUT, left_out
+from data_prep.split import PARTS, split_groups
 
-FINDINGS: tuple[str, ...] = (
-    "Atelectasis",
-    "Cardiomegaly",
-    "Effusion",
-    "Infiltration",
-    "Mass",
-    "Nodule",
-    "Pneumonia",
-    "Pneumothorax",
-    "Consolidation",
-    "Edema",
-    "Emphysema",
-    "Fibrosis",
-    "Pleural_Thickening",
-    "Hernia",
-)
-"""The 14 findings: the eight of Wang et al. 2017, then the six the NIH added, in its order."""
+#: Of a finding that somebody was not sure of, and of one that nobody looked for.
+UNCERTAIN, MISSING = -1, -2
 
-NO_FINDING = "No Finding"
+#: What becomes of them: absent, present, or the whole image is left out.
+Policy = Literal["zero", "one", "ignore"]
+POLICIES = ("zero", "one", "ignore")
 
-#: Other spellings in the NIH's own papers and side files (BBox_List_2017.csv has "Infiltrate").
-SPELLINGS = {"Pleural Thickening": "Pleural_Thickening", "Infiltrate": "Infiltration"}
-
-#: The names a label file may have; where a folder has several, the first of these is read.
-LABEL_FILES = (
-    "Data_Entry_2017_v2020.csv",
-    "Data_Entry_2017_v2020.csv.gz",
-    "Data_Entry_2017.csv",
-    "Data_Entry_2017.csv.gz",
-)
-
-#: Without these a row says nothing; the other columns of the NIH's file may be left out.
-NEEDED = ("Image Index", "Finding Labels", "Follow-up #", "Patient ID")
-
-#: No folders, no drive letter, no control characters, not hidden, no space at the end.
-NAME_ONLY = re.compile(r"[^./\\:\x00-\x1f][^/\\:\x00-\x1f]*(?<! )")
-WHOLE_NUMBER = re.compile(r"[0-9]{1,15}")
+#: Of an image that no part was given for.
+NO_PART = -1
 
 
-def read_catalog(
-    folder: str | os.PathLike[str],
-    *,
-    check_images: bool = True,
-    only_present: bool = False,
-) -> pd.DataFrame:
-    """Read a data folder's label file into a checked table, one row per image, in the file's order.
+@dataclass(frozen=True)
+class Catalog:
+    """What a reader has found in `folder`, a row an image."""
 
-    A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
-    archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
-    as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
-    left out (see `left_out`).
+    folder: Path
+    images: Sequence[str]
+    """The name of each, no two alike."""
+    sources: Sequence[str]
+    """Where each lies within the folder, see `kind`."""
+    classes: tuple[str, ...]
+    """Names of the classes, or of the findings."""
+    labels: np.ndarray
+    """Classes: int64 (images,), each below `len(classes)`. Findings: int8 (images, findings) of 0,
+    1, `UNCERTAIN` and `MISSING`."""
+    groups: Sequence[Hashable] | None = None
+    """Whose each image is (a patient, mostly): a group is never in two parts. None: its own."""
+    parts: np.ndarray | None = None
+    """int8 (images,): the place in `PARTS` of the part it was published in, or `NO_PART`."""
+    kind: str = "file"
+    """What a source is: a `file`, a `member` (an image file within a file, `path@offset+bytes`) or
+    a `record` of CIFAR-10's (3 planes of 32 x 32)."""
 
-    Args:
-        folder: the data folder.
-        check_images: require every image to be there.
-        only_present: leave out the rows whose image is missing instead.
+    def __len__(self) -> int:
+        return len(self.images)
 
-    Returns:
-        Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
-        (int64), then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
+    @property
+    def task(self) -> str:
+        """`findings` (any number of them in an image) or `classes` (one an image)."""
+        return "findings" if self.labels.ndim == 2 else "classes"
 
-    Raises:
-        DataError: the label file or the folder is wrong.
-    """
-    folder = Path(folder)
-    file = find_label_file(folder)
-    table = parse_label_file(file)
-    if out := left_out(folder):
-        table = table[~table["image"].isin(out)].reset_index(drop=True)
-        if table.empty:
-            raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
-    here = list_images(folder)
-    names = table["image"].tolist()
-    paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
-    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
-    if missing and only_present:
-        keep = np.array([path is not None for path in paths])
-        if not keep.any():
-            raise DataError(
-                f"{folder}: none of the {len(names):,} images named in {file.name} is there"
-                f" (looked in images/ and images_*/images/); put the images beside the label file"
-            )
-        table, paths = table[keep].reset_index(drop=True), [p for p in paths if p is not None]
-    elif missing and check_images:
-        raise DataError(
-            f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
-            f" missing, the first is {missing[0]} (looked in images/ and images_*/images/);"
-            f" add them, or use only those that are there with --only-present"
+    def path(self, image: int) -> str:
+        """The file of an image, or where it lies in one."""
+        return os.path.join(self.folder, self.sources[image])  # noqa: PTH118 (speed)
+
+    def only(self, keep: np.ndarray) -> Catalog:
+        """The catalogue of these images, by their indices."""
+        if len(keep) == len(self):
+            return self
+        at = keep.tolist()
+        same = self.sources is self.images
+        images = [self.images[i] for i in at]
+        return replace(
+            self,
+            images=images,
+            sources=images if same else [self.sources[i] for i in at],
+            labels=self.labels[keep],
+            groups=None if self.groups is None else [self.groups[i] for i in at],
+            parts=None if self.parts is None else self.parts[keep],
         )
-    inside = str(folder / "images") + os.sep
-    found = [
-        path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
-    ]
-    # Not as pandas' own texts, which are UTF-8, as a folder's name need not be.
-    table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
-    return table
 
 
-def labels(catalog: pd.DataFrame) -> np.ndarray:
-    """The labels of a catalog as a uint8 array of shape (images, 14), columns as `FINDINGS`."""
-    return np.ascontiguousarray(catalog[list(FINDINGS)].to_numpy(dtype=np.uint8))
+def settle(
+    catalog: Catalog, uncertain: Policy, missing: Policy, where: str = ""
+) -> tuple[Catalog, np.ndarray]:
+    """The images that stay under these policies, and their targets.
 
-
-def find_label_file(folder: str | os.PathLike[str]) -> Path:
-    """The label file of a data folder (the first of `LABEL_FILES` that is there)."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
-        raise DataError(f"{folder} {what}: name the folder with the label file and the images")
-    for name in LABEL_FILES:
-        if (folder / name).is_file():
-            return folder / name
-    raise DataError(
-        f"{folder}: no label file; expected {LABEL_FILES[2]} or {LABEL_FILES[0]} (or .gz) in it"
-    )
-
-
-def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
-    """File name to path of every image of a data folder, without opening any."""
-    folder = Path(folder)
-    places = [folder / "images"]
-    for part in sorted(folder.glob("images_*")):
-        places += [part / "images", part]
-    found: dict[str, str] = {}
-    for place in places:
-        if not place.is_dir():
-            continue
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if not entry.name.startswith("."):
-                    found.setdefault(entry.name, entry.path)
-    return found
-
-
-def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
-    """The rows of one label file (.csv or .csv.gz), checked; columns as `read_catalog`'s, no path.
-
-    The whole NIH file of 112,120 rows takes well under a second.
+    Targets are uint8 (images, findings) of 0 and 1, or int64 (images,).
     """
-    file = Path(file)
-    columns = _read_columns(file)
-    images = columns["Image Index"]
-    _check(file, "Image Index", images, NAME_ONLY, "a bare file name, without folders")
-    if len(set(images)) != len(images):
-        seen: set[str] = set()
-        for number, name in enumerate(images, start=2):
-            if name in seen:
-                raise DataError(f"{file}, row {number}: the image {name} is listed twice")
-            seen.add(name)
-
-    table: dict[str, object] = {"image": images}
-    for column, name in (("patient", "Patient ID"), ("followup", "Follow-up #")):
-        texts = columns[name]
-        _check(file, name, texts, WHOLE_NUMBER, "a whole number")
-        table[column] = np.array([int(text) for text in texts], dtype=np.int64)
-    flags = _flags(file, columns["Finding Labels"])
-    for position, finding in enumerate(FINDINGS):
-        table[finding] = flags[:, position]
-    return pd.DataFrame(table)
-
-
-def parse_findings(text: str) -> tuple[str, ...]:
-    """The findings in one `Finding Labels` cell: names joined by `|`, or `No Finding`.
-
-    Raises `DataError` (without file and row) for an unknown name, an empty cell, or `No Finding`
-    beside a finding.
-    """
-    names = [name.strip() for name in text.split("|")]
-    if names == [NO_FINDING]:
-        return ()
-    for name in names:
-        if name == NO_FINDING:
-            raise DataError(f"{text!r} has '{NO_FINDING}' beside a finding")
-        if SPELLINGS.get(name, name) not in FINDINGS:
-            near = difflib.get_close_matches(name, FINDINGS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(FINDINGS)}"
-            raise DataError(f"{name!r} is not one of the 14 findings; {hint}")
-    return tuple(SPELLINGS.get(name, name) for name in names)
-
-
-def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
-    """The bytes of a (checked) label file with the rows of these images only, as they stand."""
-    file = Path(file)
-    text = _read_text(file)
-    # Lines as the reader counts them: str.splitlines also ends one at U+2028, a form feed and more.
-    lines = list(io.StringIO(text, newline=""))
-    reader = csv.reader(lines, strict=True)
-    at = _header(reader).index("Image Index")
-    kept, start = lines[: reader.line_num], reader.line_num
-    dropped = False
-    for row in reader:
-        if not row or row[at] in images:
-            kept += lines[start : reader.line_num]
-        else:
-            dropped = True
-        start = reader.line_num
-    if not dropped:
-        return file.read_bytes()
-    data = "".join(kept).encode()
-    # No time in the header: the same rows give the same bytes.
-    return gzip.compress(data, mtime=0) if file.suffix == ".gz" else data
-
-
-def _as_jpeg(name: str) -> str:
-    return f"{name.rpartition('.')[0]}.jpg"
-
-
-def _read_text(file: Path) -> str:
-    try:
-        data = read_whole(file, MAX_TEXT_BYTES)
-        if file.suffix == ".gz":
-            with gzip.open(io.BytesIO(data)) as packed:
-                data = packed.read(MAX_TEXT_BYTES + 1)
-            if len(data) > MAX_TEXT_BYTES:
-                raise DataError(f"{file}: unpacks to more than the {MAX_TEXT_BYTES:,} bytes read")
-        return data.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{file}: the label file is missing") from None
-    except UnicodeDecodeError:
+    for name, policy in (("uncertain", uncertain), ("missing", missing)):
+        if policy not in POLICIES:
+            raise DataError(f"{name} is {policy!r}: it is {', '.join(POLICIES)}")
+    if catalog.task == "classes":
+        return catalog, catalog.labels
+    labels = catalog.labels
+    out = np.zeros(len(labels), dtype=bool)
+    for policy, code in ((uncertain, UNCERTAIN), (missing, MISSING)):
+        if policy == "ignore":
+            out |= (labels == code).any(axis=1)
+    if out.all():
         raise DataError(
-            f"{file}: not a text file in UTF-8; is this the NIH's label file?"
-        ) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read ({error}); fetch the label file again") from None
+            f"{where or catalog.folder}: no image is left, for all have an uncertain or a missing"
+            " label; take 'zero' or 'one' for those instead of 'ignore'"
+        )
+    catalog = catalog.only(np.flatnonzero(~out))
+    targets = (catalog.labels == 1).astype(np.uint8)
+    for policy, code in ((uncertain, UNCERTAIN), (missing, MISSING)):
+        if policy == "one":
+            targets[catalog.labels == code] = 1
+    return catalog, targets
 
 
-def _header(reader: Iterator[list[str]]) -> list[str]:
-    # Joining and splitting again makes eleven names of nine, whether or not they were quoted.
-    return [name.strip() for name in ",".join(next(reader, [])).split(",")]
+def split(
+    catalog: Catalog,
+    *,
+    seed: int = 0,
+    shares: Sequence[float] = (0.7, 0.1, 0.2),
+    valid: float = 0.125,
+) -> dict[str, np.ndarray]:
+    """Indices, int64 in ascending order, of `train`, `valid` and `test`; no group is in two.
+
+    A set that was published in one piece is split by `shares`. Of one that was published as train
+    and one other part, that other is `test`, and the share `valid` of the groups of train becomes
+    `valid`. By a hash of seed and group, as `split_by_patient`.
+
+    Raises `DataError` for a group in two parts and for a part without images.
+    """
+    groups = catalog.images if catalog.groups is None else catalog.groups
+    if catalog.parts is None or (catalog.parts == NO_PART).all():
+        return split_groups(groups, seed=seed, parts=shares)
+    given = {part: np.flatnonzero(catalog.parts == at) for at, part in enumerate(PARTS)}
+    if len(given["test"]) == 0:
+        given["valid"], given["test"] = given["test"], given["valid"]
+    for part in ("train", "test"):
+        if len(given[part]) == 0:
+            raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
+    if catalog.groups is not None:
+        _refuse_shared(catalog.groups, given)
+    if len(given["valid"]) == 0:
+        train = given["train"]
+        inner = split_groups(
+            [groups[i] for i in train.tolist()],
+            seed=seed,
+            parts=(1.0 - valid, valid, 0.0),
+            may_be_empty=("test",),
+        )
+        given["train"], given["valid"] = train[inner["train"]], train[inner["valid"]]
+    return given
 
 
-def _read_columns(file: Path) -> dict[str, list[str]]:
-    """The texts of the columns we use, by name; blank lines are left out."""
-    # strict: a quote left open would swallow the rest of the file without a word.
-    reader = csv.reader(io.StringIO(_read_text(file), newline=""), strict=True)
-    try:
-        header = _header(reader)
-        if header == [""]:
-            raise DataError(f"{file}: empty; expected the NIH's label file with its header")
-        for name in NEEDED:
-            if name not in header:
-                raise DataError(f"{file}: the column '{name}' is missing from the header")
-        pick = itemgetter(*(header.index(name) for name in NEEDED))
-        widths = {len(header)}
-        if header[-1] == "":  # one comma more at the header's end, but not at the rows'
-            widths.add(len(header) - 1)
-        # One flat list: a hundred thousand small ones would keep the garbage collector busy for
-        # longer than all the parsing takes.
-        flat: list[str] = []
-        for row in reader:
-            if len(row) not in widths:
-                if not row:
-                    continue
+def _refuse_shared(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
+    seen: dict[Hashable, str] = {}
+    for part, images in given.items():
+        for group in {groups[i] for i in images.tolist()}:
+            if (other := seen.setdefault(group, part)) != part:
                 raise DataError(
-                    f"{file}, row {len(flat) // len(NEEDED) + 2}: {len(row)} columns,"
-                    f" expected {len(header)}"
+                    f"the group {group} is in both {other} and {part}; whose images are learnt"
+                    " must not be asked for: put all of a group into one part"
                 )
-            flat += pick(row)
-    except csv.Error as error:
-        raise DataError(
-            f"{file}, line {reader.line_num}: not a table of comma-separated values ({error})"
-        ) from None
-    if not flat:
-        raise DataError(f"{file}: no rows below the header")
-    return {name: flat[at :: len(NEEDED)] for at, name in enumerate(NEEDED)}
-
-
-def _check(file: Path, name: str, texts: list[str], form: re.Pattern[str], what: str) -> None:
-    # Ages and follow-ups repeat: look at each text once, and for the row only when one is bad.
-    bad = {text for text in set(texts) if form.fullmatch(text) is None}
-    if bad:
-        number, text = next((n, t) for n, t in enumerate(texts, start=2) if t in bad)
-        raise DataError(f"{file}, row {number}: '{name}' is {text!r}, expected {what}")
-
-
-def _flags(file: Path, cells: Iterable[str]) -> np.ndarray:
-    """uint8 (rows, 14). A cell's text is parsed once; the NIH's file has 836 different ones."""
-    kinds: dict[str, int] = {}
-    patterns: list[np.ndarray] = []
-    picks = []
-    for number, cell in enumerate(cells, start=2):
-        kind = kinds.get(cell)
-        if kind is None:
-            try:
-                names = parse_findings(cell)
-            except DataError as error:
-                raise DataError(f"{file}, row {number}: {error}") from None
-            kind = kinds[cell] = len(patterns)
-            patterns.append(np.array([finding in names for finding in FINDINGS], dtype=np.uint8))
-        picks.append(kind)
-    return np.stack(patterns)[np.array(picks)]

@@ -22,25 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from data_prep import nih
-from data_prep.catalog import FINDINGS, NO_FINDING
 from data_prep.demo_image import draw_body, paint
+from data_prep.demo_set import make_set
 from data_prep.errors import DataError
-from data_prep.files import (
-    in_batches,
-    on_all_cores,
-    read_json,
-    sole_writer,
-    sweep,
-    sync,
-    write_json,
-    write_whole,
-)
-from data_prep.images import MAX_PIXELS
-from data_prep.png import decode_plain, encode_grain
-from data_prep.prepared import full_disk
+from data_prep.files import write_whole
+from data_prep.png import encode_grain
+from data_prep.readers.nih_labels import FINDINGS, NO_FINDING
 
 #: A new number when the same seed would give other images.
 VERSION = 2
@@ -66,8 +55,6 @@ MOST_IMAGES = 20
 
 #: Far more than anybody tries things out with; the labels of all are composed in memory.
 MOST = 1_000_000
-
-BATCH = 8
 
 #: One image to make: file name, patient, follow-up, findings.
 Job = tuple[str, int, int, tuple[str, ...]]
@@ -111,73 +98,23 @@ def make_demo(
         )
     jobs, table = compose(images, seed)
     settings = {"tool": TOOL, "images": images, "seed": seed, "size": size}
-    with sole_writer(folder):
-        sweep(folder)
-        before = read_json(folder / "demo.json")
-        if before is None and any(folder.iterdir()):
-            raise DataError(f"{folder} contains other files; name an empty or a new folder")
-        if before is not None and before != settings:
-            raise DataError(
-                f"{folder} contains another demo set ({before}); name another folder, or remove it"
-            )
-        try:
-            write_json(folder / "demo.json", settings)
-            (folder / "images").mkdir(exist_ok=True)
-            sweep(folder / "images")
-            done = set(os.listdir(folder / "images"))  # noqa: PTH208
-            if not (folder / LABEL_FILE).exists():
-                done = _whole(sorted(done), folder / "images", workers)
-            todo = [job for job in jobs if job[0] not in done]
-            _make_all(todo, folder, seed, size, workers, progress, images)
-            sync(folder)
-            write_whole(folder / LABEL_FILE, table.encode(), durable=True)
-        except OSError as error:
-            have = len(list((folder / "images").glob("*.png")))
-            raise DataError(full_disk(folder, error, have, images)) from None
+    work = partial(_make_some, folder=os.fspath(folder / "images"), seed=seed, size=size)
+    written = make_set(
+        folder,
+        settings,
+        {f"images/{job[0]}": job for job in jobs},
+        work,
+        {LABEL_FILE: table.encode()},
+        workers=workers,
+        progress=progress,
+    )
     return {
         **settings,
         "patients": len({patient for _, patient, _, _ in jobs}),
-        "written": len(todo),
-        "skipped": images - len(todo),
+        "written": written,
+        "skipped": images - written,
         "seconds": time.monotonic() - started,
     }
-
-
-def _whole(names: list[str], folder: Path, workers: int | None) -> set[str]:
-    """Which files of a set that is not complete hold their image; a power cut may empty some."""
-    work = partial(_whole_some, folder=os.fspath(folder))
-    found = on_all_cores(work, in_batches(names, BATCH), workers)
-    return {name for some in found for name in some}
-
-
-def _whole_some(names: Sequence[str], *, folder: str) -> list[str]:
-    paths = {name: Path(folder, name) for name in names}
-    return [
-        name
-        for name, path in paths.items()
-        if path.is_file() and decode_plain(path.read_bytes(), MAX_PIXELS) is not None
-    ]
-
-
-def _make_all(
-    todo: list[Job],
-    folder: Path,
-    seed: int,
-    size: int,
-    workers: int | None,
-    progress: bool,
-    images: int,
-) -> None:
-    work = partial(_make_some, folder=os.fspath(folder / "images"), seed=seed, size=size)
-    with tqdm(
-        total=images,
-        initial=images - len(todo),
-        desc="generate X-rays",
-        unit=" images",
-        disable=not progress,
-    ) as bar:
-        for count in on_all_cores(work, in_batches(todo, BATCH), workers):
-            bar.update(count)
 
 
 def _make_some(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> int:

@@ -23,7 +23,6 @@ from tqdm import tqdm
 
 from data_prep import manifest
 from data_prep.archive import images_in
-from data_prep.catalog import LABEL_FILES, parse_label_file
 from data_prep.download import Remote, discard, download, md5_of
 from data_prep.errors import DataError
 from data_prep.files import (
@@ -48,6 +47,7 @@ from data_prep.prepared import (
     reason_only,
     rejects,
 )
+from data_prep.readers.nih_labels import LABEL_FILES, label_files, parse_label_file
 from data_prep.resume import archives_done, mark_done, still_good
 from data_prep.sources import AHEAD, Sources, arrivals, nih_sources
 
@@ -162,7 +162,7 @@ def prepare_nih(
             raise DataError(f"{target}: no image named in {label_file.name} was in the archives")
         rows = {name: rows[name] for name in known if name in rows}
         note = {**settings, "decoders": decoders(), "absent": len(known) - len(rows)}
-        finish(target, note, list(rows.values()), label_file)
+        finish(target, note, list(rows.values()), partial(label_files, label_file))
         shutil.rmtree(workshop)
     return _result({**note, "images": len(rows), "complete": True}, rows, run.written, started)
 

@@ -1,4 +1,4 @@
-"""Opening an image file of whatever kind as one grey plane."""
+"""Opening an image file of whatever kind as one grey plane, or as three of colour."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 from PIL import Image
 
+from data_prep import dicom
 from data_prep.errors import DataError
 from data_prep.files import read_whole
 from data_prep.png import decode_plain
@@ -60,9 +61,32 @@ def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
     """As `read_grey`, of a file's bytes; `path` is what error messages name."""
     pixels = decode_plain(data, MAX_PIXELS)
     if pixels is None and data.startswith(b"\xff\xd8\xff"):
-        pixels = _decode_grey_jpeg(data)
-    if pixels is not None:
-        return pixels
+        pixels = _decode_jpeg(data, ("Gray",), "GRAY")
+        pixels = None if pixels is None else pixels[..., 0]
+    return _decode_any(data, path, "L") if pixels is None else pixels
+
+
+def decode(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarray:
+    """An image file's bytes as uint8 (height, width, channels); 1 is `read_grey`'s, 3 is RGB.
+
+    A grey image has three equal planes. Everything else is as `read_grey` says.
+    """
+    if channels == 1:
+        return decode_grey(data, path)[..., np.newaxis]
+    if data.startswith(b"\xff\xd8\xff"):
+        pixels = _decode_jpeg(data, ("Gray", "YCbCr", "RGB"), "RGB")
+        if pixels is not None:
+            return pixels
+    elif (grey := decode_plain(data, MAX_PIXELS)) is not None:
+        return np.repeat(grey[..., np.newaxis], 3, axis=2)
+    return _decode_any(data, path, "RGB")
+
+
+def _decode_any(data: bytes, path: str | os.PathLike[str], mode: str) -> np.ndarray:
+    """What is not of the usual kinds: uint8 (height, width) for mode L, with 3 more for RGB."""
+    if dicom.is_one(data):
+        grey = dicom.decode(data, path, MAX_PIXELS)
+        return grey if mode == "L" else np.repeat(grey[..., np.newaxis], 3, axis=2)
     if not data:
         raise DataError(f"{path}: cannot be read as an image (the file is empty)")
     try:
@@ -75,7 +99,7 @@ def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
                     raise ValueError(f"{width} x {height} pixels, more than an X-ray can have")
                 _refuse_odd_kinds(image)
                 image.load()
-                pixels = np.array(to_grey(image))
+                pixels = np.array(to_grey(image) if mode == "L" else _to_colour(image))
                 _refuse_unscaled(pixels, _bits(image, data))
                 return pixels
     except Exception as error:
@@ -93,19 +117,19 @@ def _refuse_odd_kinds(image: Image.Image) -> None:
         raise ValueError("more than one picture in it; an X-ray is one")
 
 
-def _decode_grey_jpeg(data: bytes) -> np.ndarray | None:
-    """The pixels of an intact grey JPEG, else None.
+def _decode_jpeg(data: bytes, kinds: tuple[str, ...], wanted: str) -> np.ndarray | None:
+    """The pixels of an intact JPEG of these kinds, uint8 (height, width, channels), else None.
 
-    What resized X-rays are. Without Pillow's reading of every segment in Python, and with the
+    What resized images are. Without Pillow's reading of every segment in Python, and with the
     libjpeg-turbo that simplejpeg brings, this takes half the time for the same pixels.
     """
     if simplejpeg is None:
         return None
     try:
         height, width, kind, _ = simplejpeg.decode_jpeg_header(data)
-        if kind != "Gray" or height * width > MAX_PIXELS:
+        if kind not in kinds or height * width > MAX_PIXELS:
             return None
-        pixels: np.ndarray = simplejpeg.decode_jpeg(data, "GRAY")[..., 0]
+        pixels: np.ndarray = simplejpeg.decode_jpeg(data, wanted)
         return pixels
     except ValueError:  # damaged, though perhaps mendable: Pillow decides, and finds the words
         return None
@@ -125,6 +149,13 @@ def to_grey(image: Image.Image) -> Image.Image:
     if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr"):
         image = image.convert("RGB")
     return image.convert("L")
+
+
+def _to_colour(image: Image.Image) -> Image.Image:
+    """A loaded Pillow image of any mode as RGB: what has no colour gets three equal planes."""
+    if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr", "RGB"):
+        return image.convert("RGB")
+    return to_grey(image).convert("RGB")
 
 
 def _bits(image: Image.Image, data: bytes) -> int:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from data_prep.catalog import FINDINGS
+from data_prep.readers.nih_labels import FINDINGS
 
 
 @cache

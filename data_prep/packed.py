@@ -1,10 +1,10 @@
 """All small images in one memory-mapped file, for loaders that need not decode.
 
-A packed folder holds `images.npy`, uint8 of shape (images, size, size), readable by
-`numpy.load(…, mmap_mode="r")`; the label file; `packed.json`, whose `names` give the image in each
-place; and `manifest.csv` with the SHA-256 of each image's pixels and of the file they came from.
-It is the fastest way to have images in memory and takes about three times the disk of PNGs: at
-264 px the whole NIH set is 7.8 GB.
+A packed folder holds `images.npy`, uint8 of shape (images, size, size), or (images, size, size, 3)
+of colour, readable by `numpy.load(…, mmap_mode="r")`; the label file; `packed.json`, whose `names`
+give the image in each place; and `manifest.csv` with the SHA-256 of each image's pixels and of the
+file they came from. It is the fastest way to have images in memory and takes about three times the
+disk of PNGs: at 264 px the whole NIH set is 7.8 GB.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from data_prep import manifest
-from data_prep.catalog import find_label_file, keep_rows, read_catalog
 from data_prep.errors import DataError
 from data_prep.files import (
     TEMPORARY,
@@ -36,9 +35,12 @@ from data_prep.files import (
     write_json,
     write_whole,
 )
-from data_prep.images import decode_grey, read_bytes, read_grey
 from data_prep.manifest import Row
+from data_prep.plan import contents
 from data_prep.prepared import full_disk, read_note
+from data_prep.readers import kept
+from data_prep.readers import source as sources
+from data_prep.readers.nih import read_catalog
 
 TOOL = "data_prep pack 1"
 
@@ -57,6 +59,9 @@ def pack_folder(
     *,
     workers: int | None = None,
     progress: bool = True,
+    reader: str | None = None,
+    channels: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Pack a data folder of images of one size (such as `resize_folder` writes) into one array.
 
@@ -64,13 +69,17 @@ def pack_folder(
     seconds for a thousand images.
 
     Args:
-        source: a complete data folder of square images.
+        source: a complete data folder of square images, or what `reader` reads.
         target: where to write; empty, new, or a packed folder.
         workers: number of processes; None: one per core.
         progress: show a progress bar.
+        reader: format of the source, see `data_prep.readers`; None: the NIH's, or whatever the
+            source was made from.
+        channels: 1 (grey) or 3 (RGB); None: as the source was made, else grey.
+        options: the reader's own.
 
     Returns:
-        `tool`, `images`, `size` and `names`.
+        `tool`, `images`, `size` and `names`; `channels` and `reader` where they are not the NIH's.
 
     Raises:
         DataError: the source is not complete, an image cannot be read, is not what the source's
@@ -83,45 +92,55 @@ def pack_folder(
         raise DataError(
             f"{source} is not complete: run the command that makes it again, which goes on"
         )
-    catalog = read_catalog(source)
+    if reader is None and kept.made_here(source):
+        reader = "table"
+    has = contents(source, reader, options or {})
     if same_place(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")
     known = manifest.read(source)
-    first = read_grey(catalog["path"].iloc[0])
+    colour = channels or int((prepared or {}).get("channels", 1))
+    names = list(has.images)
+    where = os.path.join(has.home, has.places[0])  # noqa: PTH118
+    data = sources.content(has.home, has.kind, has.places[0])
+    first = sources.pixels(data, has.kind, where, colour)
     size = first.shape[0]
-    names = catalog["image"].tolist()
-    note = {"tool": TOOL, "images": len(catalog), "size": size, "names": names}
+    note: dict[str, Any] = {"tool": TOOL, "images": len(names), "size": size, "names": names}
+    if colour != 1:
+        note["channels"] = colour
+    if reader is not None:
+        note["reader"] = (prepared or {}).get("reader", reader)
+    shape = (len(names), size, size) + ((3,) if colour == 3 else ())
     with sole_writer(target):
         sweep(target)
         if any(target.iterdir()) and not is_packed(target):
             raise DataError(f"{target} contains other files; name an empty or a new folder")
         temporary = target / f".{IMAGES}{TEMPORARY}"
-        need = first.size * len(catalog)
+        need = first.size * len(names)
         if shutil.disk_usage(target).free < need:
             raise DataError(f"{target}: {need / 1e9:.1f} GB are needed; free some space")
         try:
             write_json(target / NOTE, {**note, "complete": False})
-            np.lib.format.open_memmap(
-                temporary, mode="w+", dtype=np.uint8, shape=(len(catalog), size, size)
-            ).flush()
+            np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape).flush()
             jobs = [
-                (at, name, path, known[name].sha256 if name in known else "")
-                for at, (name, path) in enumerate(zip(names, catalog["path"], strict=True))
+                (at, name, place, known[name].sha256 if name in known else "")
+                for at, (name, place) in enumerate(zip(names, has.places, strict=True))
             ]
-            rows = _fill(temporary, jobs, workers, progress)
+            work = partial(_fill_some, file=str(temporary), home=has.home, kind=has.kind)
+            rows = _fill(work, jobs, workers, progress)
             temporary.replace(target / IMAGES)
             manifest.write(target, [rows[at] for at in range(len(rows))])
-            label_file = find_label_file(source)
-            write_whole(target / label_file.name, keep_rows(label_file, set(names)))
-            if (source / "demo.json").is_file():  # so that nobody takes generated images for real
-                write_whole(target / "demo.json", (source / "demo.json").read_bytes())
+            for name, content in has.label_files(None)(set(names)).items():
+                if content is not None:
+                    write_whole(target / name, content)
+            if (has.home / "demo.json").is_file():  # so that nobody takes generated images for real
+                write_whole(target / "demo.json", (has.home / "demo.json").read_bytes())
             sync(target)
             write_json(target / NOTE, {**note, "complete": True})
         except BaseException as error:
             with contextlib.suppress(OSError):  # on a disk that takes nothing, nothing goes either
                 temporary.unlink()
             if isinstance(error, OSError):
-                raise DataError(full_disk(target, error, 0, len(catalog))) from None
+                raise DataError(full_disk(target, error, 0, len(names))) from None
             raise
     return note
 
@@ -132,19 +151,36 @@ def is_packed(folder: str | os.PathLike[str]) -> bool:
 
 
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Open a packed folder.
+    """Open a packed folder of the NIH's form; `data_prep.open_reader` opens all.
 
     Args:
         folder: what `pack_folder` wrote.
 
     Returns:
-        The images, a read-only memory map of uint8 (images, size, size), and their catalog; row i
-        of the catalog belongs to image i.
+        The images, a read-only memory map of uint8 (images, size, size), or (images, size, size, 3)
+        in colour, and their catalog; row i of the catalog belongs to image i.
 
     Raises:
         DataError: the folder is not wholly packed.
     """
     folder = Path(folder)
+    images, names = open_array(folder)
+    catalog = read_catalog(folder, check_images=False)
+    if catalog["image"].tolist() != names:
+        raise DataError(
+            f"{folder}: label file and packed images do not go together;"
+            f" pack it again with 'data-prep pack SOURCE {folder}'"
+        )
+    return images, catalog
+
+
+def made_by(folder: Path) -> str:
+    """The reader whose images a packed folder holds."""
+    return str((read_json(folder / NOTE) or {}).get("reader", "nih"))
+
+
+def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
+    """The images of a packed folder, as `open_packed`'s, and their names."""
     again = f"pack it again with 'data-prep pack SOURCE {folder}'"
     note = read_json(folder / NOTE, again)
     if note is None:
@@ -162,24 +198,29 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
         # NumPy reads the header of the file as Python: damage may raise nearly anything.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{folder / IMAGES}: cannot be read ({reason}); {again}") from None
-    shape = (note["images"], note["size"], note["size"])
+    shape: tuple[int, ...] = (note["images"], note["size"], note["size"])
+    if note.get("channels", 1) == 3:
+        shape += (3,)
     whole = isinstance(images, np.ndarray) and images.flags.c_contiguous
     if not whole or images.shape != shape or images.dtype != np.uint8:
         raise DataError(f"{folder / IMAGES}: not the images that {NOTE} describes; {again}")
-    catalog = read_catalog(folder, check_images=False)
-    if catalog["image"].tolist() != note["names"] or len(images) != len(catalog):
+    if len(note["names"]) != len(images):
         raise DataError(f"{folder}: label file and packed images do not go together; {again}")
-    return images, catalog
+    return images, note["names"]
 
 
-#: An image to pack: its place, its name, its file, and the file's SHA-256 where it is known.
+#: An image to pack: its row, its name, its source, and the source's SHA-256 where it is known.
 Job = tuple[int, str, str, str]
 
 
-def _fill(file: Path, jobs: list[Job], workers: int | None, progress: bool) -> dict[int, Row]:
+def _fill(
+    work: Callable[[Sequence[Job]], tuple[int, list[Row]]],
+    jobs: list[Job],
+    workers: int | None,
+    progress: bool,
+) -> dict[int, Row]:
     """The rows, by place, of the images that have been put into the file."""
     rows: dict[int, Row] = {}
-    work = partial(_fill_some, file=str(file))
     with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
         for start, made in on_all_cores(work, in_batches(jobs, BATCH), workers):
             rows |= dict(enumerate(made, start))
@@ -187,31 +228,33 @@ def _fill(file: Path, jobs: list[Job], workers: int | None, progress: bool) -> d
     return rows
 
 
-def _fill_some(jobs: Sequence[Job], *, file: str) -> tuple[int, list[Row]]:
+def _fill_some(jobs: Sequence[Job], *, file: str, home: Path, kind: str) -> tuple[int, list[Row]]:
     images = np.lib.format.open_memmap(file, mode="r+")
-    start, size = jobs[0][0], images.shape[1]
-    block = np.empty((len(jobs), size, size), dtype=np.uint8)
+    start, shape = jobs[0][0], images.shape[1:]
+    size, channels = shape[0], 3 if len(shape) == 3 else 1
+    block = np.empty((len(jobs), *shape), dtype=np.uint8)
     rows = []
-    for place, (_, name, path, expected) in enumerate(jobs):
-        data = read_bytes(path)
+    for at, (_, name, place, expected) in enumerate(jobs):
+        path = os.path.join(home, place)  # noqa: PTH118 (speed)
+        data = sources.content(home, kind, place)
         found = manifest.digest(data)
         if expected and found != expected:
             raise DataError(
                 f"{path}: not what was written there (its SHA-256 is not the manifest's);"
                 " remove it and run the command that makes the folder again"
             )
-        image = decode_grey(data, path)
-        if image.shape != (size, size):
+        image = sources.pixels(data, kind, path, channels)
+        if image.shape[:2] != (size, size):
             raise DataError(
                 f"{path}: {image.shape[1]} x {image.shape[0]} pixels, the first image has"
                 f" {size} x {size}; resize the folder first"
             )
-        block[place] = image
-        pixels = block[place].data.cast("B")
+        block[at] = image.reshape(shape)
+        pixels = block[at].data.cast("B")
         row = Row(name, IMAGES, len(pixels), manifest.digest(pixels), Path(path).name, found)
         rows.append(row)
     # Written, not mapped: on a full disk a write fails, a touched page kills the process.
     with open(file, "r+b") as out:  # noqa: PTH123
-        out.seek(images.offset + start * size * size)
+        out.seek(images.offset + start * block[0].size)
         out.write(block.tobytes())
     return start, rows

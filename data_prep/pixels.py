@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,13 +15,13 @@ from tqdm import tqdm
 
 from data_prep.errors import DataError
 from data_prep.files import in_batches, on_all_cores
-from data_prep.images import decode_grey, read_bytes
 from data_prep.manifest import digest
 from data_prep.prepared import reason_only
+from data_prep.readers import source as sources
 
 BATCH = 32
 
-#: An image to look at: its name, its file, its place in a packed file, and the SHA-256 that the
+#: An image to look at: its name, its source, its place in a packed file, and the SHA-256 that the
 #: manifest has for it, or "".
 Job = tuple[str, str, int, str]
 
@@ -39,11 +40,21 @@ class Look(NamedTuple):
 
 
 def look_at(
-    jobs: Sequence[Job], packed: Path | None, workers: int | None, progress: bool
+    jobs: Sequence[Job],
+    packed: Path | None,
+    workers: int | None,
+    progress: bool,
+    *,
+    home: str = "",
+    kind: str = "file",
+    channels: int = 1,
 ) -> list[Look]:
-    """Decode every image, or read its place in the array file `packed`."""
+    """Decode every image, or read its place in the array file `packed`.
+
+    `home` and `kind` are of the sources, as a catalogue's `folder` and `kind`.
+    """
     looks: list[Look] = []
-    work = partial(_look_at_some, packed=packed)
+    work = partial(_look_at_some, packed=packed, home=home, kind=kind, channels=channels)
     with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
         for some in on_all_cores(work, in_batches(jobs, BATCH), workers):
             looks += some
@@ -60,7 +71,9 @@ def twins(looks: Iterable[Look]) -> list[list[str]]:
     return sorted(sorted(images) for images in same.values() if len(images) > 1)
 
 
-def of_other_patients(groups: Iterable[list[str]], patients: Mapping[str, int]) -> dict[str, str]:
+def of_other_patients(
+    groups: Iterable[list[str]], patients: Mapping[str, Hashable]
+) -> dict[str, str]:
     """Images that have to go so that no picture comes under two patients, each with the reason.
 
     The first of a group stays, and what else is of its patient.
@@ -73,15 +86,18 @@ def of_other_patients(groups: Iterable[list[str]], patients: Mapping[str, int]) 
     }
 
 
-def _look_at_some(jobs: Sequence[Job], *, packed: Path | None) -> list[Look]:
+def _look_at_some(
+    jobs: Sequence[Job], *, packed: Path | None, home: str, kind: str, channels: int
+) -> list[Look]:
     array = None if packed is None else np.load(packed, mmap_mode="r", allow_pickle=False)
     looks = []
-    for image, path, place, expected in jobs:
+    for image, source, place, expected in jobs:
+        path = os.path.join(home, source)  # noqa: PTH118 (speed)
         try:
             if array is None:
-                data = read_bytes(path)
+                data = sources.content(home, kind, source)
                 changed = bool(expected) and digest(data) != expected
-                pixels = decode_grey(data, path)
+                pixels = sources.pixels(data, kind, path, channels)
             else:
                 pixels = array[place]
                 changed = bool(expected) and digest(pixels.tobytes()) != expected

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from data_prep.catalog import LABEL_FILES, find_label_file, read_catalog
 from data_prep.errors import DataError
 from data_prep.files import one_in_the_other, same_place
 from data_prep.manifest import Row
-from data_prep.prepared import FORMATS, KINDS, image_file
+from data_prep.prepared import FORMATS, KINDS, LabelFiles, image_file
+from data_prep.readers import find, kept
+from data_prep.readers.nih import find_label_file, read_catalog
+from data_prep.readers.nih_labels import LABEL_FILES, label_files
+
+
+@dataclass
+class Contents:
+    """The images of a source: which there are and where each lies."""
+
+    home: Path
+    kind: str
+    images: Sequence[str]
+    places: Sequence[str]
+    """As a catalogue's `kind` and `sources`."""
+    label_files: Callable[[Mapping[str, str] | None], LabelFiles]
+    """Given the file of each image, or None where they have none: what says what is in them."""
 
 
 @dataclass
@@ -19,12 +36,37 @@ class Plan:
     """What is to be done: a row an image, as far as it is known before it is read."""
 
     rows: list[Row]
-    label_file: Path | None
+    label_files: LabelFiles | None
+    home: Path
+    kind: str = "file"
 
 
-def make_plan(source: Path, target: Path, only_present: bool, format: str) -> Plan:
+def contents(
+    source: Path, reader: str | None, options: Mapping[str, Any], only_present: bool = False
+) -> Contents:
+    """What a data folder of the NIH's form holds, or whatever `reader` reads."""
+    if reader is None or reader == "nih":
+        catalog = read_catalog(source, only_present=only_present)
+        file = find_label_file(source)
+        places = [os.path.relpath(path, source) for path in catalog["path"]]
+        names = catalog["image"].tolist()
+        return Contents(source, "file", names, places, lambda files: partial(label_files, file))
+    found, _ = find(reader, source, **options)
+    return Contents(
+        found.folder, found.kind, found.images, found.sources, partial(kept.label_files, found)
+    )
+
+
+def make_plan(
+    source: Path,
+    target: Path,
+    only_present: bool,
+    format: str,
+    reader: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Plan:
     """What resizing `source` into `target` would make; `DataError` for what cannot be done."""
-    if not source.is_dir():
+    if not source.is_dir() and (reader is None or not source.is_file()):
         what = "is not a folder" if source.exists() else "does not exist"
         raise DataError(f"{source} {what}: name a folder of images")
     if same_place(source, target):
@@ -32,14 +74,15 @@ def make_plan(source: Path, target: Path, only_present: bool, format: str) -> Pl
     if one_in_the_other(source, target):
         raise DataError(f"{source} and {target}: one lies inside the other; name a folder outside")
     ending = FORMATS[format]
-    if any((source / name).is_file() for name in LABEL_FILES):
-        catalog = read_catalog(source, only_present=only_present)
+    if reader is not None or any((source / name).is_file() for name in LABEL_FILES):
+        has = contents(source, reader, options or {}, only_present)
         rows = [
-            Row(name, image_file(name, ending), source=os.path.relpath(path, source))
-            for name, path in zip(catalog["image"], catalog["path"], strict=True)
+            Row(name, image_file(name, ending), source=place)
+            for name, place in zip(has.images, has.places, strict=True)
         ]
         _no_two_alike(rows)
-        return Plan(rows, find_label_file(source))
+        files = has.label_files({row.image: row.file for row in rows})
+        return Plan(rows, files, has.home, has.kind)
     found = sorted(_images_under(source, target))
     if not found:
         raise DataError(f"{source}: neither a label file nor an image in it ({', '.join(KINDS)})")
@@ -52,7 +95,7 @@ def make_plan(source: Path, target: Path, only_present: bool, format: str) -> Pl
                 raise DataError(f"{source / name}: its name is too long to get {ending}; rename it")
         taken.add(to)
         rows.append(Row(name, to, source=name))
-    return Plan(rows, None)
+    return Plan(rows, None, source)
 
 
 def _folders_of(names: list[str]) -> set[str]:

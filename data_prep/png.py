@@ -1,4 +1,4 @@
-"""Grey PNGs, read, made smaller and written faster than a general library can.
+"""PNGs, grey above all, read, made smaller and written faster than a general library can.
 
 An 8-bit grey PNG is a zlib stream of rows, each stored as it is or as differences to its left or
 upper neighbours (the row's "filter", see the PNG specification, section 9). Most of the time of
@@ -121,16 +121,19 @@ def _through_pillow(raw: bytes, width: int, height: int) -> np.ndarray:
         last = start + 65535 >= len(raw)
         blocks += [struct.pack("<BHH", last, len(part), len(part) ^ 0xFFFF), part]
     blocks.append(struct.pack(">I", fast.adler32(raw)))
-    wrapped = _assemble(width, height, b"".join(blocks))
+    wrapped = _assemble(np.empty((height, width), dtype=np.uint8), b"".join(blocks))
     with Image.open(io.BytesIO(wrapped)) as image:
         return np.array(image)
 
 
 def square(image: np.ndarray, size: int) -> np.ndarray:
-    """A uint8 (height, width) array resized to (size, size), antialiased bilinear.
+    """A uint8 (height, width) array resized to (size, size), antialiased bilinear; each plane of
+    (height, width, 3) by itself.
 
     Pillow's pixels, or within one level of them where the compiled part does it.
     """
+    if image.ndim == 3:
+        return np.stack([square(image[..., at], size) for at in range(image.shape[2])], axis=2)
     height, width = image.shape
     if (height, width) == (size, size):
         return image
@@ -143,8 +146,9 @@ def square(image: np.ndarray, size: int) -> np.ndarray:
 
 
 def encode_plain(image: np.ndarray) -> bytes:
-    """A uint8 (height, width) array as a PNG file, at the fastest level that still saves much."""
-    return _assemble(image.shape[1], image.shape[0], fast.compress(sub_filtered(image), 1))
+    """A uint8 array, (height, width) or (height, width, 3), as a PNG file, at the fastest level
+    that still saves much."""
+    return _assemble(image, fast.compress(sub_filtered(image), 1))
 
 
 def encode_grain(image: np.ndarray) -> bytes:
@@ -154,23 +158,27 @@ def encode_grain(image: np.ndarray) -> bytes:
     """
     packer = zlib.compressobj(1, zlib.DEFLATED, 15, 9, zlib.Z_HUFFMAN_ONLY)
     data = packer.compress(sub_filtered(image)) + packer.flush()
-    return _assemble(image.shape[1], image.shape[0], data)
+    return _assemble(image, data)
 
 
 def sub_filtered(image: np.ndarray) -> bytes:
     """Rows of differences to the left neighbour, each behind its filter number (1, Sub)."""
-    height, width = image.shape
-    rows = np.empty((height, width + 1), dtype=np.uint8)
+    height, width, *planes = image.shape
+    rows = np.empty((height, 1 + image[0].size), dtype=np.uint8)
     rows[:, 0] = 1
-    rows[:, 1] = image[:, 0]
-    np.subtract(image[:, 1:], image[:, :-1], out=rows[:, 2:])
+    pixels = rows[:, 1:].reshape(height, width, *planes)  # another view of the same bytes
+    pixels[:, 0] = image[:, 0]
+    np.subtract(image[:, 1:], image[:, :-1], out=pixels[:, 1:])
     return rows.tobytes()
 
 
-def _assemble(width: int, height: int, data: bytes) -> bytes:
+def _assemble(image: np.ndarray, data: bytes) -> bytes:
+    """The file of an image, grey or RGB, whose filtered and compressed rows these are."""
+
     def chunk(kind: bytes, body: bytes) -> bytes:
         check = fast.crc32(body, fast.crc32(kind))
         return b"".join((struct.pack(">I", len(body)), kind, body, struct.pack(">I", check)))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    height, width = image.shape[:2]
+    header = struct.pack(">IIBBBBB", width, height, 8, 0 if image.ndim == 2 else 2, 0, 0, 0)
     return b"".join((SIGNATURE, chunk(b"IHDR", header), chunk(b"IDAT", data), chunk(b"IEND", b"")))

@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import numpy as np
 from PIL import Image
 
 from data_prep import manifest, png
-from data_prep.catalog import LABEL_FILES, keep_rows
 from data_prep.errors import DataError, printable
 from data_prep.files import (
     OUT_OF_SPACE,
@@ -27,8 +26,8 @@ from data_prep.files import (
     write_json,
     write_whole,
 )
-from data_prep.images import decode_grey
 from data_prep.manifest import MANIFEST, Row
+from data_prep.readers import source
 
 #: What goes into prepared.json; a new number when the same command would give other pixels.
 TOOL = "data_prep resize 1"
@@ -49,7 +48,7 @@ NOTE_TYPES = {
 FORMATS = {"png": ".png", "jpeg": ".jpg"}
 
 #: Endings taken for images in a folder without a label file.
-KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm")
+KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
 
 #: An image that could not be read: its name and why.
 Reject = tuple[str, str]
@@ -63,8 +62,21 @@ class Before(NamedTuple):
     note: dict[str, Any]
 
 
-def check_settings(size: int, format: str, quality: int) -> dict[str, Any]:
+#: Settings that stand in prepared.json only where they are not the first ones there were.
+LATER = ("channels", "fit", "reader")
+
+#: Given the images that are ready: the label files to write, and those to remove (None), by name.
+LabelFiles = Callable[[set[str]], dict[str, bytes | None]]
+
+
+def check_settings(
+    size: int, format: str, quality: int, channels: int = 1, fit: str = "stretch"
+) -> dict[str, Any]:
     """The settings that decide what a file holds, as prepared.json keeps them."""
+    if channels not in (1, 3):
+        raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")
+    if fit not in ("stretch", "crop"):
+        raise DataError(f"fit '{fit}' is not known; it is stretch or crop")
     if format not in FORMATS:
         raise DataError(f"format '{format}' is not known; it is {' or '.join(FORMATS)}")
     if not 1 <= size <= 16384:
@@ -74,6 +86,10 @@ def check_settings(size: int, format: str, quality: int) -> dict[str, Any]:
     settings: dict[str, Any] = {"size": size, "format": format}
     if format == "jpeg":
         settings["quality"] = quality
+    if channels != 1:
+        settings["channels"] = channels
+    if fit != "stretch":
+        settings["fit"] = fit
     return {**settings, "resampling": _resampling()}
 
 
@@ -99,7 +115,8 @@ def begin(target: Path, settings: dict[str, Any]) -> Before:
         return Before({}, False, settings)
     # Folders of earlier versions do not say what resampled; they have no manifest either.
     note.setdefault("resampling", settings["resampling"])
-    differing = [key for key in settings if note.get(key) != settings[key]]
+    differing = [key for key in (*settings, *LATER) if note.get(key) != settings.get(key)]
+    differing = list(dict.fromkeys(differing))
     if differing:
         raise DataError(
             f"{target} was made with another {' and '.join(differing)}"
@@ -138,20 +155,20 @@ def finish(
     target: Path,
     note: dict[str, Any],
     rows: Sequence[Row],
-    label_file: Path | None,
+    label_files: LabelFiles | None,
     beside: Iterable[Path] = (),
 ) -> None:
     """Write what goes beside the images, and say that the folder is complete: last, and only when
     everything is on the disk. What is there already stays as it is.
 
-    `rows` are those of all images, in their order; `beside` are files to be copied, where there
-    are such.
+    `rows` are those of all images, in their order; `label_files` gives what says which images there
+    are; `beside` are files to be copied, where there are such.
     """
     ready = {row.image for row in rows if not row.problem}
     files = {MANIFEST: manifest.as_bytes(rows), "rejected.csv": _reject_list(rejects(rows))}
     files |= {file.name: _content(file) for file in beside}
-    if label_file is not None:
-        files |= dict.fromkeys(LABEL_FILES) | {label_file.name: keep_rows(label_file, ready)}
+    if label_files is not None:
+        files |= label_files(ready)
     note = {**note, "images": len(rows), "complete": True}
     try:
         stale = {name: data for name, data in files.items() if _content(target / name) != data}
@@ -169,14 +186,15 @@ def finish(
     _write_note(target, note)
 
 
-def make(data: bytes, row: Row, target: str, settings: dict[str, Any]) -> Row:
+def make(data: bytes, row: Row, target: str, settings: dict[str, Any], kind: str = "file") -> Row:
     """Write the small image of a source file's bytes; its row, also where there can be none.
 
-    `row` says what the image is called and which file to write.
+    `row` says what the image is called and which file to write, `kind` what the bytes are.
     """
     row = row._replace(source_sha256=manifest.digest(data))
     try:
-        small = encode(decode_grey(data, row.image), settings)
+        pixels = source.pixels(data, kind, row.image, settings.get("channels", 1))
+        small = encode(pixels if pixels.shape[2] == 3 else pixels[..., 0], settings)
     except DataError as error:
         return without_image(row, reason_only(error, row.image), target)
     write_whole(os.path.join(target, row.file), small)  # noqa: PTH118 (speed)
@@ -227,7 +245,12 @@ def reason_only(error: DataError, path: str) -> str:
 
 
 def encode(image: np.ndarray, settings: dict[str, Any]) -> bytes:
-    """A grey image, uint8 (height, width), as the file these settings ask for."""
+    """An image, uint8 (height, width) or (height, width, 3), as the file these settings ask for."""
+    if settings.get("fit") == "crop":  # the square in its middle
+        height, width = image.shape[:2]
+        side = min(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        image = image[top : top + side, left : left + side]
     small = png.square(image, settings["size"])
     if settings["format"] == "png":
         return png.encode_plain(small)

@@ -1,10 +1,10 @@
-"""Images of any size and kind to small grey ones, once, so that training need not."""
+"""Images of any size and kind to small ones, once, so that training need not."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,7 +14,6 @@ from tqdm import tqdm
 from data_prep import manifest
 from data_prep.errors import DataError
 from data_prep.files import in_batches, on_all_cores, sole_writer, sweep
-from data_prep.images import read_bytes
 from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST
 from data_prep.manifest import Row
 from data_prep.plan import Plan, make_plan
@@ -32,6 +31,7 @@ from data_prep.prepared import (
     rejects,
     without_image,
 )
+from data_prep.readers import source as sources
 
 BATCH = 16
 #: Images looked at in one go, which takes much less time than making them.
@@ -52,45 +52,72 @@ def resize_folder(
     only_present: bool = False,
     strict: bool = False,
     progress: bool = True,
+    reader: str | None = None,
+    channels: int = 1,
+    fit: str = "stretch",
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write every image of `source` into `target` as a grey square of `size` pixels.
+    """Write every image of `source` into `target` as a square, grey or RGB.
 
-    `source` is a data folder (label file and images; the label file, and the NIH's lists where they
-    are there, are copied and the images go to `target/images/`) or any folder of images, read with
-    its subfolders, links to folders too, which the target repeats. Sampling is antialiased
-    bilinear, as Pillow's; what is not square is stretched. Images are read as `read_grey` reads
-    them, and the source is never changed. `format` is "png" or "jpeg", of this `quality` (1 to 95).
-
-    An image that cannot be read is listed, with the reason, in `target/rejected.csv`, its row is
-    left out of the copied label file, and the rest goes on; with `strict` it is an error at once.
+    Sampling is antialiased bilinear, as Pillow's. The source is never changed. The label file, and
+    the NIH's lists if there are any, are copied, and the images go to `target/images/`; from any
+    other reader the labels go into `target/labels.csv`, with the mapping `target/table.toml`. An
+    image that cannot be read is listed, with the reason, in `target/rejected.csv`, and its row is
+    left out of the labels.
 
     Each file is written under a temporary name and then renamed, and all are on the disk before
     `target/prepared.json` calls the folder complete. `target/manifest.csv` has the SHA-256 of every
-    image and of what it was made from. By it the same call goes on after a kill, a full disk or a
-    power cut, takes up images that were added to the source or changed there, and makes those
-    again that are gone or damaged; the source may have been moved. A call with other settings, or
-    with a source that lacks images the target has, refuses.
+    image and of what it was made from. With it the same call continues after a kill, a full disk or
+    a power cut, adds images that are new in the source or changed there, and remakes those that are
+    missing or damaged; the source may have been moved. It refuses other settings, and a source that
+    lacks images the target has.
 
-    Returns what prepared.json holds, and `written`, `skipped` (done before), `rejected` (a list of
-    name and reason) and `seconds`. Raises `DataError`, e.g. for a source equal to the target, a
-    missing image, a full disk.
+    Args:
+        source: a data folder (label file and images), any folder of images, read with its
+            subfolders, links to folders too; or what `reader` reads, which may be an archive.
+        target: where to write; empty, new, or begun by the same call.
+        size: pixels of a side.
+        format: "png" or "jpeg".
+        quality: of JPEG, 1 to 95.
+        workers: number of processes; None: one per core.
+        only_present: leave out images that the NIH's label file names but that are missing.
+        strict: raise an error at the first image that cannot be read.
+        progress: show a progress bar.
+        reader: format of the source, see `data_prep.readers`; None: a folder as above.
+        channels: 1 (grey, as `read_grey` reads it) or 3 (RGB).
+        fit: "stretch" what is not square, or "crop" the square in its middle.
+        options: the reader's own.
+
+    Returns:
+        What prepared.json contains, and `written`, `skipped` (done before), `rejected` (a list of
+        name and reason) and `seconds`.
+
+    Raises:
+        DataError: the source is the target, an image is missing, the disk is full, and so on.
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()
-    settings = {"tool": TOOL, **check_settings(size, format, quality)}
-    plan = make_plan(source, target, only_present, format)
+    settings = {"tool": TOOL, **check_settings(size, format, quality, channels, fit)}
+    if reader not in (None, "nih"):
+        settings["reader"] = reader
+    plan = make_plan(source, target, only_present, format, reader, options)
     with sole_writer(target):
         before = begin(target, settings)
         _refuse_another_source(source, target, before.rows, plan)
         for folder in sorted({os.path.dirname(row.file) for row in plan.rows}):  # noqa: PTH120
             (target / folder).mkdir(parents=True, exist_ok=True)
             sweep(target / folder)
-        rows = _still_good(plan.rows, source, target, before.rows, not before.complete, workers)
+        rows = _still_good(plan, target, before.rows, not before.complete, workers)
         todo = [row for row in plan.rows if row.image not in rows]
         if todo:
             mark_incomplete(target, settings)
             work = partial(
-                _make_some, source=source, target=target, settings=settings, strict=strict
+                _make_some,
+                source=plan.home,
+                kind=plan.kind,
+                target=target,
+                settings=settings,
+                strict=strict,
             )
             bar = partial(tqdm, desc=f"resize to {size} px", unit=" images", disable=not progress)
             _make_all(work, todo, rows, target, workers, bar)
@@ -98,7 +125,7 @@ def resize_folder(
         if not todo and before.complete:
             note["decoders"] = before.note.get("decoders", note["decoders"])
         result = [rows[row.image] for row in plan.rows]
-        finish(target, note, result, plan.label_file, [source / name for name in BESIDE])
+        finish(target, note, result, plan.label_files, [plan.home / name for name in BESIDE])
     rejected = rejects(result)
     return {
         **note,
@@ -123,22 +150,21 @@ def _refuse_another_source(source: Path, target: Path, before: dict[str, Row], p
 
 
 def _still_good(
-    plan: list[Row],
-    source: Path,
+    plan: Plan,
     target: Path,
     before: dict[str, Row],
     thorough: bool,
     workers: int | None,
 ) -> dict[str, Row]:
     """The rows, by image, of what need not be made again."""
-    known = [(row, before[row.image]) for row in plan if row.image in before]
-    work = partial(_check_some, source=source, target=target, thorough=thorough)
+    known = [(row, before[row.image]) for row in plan.rows if row.image in before]
+    work = partial(_check_some, source=plan.home, kind=plan.kind, target=target, thorough=thorough)
     good = on_all_cores(work, in_batches(known, CHECKED), workers)
     return {row.image: row for rows in good for row in rows}
 
 
 def _check_some(
-    rows: Sequence[tuple[Row, Row]], *, source: Path, target: Path, thorough: bool
+    rows: Sequence[tuple[Row, Row]], *, source: Path, kind: str, target: Path, thorough: bool
 ) -> list[Row]:
     good = []
     for planned, row in rows:
@@ -146,11 +172,10 @@ def _check_some(
             continue
         if not manifest.holds(target, row, thorough=thorough):
             continue
-        path = os.path.join(source, planned.source)  # noqa: PTH118 (speed)
         try:
-            state = manifest.state_of(path)
+            state = sources.state(source, kind, planned.source)
             same = state == row.source_state or (
-                manifest.digest(read_bytes(path)) == row.source_sha256
+                manifest.digest(sources.content(source, kind, planned.source)) == row.source_sha256
             )
         except (OSError, DataError):  # what is wrong is said when it is made again
             continue
@@ -183,27 +208,33 @@ def _make_all(
 
 
 def _make_some(
-    rows: Sequence[Row], *, source: Path, target: Path, settings: dict[str, Any], strict: bool
+    rows: Sequence[Row],
+    *,
+    source: Path,
+    kind: str,
+    target: Path,
+    settings: dict[str, Any],
+    strict: bool,
 ) -> list[Row]:
     made = []
     for row in rows:
         path = os.path.join(source, row.source)  # noqa: PTH118 (speed)
         try:
-            data, state = _read(path)
+            data, state = _read(source, kind, row.source)
         except DataError as error:
             row = without_image(row, reason_only(error, path), os.fspath(target))
         else:
-            row = make(data, row._replace(source_state=state), os.fspath(target), settings)
+            row = make(data, row._replace(source_state=state), os.fspath(target), settings, kind)
         if strict and row.problem:
             raise DataError(f"{path}: {row.problem}")
         made.append(row)
     return made
 
 
-def _read(path: str) -> tuple[bytes, str]:
-    """A source file's bytes, and its state before they were read."""
+def _read(source: Path, kind: str, place: str) -> tuple[bytes, str]:
+    """A source's bytes, and its file's state before they were read."""
     try:
-        state = manifest.state_of(path)
+        state = sources.state(source, kind, place)
     except OSError:  # what is wrong is said by what follows
         state = ""
-    return read_bytes(path), state
+    return sources.content(source, kind, place), state

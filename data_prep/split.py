@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -40,24 +40,54 @@ def split_by_patient(
     Raises:
         DataError: another part would have no images.
     """
+    chosen = split_groups(
+        catalog["patient"].tolist(),
+        seed=seed,
+        parts=parts,
+        may_be_empty=may_be_empty,
+        called="patients",
+    )
+    return {part: catalog.iloc[rows].reset_index(drop=True) for part, rows in chosen.items()}
+
+
+def split_groups(
+    groups: Sequence[Hashable],
+    *,
+    seed: int = 0,
+    parts: Sequence[float] = (0.7, 0.1, 0.2),
+    may_be_empty: Sequence[str] = (),
+    called: str = "groups",
+) -> dict[str, np.ndarray]:
+    """As `split_by_patient`, of any images: `groups` says whose each is.
+
+    Returns the indices of each part, int64 and ascending.
+    """
     shares = [float(share) for share in parts]
     if len(shares) != len(PARTS) or min(shares) < 0 or not math.isclose(sum(shares), 1.0):
         raise DataError(f"parts are {tuple(parts)}: give three shares, train, valid, test, sum 1")
-    patients = sorted(
-        {int(patient) for patient in catalog["patient"].unique()},
-        key=lambda patient: hashlib.blake2b(f"{seed}/{patient}".encode(), digest_size=16).digest(),
+    members = list(dict.fromkeys(groups))
+    start = f"{seed}/"
+    digests = b"".join(
+        hashlib.blake2b(
+            f"{start}{member}".encode("utf-8", "surrogateescape"), digest_size=16
+        ).digest()
+        for member in members
     )
+    halves = np.frombuffer(digests, dtype=">u8").reshape(-1, 2)
+    order = np.lexsort((halves[:, 1], halves[:, 0]))  # as bytes are ordered
     # Rounding each boundary, not each part, so that the parts always add up to all patients.
-    cuts = [round(len(patients) * share) for share in (shares[0], shares[0] + shares[1])]
-    chosen = np.split(np.array(patients, dtype=np.int64), cuts)
-    split = {
-        part: catalog[catalog["patient"].isin(members)].reset_index(drop=True)
-        for part, members in zip(PARTS, chosen, strict=True)
-    }
+    cuts = [round(len(order) * share) for share in (shares[0], shares[0] + shares[1])]
+    codes = np.full(len(order), 2, dtype=np.int8)
+    codes[order[: cuts[1]]] = 1
+    codes[order[: cuts[0]]] = 0
+    if len(members) < len(groups):
+        place = {member: at for at, member in enumerate(members)}
+        codes = codes[[place[group] for group in groups]]
+    split = {part: np.flatnonzero(codes == at) for at, part in enumerate(PARTS)}
     for part, rows in split.items():
-        if rows.empty and part not in may_be_empty:
+        if not len(rows) and part not in may_be_empty:
             raise DataError(
-                f"no images left in the {part} part: {len(patients)} patients split"
-                f" {'/'.join(f'{share:g}' for share in shares)}; use more patients or other shares"
+                f"no images left in the {part} part: {len(order)} {called} split"
+                f" {'/'.join(f'{share:g}' for share in shares)}; use more {called} or other shares"
             )
     return split

@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 
 from data_prep import manifest, nih
-from data_prep.catalog import FINDINGS, list_images, read_catalog
 from data_prep.errors import DataError, printable
 from data_prep.left_out import leave_out, left_out
 from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
@@ -20,6 +19,8 @@ from data_prep.manifest import MANIFEST
 from data_prep.packed import IMAGES, is_packed, open_packed
 from data_prep.pixels import Look, look_at, of_other_patients, twins
 from data_prep.prepared import number, read_note
+from data_prep.readers.nih import list_images, read_catalog
+from data_prep.readers.nih_labels import FINDINGS
 from data_prep.split import split_by_patient
 
 #: How an NIH file name tells patient and follow-up.
@@ -36,6 +37,8 @@ class Report:
     images: int
     patients: int
     checked: int
+    of: str = "patients"
+    """What the images are of, or the groups of what kind."""
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     frequencies: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -100,14 +103,14 @@ def verify_folder(
     report = Report(len(catalog), int(catalog["patient"].nunique()), len(looks))
     if not complete:
         report.problems.append("not complete: run the command that makes it again, which goes on")
-    _add(report, missing, "named in the label file but not there")
+    add(report, missing, "named in the label file but not there")
     if not packed:
-        _add(report, _unnamed(folder, catalog), "there but not named in the label file")
+        add(report, _unnamed(folder, catalog), "there but not named in the label file")
     _check_names(catalog, report)
     splits = _check_splits(folder, catalog, seed, report)
     smaller = [] if looks else wrong_sizes(folder, present)
-    _check_looks(looks, smaller, report, resized=note is not None)
-    _check_twins(same, catalog, splits, report)
+    check_looks(looks, smaller, report, resized=note is not None)
+    check_twins(same, catalog, splits, report)
     report.frequencies = frequencies(catalog)
     _check_frequencies(report)
     return report
@@ -147,7 +150,7 @@ def frequencies(catalog: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _add(report: Report, names: Sequence[str], what: str) -> None:
+def add(report: Report, names: Sequence[str], what: str) -> None:
     if names:
         report.problems.append(
             f"{number(names, 'image is', 'images are')} {what}, the first: {names[0]}"
@@ -178,7 +181,7 @@ def _check_names(catalog: pd.DataFrame, report: Report) -> None:
         for image, patient in zip(catalog["image"], catalog["patient"], strict=True)
         if (told := NAME.fullmatch(image)) and int(told[1]) != patient
     ]
-    _add(report, wrong, "named after another patient than the label file says")
+    add(report, wrong, "named after another patient than the label file says")
 
 
 def _check_splits(
@@ -202,13 +205,11 @@ def _check_splits(
     return splits
 
 
-def _check_looks(
-    looks: list[Look], wrong_size: list[str], report: Report, *, resized: bool
-) -> None:
+def check_looks(looks: list[Look], wrong_size: list[str], report: Report, *, resized: bool) -> None:
     bad = [f"{look.image} ({look.problem})" for look in looks if look.problem]
-    _add(report, sorted(bad), "not readable")
+    add(report, sorted(bad), "not readable")
     changed = sorted({look.image for look in looks if look.changed} | set(wrong_size))
-    _add(report, changed, f"not what {MANIFEST} says was written")
+    add(report, changed, f"not what {MANIFEST} says was written")
     sizes: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for look in looks:
         if not look.problem:
@@ -218,14 +219,14 @@ def _check_looks(
         odd = sorted(name for shape, names in sizes.items() if shape != usual for name in names)
         text = f"not of the usual {usual[1]} x {usual[0]} pixels"
         if resized:
-            _add(report, odd, text)
+            add(report, odd, text)
         else:
             report.notes.append(
                 f"{number(odd, 'image is', 'images are')} {text}, the first: {odd[0]}"
             )
 
 
-def _check_twins(
+def check_twins(
     same: list[list[str]],
     catalog: pd.DataFrame,
     splits: dict[str, dict[str, pd.DataFrame]],
@@ -241,7 +242,7 @@ def _check_twins(
     report.notes.append(
         f"{number(same, 'picture comes', 'pictures come')} more than once, the first: {first}"
     )
-    way_out = "'data-prep verify --drop-leaks' leaves out all but one patient's"
+    way_out = f"'data-prep verify --drop-leaks' leaves out all but one of the {report.of}'"
     for title, split in splits.items():
         part_of = {image: part for part, rows in split.items() for image in rows["image"]}
         leaks = [group for group in same if len({part_of[image] for image in group}) > 1]
@@ -251,13 +252,13 @@ def _check_twins(
             first = f"{one} ({part_of[one]}) and {other} ({part_of[other]})"
             report.problems.append(
                 f"{title} leaks: {number(leaks, 'picture is', 'pictures are')} in two parts, under"
-                f" two patients, the first: {first}; {way_out}"
+                f" two {report.of}, the first: {first}; {way_out}"
             )
     patient = _by_image(catalog, "patient")
     if shared := [group for group in same if len({patient[image] for image in group}) > 1]:
         first = " and ".join(shared[0][:2])
         report.notes.append(
-            f"{number(shared, 'picture comes', 'pictures come')} under two patients, the first:"
+            f"{number(shared, 'picture comes', 'pictures come')} under two {report.of}, the first:"
             f" {first}; {way_out}, so that no split leaks"
         )
 
@@ -279,12 +280,16 @@ def _check_frequencies(report: Report) -> None:
 
 def describe(report: Report) -> str:
     """A report as text for the terminal."""
+    table = report.frequencies
+    others = [name for name in table.columns if name not in ("here", "share", "nih")]
+    titles = ["here", "share", *("NIH" if name == "nih_share" else name for name in others)]
     lines = [
-        f"{report.images:,} images of {report.patients:,} patients; {report.checked:,} decoded",
-        f"{'':20}{'here':>9}{'share':>9}{'NIH':>9}",
+        f"{report.images:,} images of {report.patients:,} {report.of}; {report.checked:,} decoded",
+        f"{'':20}" + "".join(f"{title:>11}" for title in titles),
     ]
-    for finding, row in report.frequencies.iterrows():
-        lines.append(f"{finding:20}{row['here']:9,.0f}{row['share']:9.2%}{row['nih_share']:9.2%}")
+    for name, row in table.iterrows():
+        cells = [f"{row['here']:,.0f}", *(f"{row[column]:.2%}" for column in ("share", *others))]
+        lines.append(f"{name!s:20}" + "".join(f"{cell:>11}" for cell in cells))
     lines += [f"note: {note}" for note in report.notes]
     lines += [f"PROBLEM: {problem}" for problem in report.problems]
     lines.append("no problems" if report.fine else f"{len(report.problems)} problems")

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep import FINDINGS, DataError, labels, read_catalog
-from data_prep.catalog import keep_rows, parse_findings, parse_label_file
+from data_prep.readers.nih_labels import keep_rows, parse_findings, parse_label_file
 
 
 def write(folder: Path, *rows: str, header: str = HEADER) -> Path:

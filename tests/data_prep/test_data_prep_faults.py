@@ -13,7 +13,7 @@ import pytest
 from data_prep_server import publish
 from data_prep_tools import command, digest, make_folder, the_line
 
-import data_prep.demo
+import data_prep.demo_set
 import data_prep.fetch
 import data_prep.packed
 import data_prep.resize
@@ -30,7 +30,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[Any]:
         return map(work, jobs)
 
-    for module in (data_prep.demo, data_prep.fetch, data_prep.packed, data_prep.resize):
+    for module in (data_prep.demo_set, data_prep.fetch, data_prep.packed, data_prep.resize):
         monkeypatch.setattr(module, "on_all_cores", one_after_the_other, raising=False)
 
 

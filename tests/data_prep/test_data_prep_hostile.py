@@ -18,9 +18,9 @@ from data_prep_tools import HEADER, ROOT, command, make_folder, row, the_line
 from PIL import Image
 
 from data_prep import DataError, png, read_catalog, read_grey, resize_folder
-from data_prep.catalog import keep_rows, parse_label_file
 from data_prep.errors import LONGEST, printable
 from data_prep.lists import split_by_lists
+from data_prep.readers.nih_labels import keep_rows, parse_label_file
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as compare_command
 

@@ -1,0 +1,247 @@
+"""The commands of `data-prep`: each takes its options and returns the exit code.
+
+What a command needs is imported when it runs, so that all can be interrupted from the start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from data_prep.errors import DataError, printable
+
+
+def demo(options: argparse.Namespace) -> int:
+    from data_prep import demo, demo_classes, demo_table
+
+    given = {"images": options.images, "size": options.size, "seed": options.seed}
+    asked = {name: value for name, value in given.items() if value is not None}
+    asked["workers"] = options.workers
+    of = ""
+    if options.format == "nih":
+        made = demo.make_demo(options.folder, **asked)
+        of = f" of {made['patients']:,} patients"
+    elif options.format == "table":
+        made = demo_table.make_table(options.folder, **asked)
+    elif options.format == "cifar10":
+        if options.size not in (None, 32):
+            raise DataError(f"--size is {options.size}: an image of CIFAR-10 has 32 pixels a side")
+        asked.pop("size", None)
+        made = demo_classes.make_cifar10(options.folder, **asked)
+    else:
+        archive = options.format == "imagenet"
+        made = demo_classes.make_imagefolder(options.folder, archive=archive, **asked)
+    _print(f"{options.folder}: {made['images']:,} images{of} {_new(made)}")
+    return 0
+
+
+def resize(options: argparse.Namespace) -> int:
+    from data_prep.resize import resize_folder
+
+    _tell_if_slow()
+    made = resize_folder(
+        options.source,
+        options.target,
+        size=options.size,
+        format=options.format,
+        quality=options.quality,
+        workers=options.workers,
+        only_present=options.only_present,
+        strict=options.strict,
+        reader=options.reader,
+        channels=3 if options.colour else 1,
+        fit=options.fit,
+        options=_reader_options(options),
+    )
+    return _say(options.target, made)
+
+
+def nih(options: argparse.Namespace) -> int:
+    from data_prep.fetch import prepare_nih
+    from data_prep.sources import nih_sources
+
+    _tell_if_slow()
+    sources = nih_sources(listing=options.sources, mirror=options.mirror, folder=options.archives)
+    made = prepare_nih(
+        options.target,
+        sources=sources,
+        labels=options.labels,
+        size=options.size,
+        format=options.format,
+        quality=options.quality,
+        originals=options.originals,
+        workers=options.workers,
+        connections=options.connections,
+    )
+    if made["absent"]:
+        _print(
+            f"{options.target}: {made['absent']:,} images in the label file were in no archive;"
+            " their rows are left out",
+            file=sys.stderr,
+        )
+    return _say(options.target, made)
+
+
+def _print(line: str, file: TextIO | None = None) -> None:
+    """A line that holds a name, which may hold anything."""
+    print(printable(line), file=file)
+
+
+def _tell_if_slow() -> None:
+    """A working installation that was meant to be faster says nothing by itself."""
+    from data_prep.png import shrink
+
+    if shrink is None:
+        print(
+            "note: without the part of data_prep that is compiled when it is installed, this takes"
+            " two to three times as long; install a C compiler, then data_prep again (make envs)",
+            file=sys.stderr,
+        )
+
+
+def _say(target: str, made: dict[str, Any]) -> int:
+    """The last line of a resizing command; an error if an image had to be left out."""
+    ready = made["images"] - len(made["rejected"])
+    colour = "RGB" if made.get("channels") == 3 else "grey"
+    done = f"{ready:,} {colour} images of {made['size']} px"
+    if made["rejected"]:
+        name, reason = made["rejected"][0]
+        raise DataError(
+            f"{target}: {len(made['rejected']):,} of {made['images']:,} images were left out, the"
+            f" first is {name}: {reason}; see {Path(target) / 'rejected.csv'}."
+            f" The other {done} are ready to use"
+        )
+    _print(f"{target}: {done} {_new(made)}")
+    return 0
+
+
+def _new(made: dict[str, Any]) -> str:
+    return f"({made['written']:,} new, {made['seconds']:.0f} s)"
+
+
+def verify(options: argparse.Namespace) -> int:
+    from data_prep.verify import describe, verify_folder
+    from data_prep.verify_reader import verify_reader
+
+    reader = _reader(options)
+    asked = {
+        "seed": options.seed,
+        "decode": not options.no_decode,
+        "drop_leaks": options.drop_leaks,
+        "workers": options.workers,
+    }
+    if reader == "nih":
+        report = verify_folder(options.folder, **asked)
+    else:
+        of_reader = _reader_options(options)
+        report = verify_reader(options.folder, reader, options=of_reader, **asked)
+    print(describe(report))
+    return 0 if report.fine else 1
+
+
+def pack(options: argparse.Namespace) -> int:
+    from data_prep.packed import pack_folder
+
+    made = pack_folder(
+        options.source,
+        options.target,
+        workers=options.workers,
+        reader=options.reader,
+        channels=3 if options.colour else None,
+        options=_reader_options(options),
+    )
+    _print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
+    return 0
+
+
+def catalog(options: argparse.Namespace) -> int:
+    from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
+    from data_prep.manifest import MANIFEST
+    from data_prep.packed import is_packed
+    from data_prep.prepared import number
+    from data_prep.readers.nih import read_catalog
+    from data_prep.readers.nih_labels import FINDINGS
+    from data_prep.split import split_by_patient
+    from data_prep.verify import labelled, wrong_sizes
+
+    if (reader := _reader(options)) != "nih":
+        return _reader_catalog(options, reader)
+    folder = Path(options.folder)
+    if options.labels_only or is_packed(folder):
+        catalog = labelled(folder)
+    else:
+        catalog = read_catalog(folder, only_present=options.only_present)
+    if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
+        raise DataError(
+            f"{folder}: {number(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
+            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
+        )
+    if options.nih_lists:
+        lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST
+        parts = split_by_lists(catalog, *lists, seed=options.seed)
+    else:
+        parts = split_by_patient(catalog, seed=options.seed)
+    columns = {"all": catalog, **parts}
+    how = "by the NIH's lists, valid" if options.nih_lists else "by patient"
+    _print(f"{options.folder}, split {how} with seed {options.seed}")
+    print(f"{'':20}" + "".join(f"{name:>10}" for name in columns))
+    for title, count in (
+        ("patients", lambda rows: rows["patient"].nunique()),
+        ("images", len),
+        ("No Finding", lambda rows: int((~rows[list(FINDINGS)].any(axis=1)).sum())),
+    ):
+        print(f"{title:20}" + "".join(f"{count(rows):10,}" for rows in columns.values()))
+    for finding in FINDINGS:
+        counts = [int(rows[finding].sum()) for rows in columns.values()]
+        print(f"{finding:20}" + "".join(f"{count:10,}" for count in counts))
+    return 0
+
+
+def _reader_catalog(options: argparse.Namespace, reader: str) -> int:
+    """The counts of any reader's images by part, and by class or finding."""
+    import numpy as np
+
+    from data_prep.catalog import UNCERTAIN, split
+    from data_prep.readers import find
+
+    for asked in ("only_present", "nih_lists", "labels_only"):
+        if getattr(options, asked):
+            raise DataError(f"--{asked.replace('_', '-')} is of the NIH's form, not of {reader}")
+    found, _ = find(reader, options.folder, **_reader_options(options))
+    parts = {"all": np.arange(len(found)), **split(found, seed=options.seed)}
+    groups = np.array(found.images if found.groups is None else found.groups, dtype=object)
+    how = "" if found.parts is None else " where it was not published"
+    _print(f"{options.folder}, split by group{how} with seed {options.seed}")
+    width = max(20, *(len(name) + 2 for name in found.classes))
+    print(f"{'':{width}}" + "".join(f"{name:>10}" for name in parts))
+    rows = {
+        "groups": [len(set(groups[at])) for at in parts.values()],
+        "images": [len(at) for at in parts.values()],
+    }
+    for place, name in enumerate(found.classes):
+        column = found.labels if found.task == "classes" else found.labels[:, place]
+        wanted = place if found.task == "classes" else 1
+        rows[name] = [int(np.count_nonzero(column[at] == wanted)) for at in parts.values()]
+    if found.task == "findings":
+        known = np.all(found.labels > UNCERTAIN, axis=1)  # and so not missing either
+        rows["(all known)"] = [int(np.count_nonzero(known[at])) for at in parts.values()]
+    for name, counts in rows.items():
+        _print(f"{name:{width}}" + "".join(f"{count:10,}" for count in counts))
+    return 0
+
+
+def _reader(options: argparse.Namespace) -> str:
+    """The reader that was asked for, or that the folder's images were read by."""
+    from data_prep.readers import kept
+
+    if options.reader is not None:
+        return str(options.reader)
+    return "table" if kept.made_here(Path(options.folder)) else "nih"
+
+
+def _reader_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What the reader is told besides the folder."""
+    given = {"table": options.table, "group": options.group}
+    return {name: value for name, value in given.items() if value is not None}

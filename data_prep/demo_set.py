@@ -1,0 +1,107 @@
+"""A folder of generated files, made on all cores; cut short anywhere, it goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from data_prep.errors import DataError
+from data_prep.files import (
+    in_batches,
+    on_all_cores,
+    read_json,
+    sole_writer,
+    sweep,
+    sync,
+    write_json,
+    write_whole,
+)
+from data_prep.images import decode
+from data_prep.prepared import KINDS, full_disk
+
+BATCH = 8
+NOTE = "demo.json"
+
+Job = TypeVar("Job")
+
+
+def make_set(
+    folder: Path,
+    settings: dict[str, Any],
+    jobs: Mapping[str, Job],
+    work: Callable[[Sequence[Job]], int],
+    last: Mapping[str, bytes],
+    *,
+    workers: int | None = None,
+    progress: bool = True,
+    unit: str = " images",
+) -> int:
+    """Fill a folder: `work` makes the files of some jobs, which are by the file's path within it.
+
+    `settings` go into demo.json. The files `last` come when all others are on the disk, so that a
+    folder with them is complete. Returns how many jobs were done now.
+
+    Raises `DataError` if the folder holds something else, or the disk is full.
+    """
+    with sole_writer(folder):
+        sweep(folder)
+        before = read_json(folder / NOTE)
+        if before is None and any(folder.iterdir()):
+            raise DataError(f"{folder} contains other files; name an empty or a new folder")
+        if before is not None and before != settings:
+            raise DataError(
+                f"{folder} contains another demo set ({before}); name another folder, or remove it"
+            )
+        places = sorted({os.path.dirname(path) for path in jobs})  # noqa: PTH120
+        try:
+            write_json(folder / NOTE, settings)
+            for place in places:
+                (folder / place).mkdir(parents=True, exist_ok=True)
+                sweep(folder / place)
+            done = {path for path in jobs if (folder / path).is_file()}
+            if not all((folder / name).exists() for name in last):
+                done = _whole(sorted(done), folder, workers)
+            todo = [job for path, job in jobs.items() if path not in done]
+            with tqdm(
+                total=len(jobs),
+                initial=len(done),
+                desc="generate",
+                unit=unit,
+                disable=not progress,
+            ) as bar:
+                for count in on_all_cores(work, in_batches(todo, BATCH), workers):
+                    bar.update(count)
+            sync(folder)
+            for name, data in last.items():
+                write_whole(folder / name, data, durable=True)
+        except OSError as error:
+            have = sum((folder / path).is_file() for path in jobs)
+            raise DataError(full_disk(folder, error, have, len(jobs))) from None
+    return len(todo)
+
+
+def _whole(paths: list[str], folder: Path, workers: int | None) -> set[str]:
+    """Which files of a set that is not complete hold what they should; a power cut may empty some.
+
+    Files that are no images are made again: there are few.
+    """
+    images = [path for path in paths if path.lower().endswith(KINDS)]
+    work = partial(_whole_some, folder=os.fspath(folder))
+    found = on_all_cores(work, in_batches(images, BATCH), workers)
+    return {path for some in found for path in some}
+
+
+def _whole_some(paths: Sequence[str], *, folder: str) -> list[str]:
+    whole = []
+    for path in paths:
+        try:
+            decode(Path(folder, path).read_bytes(), path, 3)
+        except DataError:
+            continue
+        whole.append(path)
+    return whole

@@ -1,0 +1,196 @@
+"""Pictures as others publish them, behind one small interface.
+
+A **reader** is any object with
+
+    classes    the names of the classes, or of the findings
+    targets    classes: integers (images,), each below len(classes)
+               findings: 0 and 1 (images, len(classes))
+    parts()    a mapping of "train", "valid" and "test" to indices of images
+    read(i)    image i as uint8 (height, width, channels), 1 channel (grey) or 3 (RGB)
+
+and nothing more: `Reader(folder=None)` in somebody's own file is one, and `check_reader` says in
+one line what it lacks. The readers that come with data_prep are functions from a folder to a
+`Catalog` (`data_prep.catalog`): image names, where each lies, labels, groups, published parts.
+`open_reader` makes a reader of it, a `Pictures`, which has besides
+
+    catalog    that catalogue, without the images that a policy left out
+    array      the pixels of all images where they are in memory or mapped, else None
+    rows       the row of each image in `array`
+    table()    image, path, row, group and labels as a pandas table, a row an image
+
+A new format is a module with a function `catalog(folder, **options)` and a line in `READERS`:
+resizing, packing, verifying, the manifest of hashes, the split by groups and resuming come with it.
+
+    nih            the NIH's label file and images/
+    table          any CSV, with a mapping of its columns in table.toml
+    imagefolder    a folder a class; ImageNet's official tar of tars
+    cifar10        CIFAR-10's binary and python versions
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from data_prep.catalog import Catalog, Policy
+from data_prep.errors import DataError
+from data_prep.readers.pictures import Pictures
+
+#: The readers by name: the module of this package with their function `catalog`.
+READERS = ("nih", "table", "imagefolder", "cifar10")
+
+
+class Reader(Protocol):
+    """What every reader has; see above."""
+
+    classes: Sequence[str]
+    targets: np.ndarray
+
+    def parts(self) -> Mapping[str, np.ndarray]:
+        """The indices of each part's images."""
+
+    def read(self, i: int) -> np.ndarray:
+        """Image i, uint8 (height, width, 1 or 3)."""
+
+
+def open_reader(
+    name: str,
+    folder: str | os.PathLike[str],
+    *,
+    channels: int = 3,
+    uncertain: Policy = "zero",
+    missing: Policy = "zero",
+    seed: int = 0,
+    shares: Sequence[float] = (0.7, 0.1, 0.2),
+    valid: float = 0.125,
+    **options: Any,
+) -> Pictures:
+    """Open the images of a folder, as published or as `data-prep resize` or `pack` wrote them.
+
+    Args:
+        name: one of `READERS`.
+        folder: the data set; for some readers also an archive.
+        channels: 1 (grey) or 3 (RGB).
+        uncertain: what becomes of findings that are uncertain: "zero", "one", or "ignore", which
+            leaves out the image.
+        missing: the same for findings without a label.
+        seed: of the split.
+        shares: of train, valid and test, where no parts were published.
+        valid: share of train's groups that becomes valid, where no valid part was published.
+        options: the reader's own, see its `catalog`.
+
+    Returns:
+        The reader.
+
+    Raises:
+        DataError: an unknown reader or option, or anything wrong with the folder.
+    """
+    if channels not in (1, 3):
+        raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")
+    catalog, array = find(name, folder, **options)
+    if catalog.kind == "record":  # all of it is in the array
+        from data_prep.readers import cifar10
+
+        cifar10.forget()
+    return Pictures(
+        catalog,
+        array,
+        channels=channels,
+        uncertain=uncertain,
+        missing=missing,
+        split={"seed": seed, "shares": tuple(shares), "valid": valid},
+    )
+
+
+def find(
+    name: str, folder: str | os.PathLike[str], **options: Any
+) -> tuple[Catalog, np.ndarray | None]:
+    """The catalogue of a folder, and the pixels of all its images where those are in one array."""
+    from data_prep.readers import kept
+
+    folder = Path(folder)
+    read = _function(name)
+    if kept.made_here(folder):
+        return kept.catalog(folder, name)
+    known = [*inspect.signature(read).parameters][1:]
+    for option in options:
+        if option not in known:
+            raise DataError(
+                f"the reader {name} has no option '{option}'; it has {', '.join(known) or 'none'}"
+            )
+    if not folder.exists():
+        raise DataError(f"{folder} does not exist: name the folder with the images")
+    catalog = read(folder, **options)
+    array = None
+    if catalog.kind == "record":
+        from data_prep.readers import cifar10
+
+        array = cifar10.pixels(catalog)
+    return catalog, array
+
+
+def _function(name: str) -> Callable[..., Catalog]:
+    if name not in READERS:
+        near = difflib.get_close_matches(name, READERS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(READERS)}"
+        raise DataError(f"there is no reader '{name}'; {hint}")
+    function: Callable[..., Catalog] = importlib.import_module(f"{__name__}.{name}").catalog
+    return function
+
+
+def check_reader(reader: Any, where: str) -> None:
+    """Refuse what is no reader, of somebody's own above all: one line with what it lacks.
+
+    `where` is what the line begins with, as in `mine.py:Reader`. Its first image is read.
+    """
+    for name in ("classes", "targets", "parts", "read"):
+        if not hasattr(reader, name):
+            raise DataError(f"{where}: has no '{name}'; a reader has classes, targets, parts, read")
+    classes = list(reader.classes)
+    if (
+        not classes
+        or len(set(classes)) < len(classes)
+        or not all(isinstance(name, str) and name for name in classes)
+    ):
+        raise DataError(f"{where}: classes are {classes!r}; give different names, one at least")
+    targets = np.asarray(reader.targets)
+    images = len(targets) if targets.ndim else 0
+    findings = targets.ndim == 2 and targets.shape[1] == len(classes)
+    if not images or targets.dtype.kind not in "iub" or not (findings or targets.ndim == 1):
+        raise DataError(
+            f"{where}: targets are {targets.dtype} {targets.shape}; integers (images,) or 0 and 1"
+            f" (images, {len(classes)}) are needed"
+        )
+    most = 1 if findings else len(classes) - 1
+    if targets.min() < 0 or targets.max() > most:
+        raise DataError(
+            f"{where}: targets go from {targets.min()} to {targets.max()}; 0 to {most} are known"
+        )
+    _check_parts(reader.parts(), images, where)
+    first = reader.read(0)
+    shape: tuple[int, ...] = getattr(first, "shape", ())
+    if getattr(first, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
+        kind = f"{first.dtype} {shape}" if hasattr(first, "dtype") else type(first).__name__
+        raise DataError(f"{where}: read(0) gives {kind}; uint8 (height, width, 1 or 3) is needed")
+
+
+def _check_parts(parts: Any, images: int, where: str) -> None:
+    if not isinstance(parts, Mapping) or set(parts) != {"train", "valid", "test"}:
+        raise DataError(f"{where}: parts() gives no mapping of train, valid and test")
+    seen = np.zeros(images, dtype=np.int64)
+    for name, indices in parts.items():
+        at = np.asarray(indices)
+        if at.ndim != 1 or not len(at) or at.dtype.kind not in "iu":
+            raise DataError(f"{where}: the part {name} is no list of indices, or an empty one")
+        if at.min() < 0 or at.max() >= images:
+            raise DataError(f"{where}: the part {name} has indices outside of 0 to {images - 1}")
+        np.add.at(seen, at, 1)
+    if seen.max() > 1:
+        raise DataError(f"{where}: image {int(seen.argmax())} comes more than once in the parts")

@@ -1,0 +1,208 @@
+"""CIFAR-10 as its makers publish it (Krizhevsky 2009): the binary version, and the python one,
+which is pickles, of which none is executed (see `inert_pickle`).
+
+Either as the .tar.gz that one fetches or unpacked, in the folder or in the folder that the archive
+unpacks to. An image is 32 x 32 pixels in three planes, red, green and blue, row by row.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data_prep.archive import members_in
+from data_prep.catalog import Catalog
+from data_prep.errors import DataError
+from data_prep.files import read_whole
+from data_prep.manifest import state_of
+from data_prep.readers import inert_pickle
+from data_prep.readers.inside import refuse_out
+
+BYTES = 3 * 32 * 32
+#: A batch as published has 30.7 MB.
+MAX_BYTES = 256 << 20
+
+META = {"batches.meta.txt": ".bin", "batches.meta": ""}
+"""The file with the classes' names of either version, and the ending of its batches."""
+FOLDERS = ("", "cifar-10-batches-bin", "cifar-10-batches-py")
+ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
+BATCH = re.compile(r"(data_batch_[0-9]{1,3}|test_batch)(\.bin)?")
+
+
+class Batch(NamedTuple):
+    """A file's images."""
+
+    labels: np.ndarray
+    """int64 (images,)"""
+    data: bytes
+    """The planes of each image, and in the binary version one byte before them."""
+    step: int
+    """Bytes from one image to the next."""
+
+
+def catalog(folder: Path) -> Catalog:
+    """The images of a folder with CIFAR-10, or of its archive: 5 files of train and one of test.
+
+    Raises `DataError` for a file that is missing, is not of whole images, names a class beyond
+    the list, or is a pickle that wants to call something.
+    """
+    home, names, ending = _files(folder)
+    classes = _classes(home, names)
+    images: list[str] = []
+    sources: list[str] = []
+    labels: list[np.ndarray] = []
+    parts: list[int] = []
+    for name in names[1:]:
+        batch = _batch(home / name)
+        bare = re.split("[!/]", name)[-1].removesuffix(ending)
+        if batch.labels.min() < 0 or batch.labels.max() >= len(classes):
+            bad = int(np.flatnonzero((batch.labels < 0) | (batch.labels >= len(classes)))[0])
+            raise DataError(
+                f"{home / name}: image {bad} is of class {batch.labels[bad]}, 0 to"
+                f" {len(classes) - 1} are known; fetch the file again"
+            )
+        start = batch.step - BYTES
+        images += [f"{bare}/{at:05d}.png" for at in range(len(batch.labels))]
+        sources += [f"{name}@{at * batch.step + start}+{BYTES}" for at in range(len(batch.labels))]
+        labels.append(batch.labels)
+        parts += [2 if bare == "test_batch" else 0] * len(batch.labels)
+    return Catalog(
+        home,
+        images,
+        sources,
+        classes,
+        np.concatenate(labels),
+        parts=np.array(parts, dtype=np.int8),
+        kind="record",
+    )
+
+
+def pixels(catalog: Catalog) -> np.ndarray:
+    """All images of a catalogue, uint8 (images, 32, 32, 3), in memory."""
+    names = dict.fromkeys(source.rpartition("@")[0] for source in catalog.sources)
+    batches = [_batch(catalog.folder / name) for name in names]
+    found = np.empty((len(catalog), 32, 32, 3), dtype=np.uint8)
+    at = 0
+    for batch in batches:
+        rows = np.frombuffer(batch.data, dtype=np.uint8).reshape(-1, batch.step)[:, -BYTES:]
+        found[at : at + len(rows)] = planes(rows)
+        at += len(rows)
+    return found
+
+
+def planes(data: bytes | np.ndarray) -> np.ndarray:
+    """The images, uint8 (images, 32, 32, 3), of so many bytes in planes."""
+    flat = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
+    return flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+
+
+def blob(path: Path) -> bytes:
+    """What the offsets of a catalogue's sources count in."""
+    return _batch(path).data
+
+
+def forget() -> None:
+    """Drop the files that were read, so that they do not take memory beside the pixels."""
+    _load.cache_clear()
+    _unpack.cache_clear()
+
+
+def _files(folder: Path) -> tuple[Path, list[str], str]:
+    """The folder, the names of meta and batches from there, and the batches' ending."""
+    candidates: list[tuple[Path, str, list[str]]] = []
+    if folder.is_file():
+        candidates.append((folder.parent, f"{folder.name}!", sorted(_unpacked(folder))))
+    else:
+        for inner in FOLDERS:
+            if (folder / inner).is_dir():
+                names = sorted(os.listdir(folder / inner))  # noqa: PTH208
+                candidates.append((folder, f"{inner}/" if inner else "", names))
+        for name in ARCHIVES:
+            if (folder / name).is_file():
+                candidates.append((folder, f"{name}!", sorted(_unpacked(folder / name))))
+    for home, before, names in candidates:
+        for meta, ending in META.items():
+            known = [name for name in names if BATCH.fullmatch(name)]
+            batches = [name for name in known if name.endswith(".bin") == (ending == ".bin")]
+            if meta in names and batches:
+                if "test_batch" + ending not in batches or len(batches) < 2:
+                    raise DataError(f"{folder}: data_batch_1{ending} or test_batch{ending} missing")
+                return home, [before + name for name in (meta, *batches)], ending
+    raise DataError(
+        f"{folder}: not CIFAR-10; expected data_batch_1.bin and batches.meta.txt, or data_batch_1"
+        f" and batches.meta, or {' or '.join(ARCHIVES)}"
+    )
+
+
+def _classes(home: Path, names: list[str]) -> tuple[str, ...]:
+    path = home / names[0]
+    data = _bytes(path)
+    found: Any
+    if names[0].endswith(".txt"):
+        found = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+        found = [line for line in found if line]
+    else:
+        found = inert_pickle.load(data, str(path)).get("label_names")
+    if not isinstance(found, list) or not all(isinstance(n, str) and n for n in found):
+        raise DataError(f"{path}: no list of the classes' names; fetch it again")
+    if not found or len(found) > 256 or len(set(found)) < len(found):
+        raise DataError(f"{path}: {len(found)} classes, or two of one name; fetch it again")
+    return tuple(found)
+
+
+def _batch(path: Path) -> Batch:
+    """One file, read once as long as it stays as it is."""
+    real = path.parent / path.name.partition("!")[0]
+    try:
+        return _load(path, state_of(real))
+    except OSError as error:
+        raise DataError(f"{real}: cannot be read ({error.strerror})") from None
+
+
+@lru_cache(maxsize=16)
+def _load(path: Path, state: str) -> Batch:
+    data = _bytes(path)
+    if path.name.endswith(".bin"):
+        if not data or len(data) % (BYTES + 1):
+            raise DataError(
+                f"{path}: {len(data):,} bytes are no whole images of {BYTES + 1}; fetch it again"
+            )
+        rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, BYTES + 1)
+        return Batch(rows[:, 0].astype(np.int64), data, BYTES + 1)
+    content = inert_pickle.load(data, str(path))
+    labels: Any
+    array, labels = content.get("data"), content.get("labels")
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != BYTES:
+        raise DataError(f"{path}: 'data' is no uint8 array (images, {BYTES}); fetch it again")
+    numbers = isinstance(labels, list) and all(type(label) is int for label in labels)
+    if not numbers or not len(array) or len(labels) != len(array):
+        raise DataError(f"{path}: 'labels' has not a whole number for each image; fetch it again")
+    if not all(0 <= label < 256 for label in labels):
+        raise DataError(f"{path}: a label beyond 0 to 255; fetch it again")
+    return Batch(np.array(labels, dtype=np.int64), array.tobytes(), BYTES)
+
+
+def _bytes(path: Path) -> bytes:
+    archive, inside, name = path.name.partition("!")
+    if inside:
+        return _unpacked(path.parent / archive)[name]
+    refuse_out(path.parent, path.name)
+    try:
+        return read_whole(path, MAX_BYTES)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _unpacked(archive: Path) -> dict[str, bytes]:
+    return _unpack(archive, state_of(archive))
+
+
+@lru_cache(maxsize=1)
+def _unpack(archive: Path, state: str) -> dict[str, bytes]:
+    """The files of an archive that matter, by their bare names, in memory (184 MB)."""
+    return dict(members_in(archive, lambda name: name in META or bool(BATCH.fullmatch(name))))

@@ -1,0 +1,105 @@
+"""The rows of somebody's CSV, thousands at a time: a list of a million is looked at by columns."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+from collections.abc import Callable, Iterator
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import DataError
+from data_prep.readers.mapping import columns_in
+from data_prep.readers.text import table_bytes
+
+Row = list[str]
+
+#: Fewer than Python's garbage collector waits for (700), which would otherwise look through all
+#: rows again and again: half of the time.
+BLOCK = 500
+
+
+class Rows:
+    """A CSV or .csv.gz: its header, and its rows, all as wide as that; blank lines are left out.
+
+    Raises `DataError`, with file and line, for what is no such table.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._data = table_bytes(file)
+        self.header = [name.strip() for name in next(self._checked(), [])]
+        self._width = len(self.header)
+        if not self.header:
+            raise DataError(f"{file}: empty; expected a header with the names of the columns")
+
+    def blocks(self) -> Iterator[list[Row]]:
+        """The rows below the header."""
+        rows = self._checked()
+        next(rows)
+        width, before = self._width, 0
+        while block := list(islice(rows, BLOCK)):
+            if set(map(len, block)) != {width}:
+                at, row = next((at, row) for at, row in enumerate(block) if len(row) != width)
+                where = self.where(before + at)
+                raise DataError(f"{where}: {len(row)} columns, the header has {width}")
+            yield block
+            before += len(block)
+
+    def where(self, row: int) -> str:
+        """File and line of a row, counted from 0 below the header. Reads the file again."""
+        reader = self._reader()
+        for _ in islice(filter(None, reader), row + 2):
+            pass
+        return f"{self.file}, line {reader.line_num}"
+
+    def column(self, name: str) -> int:
+        """The place of a column; `DataError`, with the nearest name, if there is none."""
+        if name in self.header:
+            return self.header.index(name)
+        near = difflib.get_close_matches(name, self.header, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.header[:30])}"
+        raise DataError(f"{self.file}, line 1: no column '{name}'; {hint}")
+
+    def cells(self, names: tuple[str, ...]) -> Callable[[Row], Any]:
+        """What gives the cell of one column, or a tuple of the cells of several."""
+        return itemgetter(*(self.column(name) for name in names))
+
+    def pattern(self, pattern: str) -> Callable[[Row], str]:
+        """What gives the text that a column or a pattern of columns makes of a row."""
+        pieces = [
+            (text, self.column(name) if name else None, most)
+            for text, name, most in columns_in(pattern)
+        ]
+        (text, at, most), *others = pieces
+        if not others and at is not None and not text and most is None:
+            return itemgetter(at)
+
+        def fill(row: Row) -> str:
+            return "".join(
+                text + ("" if at is None else row[at][:most]) for text, at, most in pieces
+            )
+
+        return fill
+
+    def _reader(self) -> Any:
+        # As it is read, not as one text, of which io.StringIO takes four bytes a letter.
+        text = io.TextIOWrapper(io.BytesIO(self._data), "utf-8-sig", newline="")
+        # strict: a quote left open would swallow the rest of the file without a word.
+        return csv.reader(text, strict=True)
+
+    def _checked(self) -> Iterator[Row]:
+        reader = self._reader()
+        try:
+            yield from filter(None, reader)
+        except csv.Error as error:
+            raise DataError(
+                f"{self.file}, line {reader.line_num}: no comma-separated values ({error})"
+            ) from None
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{self.file}: not a text file in UTF-8; save it as CSV in UTF-8"
+            ) from None

@@ -1,0 +1,115 @@
+"""What `data-prep resize` and `pack` leave of any reader's labels: one table, and its mapping.
+
+`labels.csv` has a row an image: its name, its file, its part and group where there are such, and
+what is labelled, uncertain (-1) and missing (empty) included, so that the policy on those is still
+a recipe's to choose. `table.toml` says so to the reader `table`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.catalog import MISSING, NO_PART, Catalog
+from data_prep.errors import DataError
+from data_prep.left_out import LEFT_OUT, left_out
+from data_prep.prepared import NOTE, LabelFiles, read_note
+from data_prep.readers import mapping, table
+from data_prep.split import PARTS
+
+LABELS = "labels.csv"
+
+
+def made_here(folder: Path) -> bool:
+    """Whether a folder is one of ours, of another reader than `nih`."""
+    from data_prep import packed
+
+    return (folder / LABELS).is_file() and any(
+        (folder / note).is_file() for note in (NOTE, packed.NOTE)
+    )
+
+
+def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
+    """The catalogue of such a folder, and its pixels where it is packed.
+
+    Raises `DataError` if it was made by another reader, or is not complete.
+    """
+    from data_prep import packed
+
+    array = None
+    if packed.is_packed(folder):
+        array, names = packed.open_array(folder)
+        found = table.catalog(folder, check_images=False)
+        if list(found.images) != names:
+            raise DataError(f"{folder}: {LABELS} and the packed images do not go together")
+        made_by = packed.made_by(folder)
+    else:
+        note = read_note(folder) or {}
+        if not note.get("complete"):
+            raise DataError(
+                f"{folder} is not complete: run the command that makes it again, which goes on"
+            )
+        found, made_by = table.catalog(folder), note.get("reader", "table")
+        if out := left_out(folder):
+            stays = [at for at, image in enumerate(found.images) if image not in out]
+            if not stays:
+                raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
+            found = found.only(np.array(stays))
+    if reader not in (made_by, "table"):
+        raise DataError(f"{folder} was made of what the reader {made_by} reads, not {reader}")
+    return found, array
+
+
+def label_files(found: Catalog, files: Mapping[str, str] | None) -> LabelFiles:
+    """What writes the label files of these images, which lie in these files (None: packed)."""
+    return partial(_files, found, files)
+
+
+def _files(
+    found: Catalog, files: Mapping[str, str] | None, ready: set[str]
+) -> dict[str, bytes | None]:
+    findings = found.task == "findings"
+    taken = set(found.classes) if findings else set()
+
+    def free(name: str) -> str:
+        while name in taken:
+            name += "_"
+        return name
+
+    image, file, part, group = map(free, ("image", "file", "part", "group"))
+    header = [image, file]
+    columns = {"file": LABELS, "path": file, "name": image}
+    if found.parts is not None:
+        header.append(part)
+        columns["part"] = part
+    if found.groups is not None:
+        header.append(group)
+        columns["group"] = group
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow([*header, *(found.classes if findings else ["class"])])
+    cells = {MISSING: "", -1: "-1", 0: "0", 1: "1"}
+    for at, name in enumerate(found.images):
+        if name not in ready:
+            continue
+        row = [name, name if files is None else files[name]]
+        if found.parts is not None:
+            code = int(found.parts[at])
+            row.append("" if code == NO_PART else PARTS[code])
+        if found.groups is not None:
+            row.append(str(found.groups[at]))
+        if findings:
+            row += [cells[code] for code in found.labels[at].tolist()]
+        else:
+            row.append(found.classes[found.labels[at]])
+        rows.writerow(row)
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in columns.items()]
+    classes = json.dumps(list(found.classes), ensure_ascii=False)
+    lines += [f"findings = {classes}"] if findings else ['class = "class"', f"classes = {classes}"]
+    return {LABELS: text.getvalue().encode(), mapping.NAME: ("\n".join(lines) + "\n").encode()}

@@ -1,0 +1,178 @@
+"""What the columns of somebody's CSV mean: `table.toml`, or the same as a dictionary.
+
+    file = "train.csv"              # or by part: file = {train = "train.csv", valid = "valid.csv"}
+    path = "Path"                   # a column, or a pattern: "p{subject_id:2}/{dicom_id}.dcm" has
+                                    # the first 2 characters of one column and all of another
+    group = "PatientID"             # whose image it is: a column or a pattern
+    group_pattern = "patient[0-9]+" # of that, only what this regular expression finds
+    part = "split"                  # a column of train, valid (val, validate, validation), test
+    join = {file = "labels.csv", on = ["study_id"]}  # columns of a second file
+
+and one of three kinds of labels:
+
+    findings = ["Edema", "Mass"]    # a column each, of the texts in positive, negative, uncertain
+                                    # and missing
+    labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
+    form = "list"                   # ... written as Python's list: "['edema', 'mass']"
+    none = ["No Finding"]           # names that mean none of them
+    others = "ignore"               # what becomes of names not in findings: "refuse" or "ignore"
+    class = "label"                 # one column of the class's name; classes = [...] for an order
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import DataError
+from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.readers.inside import UNSAFE
+from data_prep.split import PARTS
+
+NAME = "table.toml"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A checked mapping; names as in the file, with `class_` for `class`."""
+
+    where: str
+    file: dict[str, str]
+    path: str
+    name: str = ""
+    group: str = ""
+    group_pattern: str = ""
+    part: str = ""
+    join: dict[str, Any] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+    labels: str = ""
+    separator: str = "|"
+    form: str = "separated"
+    none: tuple[str, ...] = ("No Finding",)
+    others: str = "refuse"
+    class_: str = ""
+    classes: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ("1", "1.0")
+    negative: tuple[str, ...] = ("0", "0.0")
+    uncertain: tuple[str, ...] = ("-1", "-1.0")
+    missing: tuple[str, ...] = ("",)
+
+
+KEYS = tuple(f.name.rstrip("_") for f in fields(Columns) if f.name != "where")
+TEXTS = ("path", "name", "group", "group_pattern", "part", "labels", "separator", "form", "others")
+LISTS = ("findings", "none", "classes", "positive", "negative", "uncertain", "missing")
+
+
+def read(folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None) -> Columns:
+    """The mapping of a folder: as given, or from the file given, or from its `table.toml`."""
+    if isinstance(table, Mapping):
+        return _checked(dict(table), "the mapping", "")
+    file = folder / NAME if table is None else Path(table)
+    try:
+        text = read_whole(file, MAX_TEXT_BYTES).decode()
+        content = tomllib.loads(text)
+    except FileNotFoundError:
+        raise DataError(
+            f"{file}: the mapping of columns is missing; write one (docs/data.md, 'Any table') or"
+            " name one with --table"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file}: cannot be read ({error}); mend it") from None
+    return _checked(content, str(file), text)
+
+
+def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
+    def wrong(key: str, says: str) -> DataError:
+        return DataError(f"{where}{_line(text, key)}: '{key}' {says}")
+
+    for key, value in content.items():
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KEYS)}"
+            raise wrong(key, f"is not known; {hint}")
+        if key in TEXTS and not (isinstance(value, str) and value):
+            raise wrong(key, f"is {value!r}; a text is needed")
+        if key in LISTS and not _texts(value):
+            raise wrong(key, f"is {value!r}; a list of different texts is needed")
+    for key in ("file", "path"):
+        if key not in content:
+            raise DataError(
+                f"{where}: '{key}' is missing; give the CSV's name and the images' path"
+            )
+    kinds = [key for key in ("class", "labels") if key in content]
+    if len(kinds) != 1 and (kinds or "findings" not in content):
+        raise DataError(
+            f"{where}: what is the label? give 'findings' (a column each), 'labels' and 'findings'"
+            " (a column of names) or 'class'"
+        )
+    if "labels" in content and "findings" not in content:
+        raise wrong("labels", "needs 'findings', the names to learn, in their order")
+    if content.get("form", "separated") not in ("separated", "list"):
+        raise wrong("form", f"is {content['form']!r}; it is 'separated' or 'list'")
+    if content.get("others", "refuse") not in ("refuse", "ignore"):
+        raise wrong("others", f"is {content['others']!r}; it is 'refuse' or 'ignore'")
+    try:
+        re.compile(content.get("group_pattern", ""))
+    except re.error as error:
+        raise wrong("group_pattern", f"is no regular expression ({error})") from None
+    file = content["file"]
+    files = {"": file} if isinstance(file, str) else file
+    if not isinstance(files, dict) or not files or not set(files) <= {"", *PARTS}:
+        raise wrong(
+            "file", f"is {file!r}; a name, or one for each of {', '.join(PARTS)}, is needed"
+        )
+    join = content.get("join", {})
+    if join and not (isinstance(join, dict) and set(join) == {"file", "on"} and _texts(join["on"])):
+        raise wrong("join", "needs 'file' and 'on', the names of the columns in both")
+    for name in (*files.values(), *([join["file"]] if join else [])):
+        if not isinstance(name, str) or UNSAFE.search(name):
+            raise wrong("file", f"is {name!r}; a path within the folder is needed")
+    values: dict[str, Any] = {
+        key: tuple(value) if key in LISTS else value for key, value in content.items()
+    }
+    values["file"] = files
+    if "class" in values:
+        values["class_"] = values.pop("class")
+    return Columns(where, **values)
+
+
+def _texts(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(text, str) for text in value)
+        and len(set(value)) == len(value)
+    )
+
+
+def _line(text: str, key: str) -> str:
+    """Where a key stands in a TOML file, as far as one can tell without its parser's help."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.split("=")[0].strip().strip("\"'") == key:
+            return f", line {number}"
+    return ""
+
+
+#: A column's name in a pattern, and how many of its first characters are meant.
+FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
+
+
+def columns_in(pattern: str) -> list[tuple[str, str, int | None]]:
+    """The pieces of a pattern: text before, column, number of its characters; ("text", "", None)
+    for the end. What has no braces is a column's name by itself."""
+    if "{" not in pattern:
+        return [("", pattern, None)]
+    pieces, at = [], 0
+    for found in FIELD.finditer(pattern):
+        most = None if found[2] is None else int(found[2])
+        pieces.append((pattern[at : found.start()], found[1], most))
+        at = found.end()
+    if pattern[at:]:
+        pieces.append((pattern[at:], "", None))
+    return pieces

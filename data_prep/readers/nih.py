@@ -1,0 +1,130 @@
+"""ChestX-ray14 as the NIH lays it out, or anybody's X-rays laid out so: label file and images/."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from data_prep.catalog import Catalog
+from data_prep.errors import DataError
+from data_prep.left_out import LEFT_OUT, left_out
+from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
+
+
+def read_catalog(
+    folder: str | os.PathLike[str],
+    *,
+    check_images: bool = True,
+    only_present: bool = False,
+) -> pd.DataFrame:
+    """Read a data folder's label file into a checked table, one row per image, in the file's order.
+
+    A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
+    archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
+    as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
+    left out (see `left_out`).
+
+    Args:
+        folder: the data folder.
+        check_images: require every image to be there.
+        only_present: leave out the rows whose image is missing instead.
+
+    Returns:
+        Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
+        (int64), then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
+
+    Raises:
+        DataError: the label file or the folder is wrong.
+    """
+    folder = Path(folder)
+    file = find_label_file(folder)
+    table = parse_label_file(file)
+    if out := left_out(folder):
+        table = table[~table["image"].isin(out)].reset_index(drop=True)
+        if table.empty:
+            raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
+    here = list_images(folder)
+    names = table["image"].tolist()
+    paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
+    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
+    if missing and only_present:
+        keep = np.array([path is not None for path in paths])
+        if not keep.any():
+            raise DataError(
+                f"{folder}: none of the {len(names):,} images named in {file.name} is there"
+                f" (looked in images/ and images_*/images/); put the images beside the label file"
+            )
+        table, paths = table[keep].reset_index(drop=True), [p for p in paths if p is not None]
+    elif missing and check_images:
+        raise DataError(
+            f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
+            f" missing, the first is {missing[0]} (looked in images/ and images_*/images/);"
+            f" add them, or use only those that are there with --only-present"
+        )
+    inside = str(folder / "images") + os.sep
+    found = [
+        path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
+    ]
+    # Not as pandas' own texts, which are UTF-8, as a folder's name need not be.
+    table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
+    return table
+
+
+def labels(catalog: pd.DataFrame) -> np.ndarray:
+    """The labels of a catalog as a uint8 array of shape (images, 14), columns as `FINDINGS`."""
+    return np.ascontiguousarray(catalog[list(FINDINGS)].to_numpy(dtype=np.uint8))
+
+
+def find_label_file(folder: str | os.PathLike[str]) -> Path:
+    """The label file of a data folder (the first of `LABEL_FILES` that is there)."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise DataError(f"{folder} {what}: name the folder with the label file and the images")
+    for name in LABEL_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(
+        f"{folder}: no label file; expected {LABEL_FILES[2]} or {LABEL_FILES[0]} (or .gz) in it"
+    )
+
+
+def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """File name to path of every image of a data folder, without opening any."""
+    folder = Path(folder)
+    places = [folder / "images"]
+    for part in sorted(folder.glob("images_*")):
+        places += [part / "images", part]
+    found: dict[str, str] = {}
+    for place in places:
+        if not place.is_dir():
+            continue
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    found.setdefault(entry.name, entry.path)
+    return found
+
+
+def _as_jpeg(name: str) -> str:
+    return f"{name.rpartition('.')[0]}.jpg"
+
+
+def catalog(folder: Path, only_present: bool = False) -> Catalog:
+    """The general catalogue of a data folder; see `read_catalog`, which says what is checked.
+
+    `only_present` leaves out images that are named but not there.
+    """
+    table = read_catalog(folder, only_present=only_present)
+    prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
+    return Catalog(
+        folder,
+        images=table["image"].tolist(),
+        sources=[path.removeprefix(prefix) for path in table["path"]],
+        classes=FINDINGS,
+        labels=labels(table).astype(np.int8),
+        groups=table["patient"].tolist(),
+    )

@@ -1,0 +1,95 @@
+"""The reader of every format that data_prep knows: a catalogue, and the pixels to its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from data_prep.catalog import Catalog, Policy, settle, split
+from data_prep.readers import source
+
+
+class Pictures:
+    """The images of a catalogue, in one of two colours; see `data_prep.readers`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        array: np.ndarray | None = None,
+        *,
+        channels: int = 3,
+        uncertain: Policy = "zero",
+        missing: Policy = "zero",
+        split: dict[str, Any] | None = None,
+    ) -> None:
+        """`array` is uint8 (images, height, width) or (images, height, width, 3), row by row the
+        catalogue's; `split` are the keywords of `data_prep.catalog.split`."""
+        rows = {name: at for at, name in enumerate(catalog.images)} if array is not None else {}
+        self.catalog, self.targets = settle(catalog, uncertain, missing)
+        self.classes = self.catalog.classes
+        self.channels = channels
+        self.array = array
+        self.rows = np.arange(len(self.catalog))
+        if len(self.catalog) < len(catalog) and array is not None:
+            self.rows = np.array([rows[name] for name in self.catalog.images])
+        self._split = split or {}
+
+    def __len__(self) -> int:
+        return len(self.catalog)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Sent to another process, a memory map would be a copy of all images.
+        if not isinstance(self.array, np.memmap):
+            return self.__dict__
+        return self.__dict__ | {"array": None, "mapped": str(self.array.filename)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if mapped := state.pop("mapped", None):
+            state["array"] = np.load(mapped, mmap_mode="r", allow_pickle=False)
+        self.__dict__.update(state)
+
+    @property
+    def task(self) -> str:
+        """`findings` or `classes`."""
+        return self.catalog.task
+
+    def parts(self) -> dict[str, np.ndarray]:
+        """`train`, `valid` and `test`: int64 indices, ascending; no group is in two of them."""
+        return split(self.catalog, **self._split)
+
+    def read(self, i: int) -> np.ndarray:
+        """Image i, uint8 (height, width, channels)."""
+        if self.array is None:
+            return source.read(self.catalog, i, self.channels)
+        return in_colour(self.array[self.rows[i]], self.channels)
+
+    def table(self) -> pd.DataFrame:
+        """`image`, `path` (as `Catalog.path`), `row` (in `array`), `group` (of images without one,
+        their name), then the class's number as `class`, or a uint8 column a finding."""
+        catalog = self.catalog
+        columns: dict[str, Any] = {
+            # Not as pandas' own texts, which are UTF-8, as a folder's name need not be.
+            "image": pd.Series(list(catalog.images), dtype=object),
+            "path": pd.Series([catalog.path(i) for i in range(len(catalog))], dtype=object),
+            "row": self.rows,
+            "group": catalog.images if catalog.groups is None else catalog.groups,
+        }
+        if self.task == "classes":
+            columns["class"] = self.targets
+        else:
+            columns |= {name: self.targets[:, at] for at, name in enumerate(self.classes)}
+        return pd.DataFrame(columns)
+
+
+def in_colour(pixels: np.ndarray, channels: int) -> np.ndarray:
+    """uint8 (height, width) or (height, width, 3) as (height, width, channels)."""
+    if pixels.ndim == 2:
+        pixels = pixels[..., np.newaxis]
+    if pixels.shape[2] == channels:
+        return pixels
+    if channels == 3:
+        return np.repeat(pixels, 3, axis=2)
+    return np.asarray(Image.fromarray(pixels).convert("L"))[..., np.newaxis]

@@ -1,0 +1,70 @@
+"""The bytes of one image of a catalogue, and the pixels that they hold.
+
+What a worker process needs is small: the folder, the kind and the text of a source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+
+from data_prep import manifest
+from data_prep.catalog import Catalog
+from data_prep.errors import DataError
+from data_prep.files import open_regular
+from data_prep.images import decode, read_bytes
+
+PIECE = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
+
+
+def read(catalog: Catalog, image: int, channels: int) -> np.ndarray:
+    """An image, uint8 (height, width, channels)."""
+    data = content(catalog.folder, catalog.kind, catalog.sources[image])
+    return pixels(data, catalog.kind, catalog.path(image), channels)
+
+
+def content(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
+    """The bytes of a source, as they stand."""
+    if kind == "file":
+        return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
+    name, offset, size = piece(place)
+    if kind == "record":
+        from data_prep.readers import cifar10
+
+        return cifar10.blob(Path(folder, name))[offset : offset + size]
+    path = Path(folder, name)
+    try:
+        with open_regular(path) as file:
+            file.seek(offset)
+            data = file.read(size)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) < size:
+        raise DataError(f"{path}: cut short while it was being read; fetch it again")
+    return data
+
+
+def pixels(data: bytes, kind: str, name: str, channels: int) -> np.ndarray:
+    """What the bytes of a source show, uint8 (height, width, channels); `name` is for errors."""
+    if kind != "record":
+        return decode(data, name, channels)
+    from data_prep.readers import cifar10
+    from data_prep.readers.pictures import in_colour
+
+    return in_colour(cifar10.planes(data)[0], channels)
+
+
+def state(folder: str | os.PathLike[str], kind: str, place: str) -> str:
+    """As `manifest.state_of`, of the file that a source is or lies in."""
+    name = place if kind == "file" else piece(place)[0]
+    return manifest.state_of(os.path.join(folder, name.partition("!")[0]))  # noqa: PTH118 (speed)
+
+
+def piece(place: str) -> tuple[str, int, int]:
+    """File, offset and number of bytes of a piece of a file."""
+    found = PIECE.fullmatch(place)
+    assert found is not None, place  # made by us
+    return found[1], int(found[2]), int(found[3])

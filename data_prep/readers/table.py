@@ -1,0 +1,183 @@
+"""Any CSV with a column, or a pattern of columns, that leads to an image: CheXpert's, MIMIC-CXR's,
+PadChest's, one's own. What its columns mean is said in a mapping, see `data_prep.readers.mapping`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.catalog import NO_PART, Catalog
+from data_prep.errors import DataError
+from data_prep.readers import mapping
+from data_prep.readers.csv_rows import Rows
+from data_prep.readers.inside import UNSAFE, check_there, looks_unsafe
+from data_prep.readers.mapping import Columns
+from data_prep.readers.table_labels import Labels
+from data_prep.split import PARTS
+
+#: How a column of parts may call them.
+PART_NAMES = {name: at for at, name in enumerate(PARTS)} | {
+    "training": 0,
+    "val": 1,
+    "validate": 1,
+    "validation": 1,
+    "": NO_PART,
+}
+
+
+def catalog(
+    folder: Path,
+    table: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    check_images: bool = True,
+) -> Catalog:
+    """The images that a CSV (or .csv.gz) in `folder` names.
+
+    `table` is the mapping or the TOML file that has it; without, the folder's `table.toml`. With
+    `check_images` every image has to be there.
+
+    Raises `DataError`, with file, line and column, for whatever does not fit the mapping; for a
+    path that leads out of the folder, also by a link; for an image that is named twice.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder: name the one that the paths begin from")
+    given = mapping.read(folder, table)
+    labels = Labels(given)
+    second = _second_file(folder, given)
+    found = _Found()
+    for part, name in given.file.items():
+        _read(Rows(folder / name), part, given, labels, second, found)
+    if not found.images:
+        raise DataError(f"{folder}: no rows below the header of {' or '.join(given.file.values())}")
+    images = found.images
+    paths = found.paths if given.name else images
+    last = folder / [*given.file.values()][-1]
+    if len(set(images)) != len(images):
+        raise DataError(f"{last}: the image {_twice(images)} is listed twice; leave out one row")
+    if check_images:
+        check_there(folder, paths, last)
+    parts = np.array(found.parts, dtype=np.int8) if found.parts else None
+    values = labels.values(found.kinds)
+    return Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)
+
+
+class _Found:
+    """What is gathered, row by row."""
+
+    def __init__(self) -> None:
+        self.images: list[str] = []
+        self.paths: list[str] = []
+        self.groups: list[str] = []
+        self.parts: list[int] = []
+        self.kinds: list[int] = []
+
+
+class _Second:
+    """The rows of the file that is joined, by what joins them."""
+
+    def __init__(self, rows: Rows, on: tuple[str, ...]) -> None:
+        key = rows.cells(on)
+        others = [at for at, name in enumerate(rows.header) if name not in on]
+        self.columns = [rows.header[at] for at in others]
+        self.rows: dict[Any, list[str]] = {}
+        for block in rows.blocks():
+            for row in block:
+                if key(row) in self.rows:
+                    where = rows.where(len(self.rows))
+                    raise DataError(f"{where}: {key(row)} comes twice; leave out one row")
+                self.rows[key(row)] = [row[at] for at in others]
+
+
+def _second_file(folder: Path, given: Columns) -> _Second | None:
+    if not given.join:
+        return None
+    return _Second(Rows(folder / given.join["file"]), tuple(given.join["on"]))
+
+
+def _read(
+    rows: Rows, part: str, given: Columns, labels: Labels, second: _Second | None, found: _Found
+) -> None:
+    """Add the rows of one file to what is found, column by column."""
+    key = None
+    if second is not None:
+        key = rows.cells(tuple(given.join["on"]))
+        blank = [""] * len(second.columns)
+    blocks = rows.blocks()
+    if second is not None:
+        rows.header = rows.header + second.columns
+    path_of = rows.pattern(given.path)
+    name_of = rows.pattern(given.name) if given.name else None
+    group_of = rows.pattern(given.group) if given.group else None
+    part_of = rows.pattern(given.part) if given.part else None
+    cells_of = rows.cells(labels.columns)
+    before = 0
+    for block in blocks:
+        if second is not None and key is not None:
+            block = [row + second.rows.get(key(row), blank) for row in block]
+
+        def where(at: int, column: str, before: int = before) -> str:
+            return f"{rows.where(before + at)}, column '{column}'"
+
+        paths = [path_of(row) for row in block]
+        if looks_unsafe(paths):
+            _refuse_unsafe(paths, partial(where, column=given.path))
+        if name_of is not None:
+            found.paths += paths
+            paths = [name_of(row) for row in block]
+        found.images += paths
+        found.kinds += labels.kinds([cells_of(row) for row in block], where)
+        if group_of is not None:
+            texts = [group_of(row) for row in block]
+            found.groups += _groups(texts, given, partial(where, column=given.group))
+        if part_of is not None:
+            texts = [part_of(row).strip().lower() for row in block]
+            found.parts += _parts(texts, partial(where, column=given.part))
+        elif part:
+            found.parts += [PART_NAMES[part]] * len(block)
+        before += len(block)
+
+
+def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
+    for at, path in enumerate(paths):
+        if UNSAFE.search(path):
+            raise DataError(
+                f"{where(at)}: the path {path!r} is not one within the folder; mend it, or the"
+                " mapping"
+            )
+
+
+def _groups(texts: list[str], given: Columns, where: Callable[[int], str]) -> list[str]:
+    """Whose each image is; one text for each group, not for each image."""
+    finds = re.compile(given.group_pattern).search if given.group_pattern else None
+    groups: dict[str, str] = {}
+    for text in set(texts):
+        found = finds(text) if finds else None
+        groups[text] = sys.intern(found[0] if found else "" if finds else text)
+    if not all(groups.values()):
+        at = next(at for at, text in enumerate(texts) if not groups[text])
+        if finds:
+            raise DataError(
+                f"{where(at)}: no '{given.group_pattern}' in {texts[at]!r}; mend group_pattern"
+            )
+        raise DataError(f"{where(at)}: empty; whose image is it?")
+    return [groups[text] for text in texts]
+
+
+def _parts(texts: list[str], where: Callable[[int], str]) -> list[int]:
+    """The place in `PARTS` of each, or `NO_PART`."""
+    if unknown := set(texts) - PART_NAMES.keys():
+        at = next(at for at, text in enumerate(texts) if text in unknown)
+        raise DataError(f"{where(at)}: {texts[at]!r} is no part; they are {', '.join(PARTS)}")
+    return [PART_NAMES[text] for text in texts]
+
+
+def _twice(images: list[str]) -> str:
+    seen: set[str] = set()
+    return next(name for name in images if name in seen or seen.add(name))  # type: ignore[func-returns-value]

@@ -1,0 +1,138 @@
+"""What the cells of a table say is in an image; each kind of cells is looked at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from data_prep.catalog import MISSING, UNCERTAIN
+from data_prep.errors import DataError
+from data_prep.readers.mapping import Columns
+
+#: One name of a list as Python writes it, and what stands between two.
+ITEM = re.compile(r"""\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(,|$)""")
+
+
+class Labels:
+    """The kinds of cells met so far, by `known`, and what each says."""
+
+    def __init__(self, given: Columns) -> None:
+        self.given = given
+        self.known: dict[Any, int] = {}
+        self.patterns: list[Any] = []
+        self.is_class = bool(given.class_)
+        if self.is_class:
+            self.columns: tuple[str, ...] = (given.class_,)
+        else:
+            self.columns = (given.labels,) if given.labels else given.findings
+        self.codes: dict[str, int] = {}
+        for code, texts in (
+            (1, given.positive),
+            (0, given.negative),
+            (UNCERTAIN, given.uncertain),
+            (MISSING, given.missing),
+        ):
+            for text in texts:
+                if self.codes.setdefault(text, code) != code:
+                    raise DataError(f"{given.where}: {text!r} stands for two things; leave one")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Classes in the mapping's order, else sorted; or findings."""
+        if not self.is_class:
+            return self.given.findings
+        return self.given.classes or tuple(sorted(set(self.patterns)))
+
+    def values(self, kinds: list[int]) -> np.ndarray:
+        """The labels of rows of these kinds, as a catalogue has them."""
+        if self.is_class:
+            place = {name: at for at, name in enumerate(self.names)}
+            table = np.array([place[name] for name in self.patterns], dtype=np.int64)
+        else:
+            table = np.array(self.patterns, dtype=np.int8)
+        return np.asarray(table[np.array(kinds, dtype=np.int64)])
+
+    def kinds(self, cells: list[Any], where: Callable[[int, str], str]) -> list[int]:
+        """The number of the kind of each row's cells: a text of one column, a tuple of several.
+
+        `where` gives the place of a row and a column, for errors.
+        """
+        if set(cells) - self.known.keys():
+            for at, some in enumerate(cells):
+                if some not in self.known:
+                    self.known[some] = self._add(some, partial(where, at))
+        return [self.known[some] for some in cells]
+
+    def _add(self, cells: Any, where: Callable[[str], str]) -> int:
+        """Note a new kind of cells; its number."""
+        texts = (cells,) if len(self.columns) == 1 else cells
+        if self.is_class:
+            pattern: Any = self._class(texts[0], where)
+        elif self.given.labels:
+            pattern = self._names(texts[0], where)
+        else:
+            pattern = [
+                self._code(text, column, where)
+                for text, column in zip(texts, self.columns, strict=True)
+            ]
+        self.patterns.append(pattern)
+        return len(self.patterns) - 1
+
+    def _class(self, cell: str, where: Callable[[str], str]) -> str:
+        name = cell if cell in self.given.classes else cell.strip()
+        if not name or (self.given.classes and name not in self.given.classes):
+            raise DataError(
+                f"{where(self.given.class_)}: {cell!r} is not one of the classes;"
+                " mend it, or the mapping's classes"
+            )
+        return name
+
+    def _code(self, cell: str, column: str, where: Callable[[str], str]) -> int:
+        code = self.codes.get(cell.strip())
+        if code is None:
+            raise DataError(
+                f"{where(column)}: {cell!r} is none of {', '.join(filter(None, self.codes))};"
+                " say in the mapping what it means"
+            )
+        return code
+
+    def _names(self, cell: str, where: Callable[[str], str]) -> list[int]:
+        given = self.given
+        if cell.strip() in given.missing:
+            return [MISSING] * len(given.findings)
+        names = {name for name in self._split(cell, where) if name}
+        for name in names - set(given.findings) - set(given.none):
+            if given.others == "ignore":
+                continue
+            near = difflib.get_close_matches(name, given.findings, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else 'or set others = "ignore"'
+            raise DataError(f"{where(given.labels)}: {name!r} is not one of the findings; {hint}")
+        if names & set(given.none) and names & set(given.findings):
+            raise DataError(
+                f"{where(given.labels)}: {min(names & set(given.none))!r} beside a"
+                " finding; mend the row"
+            )
+        return [int(finding in names) for finding in given.findings]
+
+    def _split(self, cell: str, where: Callable[[str], str]) -> list[str]:
+        """The names in a cell; of a list as Python writes it, read letter by letter, not run."""
+        if self.given.form == "separated":
+            return [name.strip() for name in cell.split(self.given.separator)]
+        inner = cell.strip()
+        names, at, more = [], 1, ","
+        if inner.startswith("[") and inner.endswith("]") and len(inner) > 1:
+            inner = inner[:-1]
+            while inner[at:].strip() and more:
+                found = ITEM.match(inner, at)
+                if found is None:
+                    break
+                names.append((found[1] if found[1] is not None else found[2]).strip())
+                at, more = found.end(), found[3]
+            if not inner[at:].strip():
+                return names
+        raise DataError(f"{where(self.given.labels)}: {cell!r} is no list of names in quotes")

@@ -1,0 +1,120 @@
+"""ImageNet's ILSVRC2012_img_train.tar: a tar with a tar a class, read where it lies."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from data_prep.archive import MAX_IMAGE_BYTES, MAX_MEMBERS, SAFE_NAME
+from data_prep.catalog import Catalog
+from data_prep.errors import DataError
+from data_prep.files import in_batches, on_all_cores, open_regular
+from data_prep.prepared import KINDS
+
+BLOCK = tarfile.BLOCKSIZE
+MAX_CLASSES = 100_000
+
+
+class Member(NamedTuple):
+    """A file in an archive: its name and where its bytes lie."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def catalog(archive: Path) -> Catalog:
+    """The images of an archive; the class is the inner tar's name.
+
+    Only headers are read. Raises `DataError`, naming archive and member, for anything but plain
+    files under plain names, for pieces that reach beyond what holds them, for a name that comes
+    twice and for damage.
+    """
+    with open_regular(archive) as file:
+        size = os.fstat(file.fileno()).st_size
+        inner = list(_members(file, archive, 0, size, ".tar", MAX_CLASSES))
+    if not inner:
+        raise DataError(f"{archive}: no tar of a class in it; is this {archive.name}?")
+    inner.sort()
+    jobs = [(member, str(archive)) for member in inner]
+    found: dict[str, list[Member]] = {}
+    for some in on_all_cores(_listed, in_batches(jobs, 8)):
+        found |= some
+    images, sources, labels = [], [], []
+    for at, member in enumerate(inner):
+        of_class = member.name.removesuffix(".tar")
+        if not found[member.name]:
+            raise DataError(f"{archive}: no image in {member.name}")
+        for name, offset, size in sorted(found[member.name]):
+            images.append(f"{of_class}/{name}")
+            sources.append(f"{archive.name}@{offset}+{size}")
+            labels.append(at)
+    classes = tuple(member.name.removesuffix(".tar") for member in inner)
+    values = np.array(labels, dtype=np.int64)
+    return Catalog(archive.parent, images, sources, classes, values, kind="member")
+
+
+def _listed(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
+    """The images of some inner archives."""
+    found = {}
+    for (name, offset, size), archive in jobs:
+        with open_regular(archive) as file:
+            where = Path(archive, name)
+            found[name] = list(_members(file, where, offset, size, KINDS, MAX_MEMBERS))
+    return found
+
+
+def _members(
+    file: BinaryIO,
+    archive: Path,
+    start: int,
+    size: int,
+    endings: str | tuple[str, ...],
+    most: int,
+) -> Iterator[Member]:
+    """The plain files of these endings in the tar that is these bytes of a file.
+
+    By the headers alone, one after the other. Of the many things that a header can be only plain
+    files are taken and folders passed over; so there is no link to follow and no list to grow.
+    """
+    seen: set[str] = set()
+    at, end = start, start + size
+    while True:
+        file.seek(at)
+        block = file.read(BLOCK)
+        if at >= end or len(block) < BLOCK:
+            raise DataError(f"{archive}: damaged or cut short; fetch it again")
+        if block == bytes(BLOCK):
+            return
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except (tarfile.TarError, ValueError) as error:
+            raise DataError(f"{archive}: damaged ({error}); fetch it again") from None
+        at += BLOCK
+        if header.size < 0 or at + header.size > end:
+            raise DataError(f"{archive}: {header.name!r} reaches beyond the archive; refused")
+        if header.isdir():
+            continue
+        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise DataError(
+                f"{archive}: the member {header.name!r} is no plain file (a link, a device, an"
+                " extended header); refused"
+            )
+        name = header.name.removeprefix("./")
+        if SAFE_NAME.fullmatch(name) is None:
+            raise DataError(f"{archive}: the member {header.name!r} has an unsafe name; refused")
+        if name.lower().endswith(endings):
+            if name in seen:
+                raise DataError(f"{archive}: {name} comes twice; refused")
+            seen.add(name)
+            if len(seen) > most:
+                raise DataError(f"{archive}: more than {most:,} members; refused")
+            if endings is KINDS and header.size > MAX_IMAGE_BYTES:
+                raise DataError(f"{archive}: {name} has {header.size:,} bytes, too many; refused")
+            yield Member(name, at, header.size)
+        at += -(-header.size // BLOCK) * BLOCK

@@ -1,0 +1,123 @@
+"""Are the images that any reader reads what they say they are?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from data_prep import manifest
+from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split
+from data_prep.errors import DataError
+from data_prep.left_out import leave_out
+from data_prep.packed import IMAGES, is_packed
+from data_prep.pixels import Look, look_at, of_other_patients, twins
+from data_prep.prepared import read_note
+from data_prep.readers import find, kept
+from data_prep.verify import Report, add, check_looks, check_twins
+
+
+def verify_reader(
+    folder: str | os.PathLike[str],
+    reader: str,
+    *,
+    seed: int = 0,
+    decode: bool = True,
+    drop_leaks: bool = False,
+    workers: int | None = None,
+    progress: bool = True,
+    options: Mapping[str, Any] | None = None,
+) -> Report:
+    """As `verify_folder`, of what `reader` reads or of what was made from it.
+
+    Problems: images that cannot be read, are not what the manifest says was written, are there but
+    not in the list, or are not all of one size in a resized folder; a group in two parts; a picture
+    that is in two parts under different groups. Notes: pictures that come more than once.
+
+    `frequencies` has a row a class or finding: `here`, `share`, and of findings the shares that are
+    `uncertain` and `missing`. Raises `DataError` for what the reader refuses.
+    """
+    folder = Path(folder)
+    found, _ = find(reader, folder, **(options or {}))
+    ours, packed = kept.made_here(folder), is_packed(folder)
+    note = read_note(folder) if ours else None
+    if drop_leaks and (not ours or packed):
+        raise DataError(f"{folder}: leaks are dropped from a resized folder; resize this one first")
+    rows = manifest.read(folder) if ours else {}
+    looks: list[Look] = []
+    if decode or drop_leaks:
+        jobs = [
+            (image, place, at, rows[image].sha256 if image in rows else "")
+            for at, (image, place) in enumerate(zip(found.images, found.sources, strict=True))
+        ]
+        looks = look_at(
+            jobs,
+            folder / IMAGES if packed else None,
+            workers,
+            progress,
+            home=os.fspath(found.folder),
+            kind=found.kind,
+            channels=int((note or {}).get("channels", 1 if note else 3)),
+        )
+    same = twins(looks)
+    groups = list(found.images if found.groups is None else found.groups)
+    if drop_leaks:
+        group_of = dict(zip(found.images, groups, strict=True))
+        leave_out(folder, of_other_patients(same, group_of))
+        return verify_reader(
+            folder, reader, seed=seed, workers=workers, progress=progress, options=options
+        )
+    of = "single images" if found.groups is None else "groups"
+    report = Report(len(found), len(set(groups)), len(looks), of)
+    if note is not None:
+        add(report, _unnamed(folder, found), "there but not named in the list of images")
+    table = pd.DataFrame({"image": list(found.images), "patient": groups})
+    splits: dict[str, dict[str, pd.DataFrame]] = {}
+    try:
+        parts = split(found, seed=seed)
+        splits[f"the split by seed {seed}"] = {part: table.iloc[at] for part, at in parts.items()}
+    except DataError as error:
+        report.problems.append(str(error))
+    smaller = [
+        image
+        for image in found.images
+        if not looks
+        and not packed
+        and image in rows
+        and not manifest.holds(folder, rows[image], thorough=False)
+    ]
+    check_looks(looks, smaller, report, resized=note is not None)
+    check_twins(same, table, splits, report)
+    report.frequencies = frequencies(found)
+    return report
+
+
+def frequencies(found: Catalog) -> pd.DataFrame:
+    """Images by class or finding: `here`, `share`; of findings also `uncertain` and `missing`."""
+    if found.task == "classes":
+        here = np.bincount(found.labels, minlength=len(found.classes))
+        return pd.DataFrame({"here": here, "share": here / len(found)}, index=list(found.classes))
+    here = (found.labels == 1).sum(axis=0)
+    return pd.DataFrame(
+        {
+            "here": here,
+            "share": here / len(found),
+            "uncertain": (found.labels == UNCERTAIN).mean(axis=0),
+            "missing": (found.labels == MISSING).mean(axis=0),
+        },
+        index=list(found.classes),
+    )
+
+
+def _unnamed(folder: Path, found: Catalog) -> list[str]:
+    """Images of a resized folder that are in no row, nor were left out."""
+    named = {row.file for row in manifest.read(folder).values()} | set(found.sources)
+    there = []
+    for place, _, names in os.walk(folder / "images"):
+        inside = os.path.relpath(place, folder)
+        there += [os.path.join(inside, name) for name in names]  # noqa: PTH118
+    return sorted(set(there) - named)

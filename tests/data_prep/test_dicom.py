@@ -1,0 +1,150 @@
+"""DICOM: shown as the file asks; refused in one line, also where pydicom is missing."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from data_prep_tools import command, the_line
+from PIL import Image
+
+from data_prep import DataError, open_reader, read_grey
+from data_prep.images import MAX_PIXELS
+
+NOT_HERE = bytes(128) + b"DICM" + bytes(64)
+
+
+def test_without_pydicom_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydicom", None)  # as where it is not installed
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.dcm").write_bytes(NOT_HERE)
+    with pytest.raises(DataError, match=r"x\.dcm: a DICOM file, which needs .* pip install"):
+        read_grey(tmp_path / "in" / "x.dcm")
+    words = ("resize", tmp_path / "in", tmp_path / "out", "--size", 8, "--workers", 1)
+    assert "x.dcm: a DICOM file, which needs the package pydicom" in the_line(command(*words))
+
+
+def dicom(stored: np.ndarray, bits: int = 12, **tags: Any) -> bytes:
+    """A DICOM file of one grey frame with these stored values."""
+    pydicom = pytest.importorskip("pydicom")
+    from pydicom.dataset import FileDataset, FileMetaDataset
+
+    meta = FileMetaDataset()
+    meta.MediaStorageSOPClassUID = "1.2.840.10008.5.1.4.1.1.7"
+    meta.MediaStorageSOPInstanceUID = "1.2.3"
+    meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    file = FileDataset(None, {}, file_meta=meta, preamble=bytes(128))
+    file.Rows, file.Columns = stored.shape
+    file.SamplesPerPixel = 1
+    file.PhotometricInterpretation = "MONOCHROME2"
+    file.BitsAllocated, file.BitsStored, file.HighBit = 16, bits, bits - 1
+    file.PixelRepresentation = int(stored.min() < 0)
+    file.PixelData = stored.astype("<i2" if stored.min() < 0 else "<u2").tobytes()
+    for name, value in tags.items():
+        setattr(file, name, value)
+    buffer = io.BytesIO()
+    file.save_as(buffer)
+    return buffer.getvalue()
+
+
+def shown(tmp_path: Path, stored: Any, **tags: Any) -> list[list[int]]:
+    (tmp_path / "x.dcm").write_bytes(dicom(np.array(stored), **tags))
+    found: list[list[int]] = read_grey(tmp_path / "x.dcm").tolist()
+    return found
+
+
+def test_without_a_window_all_stored_bits_are_shown(tmp_path: Path) -> None:
+    assert shown(tmp_path, [[0, 4095, 2048]]) == [[0, 255, 128]]
+    assert shown(tmp_path, [[0, 1023]], bits=10) == [[0, 255]]
+    assert shown(tmp_path, [[-2048, 2047, 0]]) == [[0, 255, 128]]
+
+
+def test_monochrome1_is_inverted(tmp_path: Path) -> None:
+    kind = {"PhotometricInterpretation": "MONOCHROME1"}
+    assert shown(tmp_path, [[0, 4095, 2048]], **kind) == [[255, 0, 127]]
+
+
+def test_the_window_of_the_standard(tmp_path: Path) -> None:
+    """PS3.3, C.11.2.1.2: its own examples, from level 0 to 255."""
+    window = {"WindowCenter": 2048, "WindowWidth": 4096}
+    assert shown(tmp_path, [[0, 4095]], **window) == [[0, 255]]
+    window = {"WindowCenter": 2048, "WindowWidth": 1}
+    assert shown(tmp_path, [[2047, 2048]], **window) == [[0, 255]]
+    window = {"WindowCenter": 100, "WindowWidth": 51}
+    assert shown(tmp_path, [[0, 74, 125, 4095, 99]], **window) == [[0, 0, 255, 255, 125]]
+
+
+def test_a_narrow_window_is_a_level_less_wide_than_it_says(tmp_path: Path) -> None:
+    """Which is where the standard's LINEAR and LINEAR_EXACT differ."""
+    window = {"WindowCenter": 100, "WindowWidth": 5}
+    assert shown(tmp_path, [[97, 98, 99, 100, 101, 102]], **window) == [[0, 32, 96, 159, 223, 255]]
+
+
+def test_windows_of_other_functions(tmp_path: Path) -> None:
+    exact = {"WindowCenter": 100, "WindowWidth": 50, "VOILUTFunction": "LINEAR_EXACT"}
+    assert shown(tmp_path, [[75, 100, 125]], **exact) == [[0, 128, 255]]
+    sigmoid = {"WindowCenter": 100, "WindowWidth": 50, "VOILUTFunction": "SIGMOID"}
+    assert shown(tmp_path, [[0, 100, 4000, 110]], **sigmoid) == [[0, 128, 255, 176]]
+    with pytest.raises(DataError, match="a window of the unknown function CUBIC"):
+        shown(tmp_path, [[0, 1]], **(exact | {"VOILUTFunction": "CUBIC"}))
+
+
+def test_the_first_of_several_windows(tmp_path: Path) -> None:
+    windows = {"WindowCenter": [10, 2000], "WindowWidth": [2, 4000]}
+    assert shown(tmp_path, [[0, 100]], **windows) == [[0, 255]]
+
+
+def test_slope_and_intercept_come_before_the_window(tmp_path: Path) -> None:
+    rescale = {"RescaleSlope": 2, "RescaleIntercept": -1000}
+    window = {"WindowCenter": 0.5, "WindowWidth": 2001}
+    assert shown(tmp_path, [[0, 1000, 500]], **rescale, **window) == [[0, 255, 128]]
+    assert shown(tmp_path, [[0, 4095]], **rescale) == [[0, 255]]
+    assert shown(tmp_path, [[0, 4095]], **(rescale | {"RescaleSlope": -1})) == [[255, 0]]
+
+
+@pytest.mark.parametrize(
+    ("tags", "says"),
+    [
+        ({"NumberOfFrames": 2}, "2 frames; an image is one"),
+        ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "RGB pixels; MONOCHROME1"),
+        ({"PhotometricInterpretation": "PALETTE COLOR"}, "PALETTE"),
+        ({"Rows": 65535, "Columns": 65535}, "65535 x 65535 pixels, more than"),
+        ({"Rows": 100}, "cannot be read as a DICOM image"),
+        ({"WindowCenter": 1, "WindowWidth": 0}, "a window of width 0"),
+        ({"WindowCenter": 1, "WindowWidth": -5}, "a window of width -5"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, tags: dict[str, Any], says: str) -> None:
+    assert MAX_PIXELS < 65535**2
+    with pytest.raises(DataError, match=says) as caught:
+        shown(tmp_path, [[0, 1], [2, 3]], **tags)
+    assert "x.dcm" in str(caught.value) and str(caught.value).isprintable()
+
+
+def test_no_pixels_damage_and_what_is_deflated(tmp_path: Path) -> None:
+    whole = dicom(np.array([[0, 1], [2, 3]]))
+    deflated = bytes(128) + b"DICM" + b"1.2.840.10008.1.2.1.99" + zlib.compress(bytes(1 << 20))
+    cases = {whole[:200]: "no pixels|cannot be read", deflated: "deflated as a whole"}
+    for data, says in cases.items():
+        (tmp_path / "x.dcm").write_bytes(data)
+        with pytest.raises(DataError, match=says):
+            read_grey(tmp_path / "x.dcm")
+
+
+def test_a_folder_of_dicom_files_is_resized_as_any_other(tmp_path: Path) -> None:
+    ramp = np.tile(np.arange(64) * 64, (64, 1))
+    for name in ("a", "b"):
+        for at in range(8):
+            file = tmp_path / "in" / name / f"{at}.dcm"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(dicom(ramp + at))
+    assert open_reader("imagefolder", tmp_path / "in").read(0).shape == (64, 64, 3)
+    words = ("resize", tmp_path / "in", tmp_path / "out", "--reader", "imagefolder", "--size", 8)
+    assert command(*words).returncode == 0
+    small = np.asarray(Image.open(tmp_path / "out" / "images" / "a" / "0.png"))
+    assert small.shape == (8, 8) and small[0, 0] < 20 < 230 < small[0, -1]

@@ -1,0 +1,288 @@
+"""From every published format to small images: resized, resumed, packed, verified."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from data_prep_tools import command, digest, make_folder, the_line
+from PIL import Image
+
+from data_prep import DataError, is_complete, manifest, open_reader, pack_folder, resize_folder
+from data_prep.catalog import MISSING, UNCERTAIN
+from data_prep.demo_classes import CLASSES, make_cifar10, make_imagefolder, picture
+from data_prep.demo_table import make_table
+
+QUIET: dict[str, Any] = {"progress": False, "workers": 1}
+
+
+def make_archive(folder: Path) -> object:
+    return make_imagefolder(folder, images=60, size=20, archive=True, **QUIET)
+
+
+FORMATS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "table": ("table", lambda folder: make_table(folder, images=60, size=24, **QUIET)),
+    "imagefolder": (
+        "imagefolder",
+        lambda folder: make_imagefolder(folder, images=60, size=20, **QUIET),
+    ),
+    "archive": ("imagefolder", make_archive),
+    "cifar10": ("cifar10", lambda folder: make_cifar10(folder, images=120, **QUIET)),
+}
+
+
+@pytest.fixture(name="source", scope="module", params=FORMATS)
+def source_fixture(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    reader, make = FORMATS[request.param]
+    folder = tmp_path_factory.mktemp(request.param) / "set"
+    make(folder)
+    return reader, folder
+
+
+def test_resize_keeps_pixels_labels_parts_and_groups(
+    source: tuple[str, Path], tmp_path: Path
+) -> None:
+    reader, folder = source
+    before = open_reader(reader, folder)
+    resize_folder(folder, tmp_path / "small", size=8, reader=reader, channels=3, **QUIET)
+    after = open_reader(reader, tmp_path / "small")
+    assert list(after.catalog.images) == list(before.catalog.images)
+    assert after.classes == before.classes and after.task == before.task
+    assert np.array_equal(after.catalog.labels, before.catalog.labels)
+    assert all(np.array_equal(before.parts()[part], at) for part, at in after.parts().items())
+    assert after.catalog.groups == before.catalog.groups
+    small = after.read(3)
+    wide = Image.fromarray(before.read(3)).resize((8, 8), Image.Resampling.BILINEAR)
+    assert small.shape == (8, 8, 3)
+    assert np.abs(small.astype(int) - np.asarray(wide)).max() <= 1
+    assert is_complete(tmp_path / "small")
+
+
+def test_grey_where_colour_was_not_asked_for(source: tuple[str, Path], tmp_path: Path) -> None:
+    reader, folder = source
+    words = ("resize", folder, tmp_path / "small", "--size", 8, "--reader", reader)
+    done = command(*words, "--workers", 1)
+    assert done.returncode == 0 and "grey images of 8 px" in done.stdout
+    with Image.open(next((tmp_path / "small" / "images").rglob("*.png"))) as image:
+        assert image.mode == "L"
+    assert "another channels" in the_line(command(*words, "--colour"))
+    colour = ("resize", folder, tmp_path / "rgb", "--size", 8, "--reader", reader, "--workers", 1)
+    assert command(*colour, "--colour", "--fit", "crop").returncode == 0
+    assert "another channels and fit" in the_line(command(*colour))
+
+
+def test_the_same_command_goes_on(source: tuple[str, Path], tmp_path: Path) -> None:
+    reader, folder = source
+    target = tmp_path / "small"
+    options = {"size": 8, "reader": reader, "channels": 3, **QUIET}
+    whole = resize_folder(folder, target, **options)
+    expected = digest(target)
+    assert resize_folder(folder, target, **options)["written"] == 0
+    images = sorted((target / "images").rglob("*.png"))
+    images[0].unlink()
+    images[1].write_bytes(b"damaged and of another size")
+    mended = resize_folder(folder, target, **options)
+    assert mended["written"] == 2 and mended["skipped"] == whole["images"] - 2
+    assert digest(target) == expected
+    note = json.loads((target / "prepared.json").read_text())
+    (target / "prepared.json").write_text(json.dumps(note | {"complete": False}))
+    text = (target / "manifest.csv").read_text().splitlines(keepends=True)
+    (target / "manifest.csv").write_text("".join(text[:20]))  # as a kill leaves it
+    assert resize_folder(folder, target, **options)["written"] == whole["images"] - 19
+    assert digest(target) == expected
+
+
+def test_a_packed_folder_gives_the_same(source: tuple[str, Path], tmp_path: Path) -> None:
+    reader, folder = source
+    resize_folder(folder, tmp_path / "small", size=8, reader=reader, channels=3, **QUIET)
+    pack_folder(tmp_path / "small", tmp_path / "packed", **QUIET)
+    files, packed = (open_reader(reader, tmp_path / name) for name in ("small", "packed"))
+    assert packed.array is not None and packed.array.shape == (len(files), 8, 8, 3)
+    assert all(np.array_equal(files.read(i), packed.read(i)) for i in range(len(files)))
+    assert np.array_equal(files.targets, packed.targets)
+    assert all(np.array_equal(at, packed.parts()[part]) for part, at in files.parts().items())
+    with pytest.raises(DataError, match="was made of what the reader"):
+        open_reader("nih", tmp_path / "packed")
+
+
+def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: Path) -> None:
+    reader, folder = source
+    small, packed = tmp_path / "small", tmp_path / "packed"
+    words = ("--reader", reader)
+    done = command("resize", folder, small, "--size", 8, "--colour", "--workers", 1, *words)
+    assert done.returncode == 0 and "RGB images" in done.stdout
+    assert command("pack", small, packed, "--workers", 1).returncode == 0
+    for place, more in ((folder, words), (small, ()), (packed, ())):
+        done = command("verify", place, "--workers", 1, *more)
+        assert done.returncode == 0, done.stdout
+        assert "no problems" in done.stdout
+        counted = command("catalog", place, *more)
+        assert counted.returncode == 0, counted.stderr
+        assert open_reader(reader, folder).classes[0] in counted.stdout
+    first = next(iter(manifest.read(small).values()))
+    Image.new("RGB", (8, 8)).save(small / first.file)
+    done = command("verify", small, "--workers", 1)
+    assert (
+        done.returncode == 1 and f"PROBLEM: 1 image is not what {manifest.MANIFEST}" in done.stdout
+    )
+    assert "not the manifest's" in the_line(command("pack", small, tmp_path / "p2", "--workers", 1))
+    (small / first.file).unlink()
+    assert "1 of the" in the_line(command("verify", small))
+
+
+def test_uncertain_and_missing_labels_are_still_a_recipes_to_choose(tmp_path: Path) -> None:
+    make_table(tmp_path / "set", images=80, size=16, **QUIET)
+    resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="table", **QUIET)
+    labels = open_reader("table", tmp_path / "small").catalog.labels
+    assert {MISSING, UNCERTAIN, 0, 1} == set(labels.ravel().tolist())
+    sums = {}
+    for uncertain in ("zero", "one", "ignore"):
+        for folder in ("set", "small"):
+            reader = open_reader("table", tmp_path / folder, uncertain=uncertain, missing="zero")
+            sums[folder, uncertain] = (len(reader), int(reader.targets.sum()))
+        assert sums["set", uncertain] == sums["small", uncertain]
+    assert sums["small", "one"][1] > sums["small", "zero"][1]
+    assert sums["small", "ignore"][0] < sums["small", "zero"][0]
+
+
+def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
+    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    bad = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
+    bad.write_bytes(b"no image")
+    words = ("resize", tmp_path / "set", tmp_path / "small", "--reader", "imagefolder", "--size", 8)
+    line = the_line(command(*words, "--workers", 1))
+    assert f"1 of 60 images were left out, the first is train/disc/{bad.name}" in line
+    reader = open_reader("imagefolder", tmp_path / "small")
+    assert len(reader) == 59 and f"train/disc/{bad.name}" not in reader.catalog.images
+    with (tmp_path / "small" / "rejected.csv").open() as file:
+        assert [row["image"] for row in csv.DictReader(file)] == [f"train/disc/{bad.name}"]
+
+
+def test_a_picture_in_two_parts_is_a_leak_that_can_be_dropped(tmp_path: Path) -> None:
+    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    train = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
+    held = sorted((tmp_path / "set" / "val" / "disc").iterdir())[0]
+    shutil.copy(train, held)
+    resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="imagefolder", **QUIET)
+    done = command("verify", tmp_path / "small", "--workers", 1)
+    assert done.returncode == 1 and "leaks: 1 picture is in two parts" in done.stdout
+    done = command("verify", tmp_path / "small", "--drop-leaks", "--workers", 1)
+    assert done.returncode == 0, done.stdout
+    assert len(open_reader("imagefolder", tmp_path / "small")) == 59
+    line = the_line(command("verify", tmp_path / "set", "--reader", "imagefolder", "--drop-leaks"))
+    assert "resize this one first" in line
+
+
+def test_cifar_is_packed_straight_from_its_files(tmp_path: Path) -> None:
+    make_cifar10(tmp_path / "set", images=120, **QUIET)
+    words = ("pack", tmp_path / "set", tmp_path / "p", "--reader", "cifar10", "--colour")
+    assert command(*words, "--workers", 1).returncode == 0
+    raw, packed = (open_reader("cifar10", tmp_path / name) for name in ("set", "p"))
+    assert raw.array is not None and packed.array is not None
+    assert raw.array.tobytes() == packed.array.tobytes()
+    assert np.array_equal(raw.targets, packed.targets)
+
+
+def test_names_that_would_clash_in_the_table(tmp_path: Path) -> None:
+    """A finding may be called as a column of ours is."""
+    (tmp_path / "set").mkdir()
+    for at in range(20):
+        Image.new("L", (4, 4), at).save(tmp_path / "set" / f"{at}.png")
+    rows = "".join(f"{at}.png,{at % 2},1,p{at}\n" for at in range(20))
+    (tmp_path / "set" / "list.csv").write_text(f"path,group,file,who\n{rows}")
+    mapping = {"file": "list.csv", "path": "path", "findings": ["group", "file"], "group": "who"}
+    options = {"options": {"table": mapping}, "reader": "table"}
+    resize_folder(tmp_path / "set", tmp_path / "small", size=8, **options, **QUIET)  # type: ignore[arg-type]
+    reader = open_reader("table", tmp_path / "small")
+    assert reader.classes == ("group", "file")
+    assert reader.targets[:, 0].tolist() == [0, 1] * 10 and reader.targets[:, 1].all()
+    assert reader.catalog.groups is not None and reader.catalog.groups[7] == "p7"
+
+
+def test_the_nihs_folders_keep_colour_too(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    for file in (source / "images").iterdir():
+        Image.new("RGB", (16, 16), (200, 30, 30)).save(file)
+    words = ("resize", source, tmp_path / "small", "--size", 8, "--colour", "--reader", "nih")
+    assert command(*words, "--workers", 1).returncode == 0
+    assert not (tmp_path / "small" / "labels.csv").exists()
+    assert open_reader("nih", tmp_path / "small").read(0)[0, 0].tolist() == [200, 30, 30]
+    assert command("verify", tmp_path / "small", "--workers", 1).returncode == 1  # all alike
+
+
+# --- Generated sets ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_same_seed_gives_the_same_files(tmp_path: Path, name: str) -> None:
+    for place in ("a", "b"):
+        FORMATS[name][1](tmp_path / place)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+@pytest.mark.parametrize("format", ["nih", "table", "imagefolder", "imagenet", "cifar10"])
+def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
+    size = () if format == "cifar10" else ("--size", 16)
+    words = ("demo", tmp_path / "set", "--format", format, "--images", 60, "--workers", 1, *size)
+    done = command(*words)
+    assert done.returncode == 0 and "60 images" in done.stdout, done.stderr
+    before = digest(tmp_path / "set")
+    assert "0 new" in command(*words).stdout
+    assert digest(tmp_path / "set") == before
+    assert "contains another demo set" in the_line(command(*words, "--seed", 7))
+    reader = {"imagenet": "imagefolder"}.get(format, format)
+    assert len(open_reader(reader, tmp_path / "set")) == 60
+
+
+def test_a_demo_cut_short_goes_on(tmp_path: Path) -> None:
+    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    expected = digest(tmp_path / "set")
+    (tmp_path / "set" / "README.txt").unlink()  # which comes last
+    images = sorted((tmp_path / "set" / "train").rglob("*.JPEG"))
+    images[0].unlink()
+    images[1].write_bytes(b"")  # as a power cut leaves one
+    made = make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    assert made["written"] == 2 and digest(tmp_path / "set") == expected
+
+
+def test_sizes_and_numbers_that_make_no_set(tmp_path: Path) -> None:
+    for words in (
+        ("cifar10", "--images", 5),
+        ("imagefolder", "--images", 5),
+        ("table", "--size", 2),
+    ):
+        line = the_line(command("demo", tmp_path / "set", "--format", *words))
+        assert "images" in line and not (tmp_path / "set").exists()
+    line = the_line(command("demo", tmp_path / "set", "--format", "cifar10", "--size", 64))
+    assert "32 pixels a side" in line
+
+
+def test_the_classes_can_be_learnt_and_not_by_colour_alone() -> None:
+    """By the means of pixels: what a network that sees shapes beats."""
+    from sklearn.linear_model import LogisticRegression
+
+    def features(numbers: range) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        shapes, colours, labels = [], [], []
+        for number in numbers:
+            for of in range(len(CLASSES)):
+                image = picture(0, of, number, 32, 32).astype(np.float64)
+                grey = image.mean(axis=2)
+                spectrum = np.abs(np.fft.fft2(grey - grey.mean()))[:8, :8]
+                shapes.append(np.log1p(spectrum).ravel() / 8)
+                colours.append(image.mean(axis=(0, 1)) / 255)
+                labels.append(of)
+        return np.array(shapes), np.array(colours), labels
+
+    shapes, colours, labels = features(range(60))
+    held_shapes, held_colours, held = features(range(1000, 1030))
+    by_shape = LogisticRegression(max_iter=500).fit(shapes, labels).score(held_shapes, held)
+    by_colour = LogisticRegression(max_iter=500).fit(colours, labels).score(held_colours, held)
+    assert by_shape > 0.5 and by_colour < 0.4, (by_shape, by_colour)

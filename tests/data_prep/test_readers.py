@@ -1,0 +1,266 @@
+"""The one interface of all readers: what each gives, and what is no reader."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from data_prep_tools import SHARED, make_folder, needs_sample
+from PIL import Image
+
+import data_prep
+from data_prep import DataError, open_reader
+from data_prep.catalog import MISSING, NO_PART, UNCERTAIN, Catalog, settle, split
+from data_prep.demo_classes import make_cifar10, make_imagefolder
+from data_prep.demo_table import make_table
+from data_prep.readers import READERS, check_reader
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "nih": make_folder,
+    "table": lambda folder: make_table(folder, images=60, size=24, progress=False),
+    "imagefolder": lambda folder: make_imagefolder(folder, images=60, size=16, progress=False),
+    "cifar10": lambda folder: make_cifar10(folder, images=120, progress=False),
+}
+
+
+def test_every_reader_has_a_maker_here() -> None:
+    assert set(MAKERS) == set(READERS)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_every_reader_gives(tmp_path: Path, name: str, channels: int) -> None:
+    MAKERS[name](tmp_path / "set")
+    reader = open_reader(name, tmp_path / "set", channels=channels)
+    check_reader(reader, name)
+    assert len(reader) == len(reader.targets) == len(reader.table())
+    for image in (0, len(reader) - 1):
+        pixels = reader.read(image)
+        assert pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == channels
+    parts = reader.parts()
+    together = np.concatenate(list(parts.values()))
+    assert sorted(together.tolist()) == list(range(len(reader)))
+    groups = np.array(reader.table()["group"])
+    seen = [set(groups[indices]) for indices in parts.values()]
+    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    again = pickle.loads(pickle.dumps(reader))  # as a loader's worker gets it
+    assert np.array_equal(again.read(1), reader.read(1))
+
+
+def test_grey_and_colour_are_of_the_same_picture(tmp_path: Path) -> None:
+    MAKERS["cifar10"](tmp_path)
+    colour = open_reader("cifar10", tmp_path).read(5)
+    grey = open_reader("cifar10", tmp_path, channels=1).read(5)
+    assert np.ptp(colour.astype(int), axis=2).max() > 20  # it has colour
+    assert np.array_equal(grey[..., 0], np.asarray(Image.fromarray(colour).convert("L")))
+
+
+def as_table(folder: Path) -> dict[str, Any]:
+    """The mapping that reads the NIH's own label file by the reader `table`."""
+    (folder / "rows.csv").write_text(
+        (folder / "Data_Entry_2017.csv")
+        .read_text()
+        .replace("OriginalImage[Width,Height]", "Width,Height")
+        .replace("OriginalImagePixelSpacing[x,y]", "SpacingX,SpacingY")
+    )
+    return {
+        "file": "rows.csv",
+        "path": "images/{Image Index}",
+        "group": "Patient ID",
+        "labels": "Finding Labels",
+        "findings": list(data_prep.FINDINGS),
+    }
+
+
+def assert_same_batches(folder: Path) -> None:
+    mapping = as_table(folder)
+    nih = open_reader("nih", folder, channels=1)
+    table = open_reader("table", folder, channels=1, table=mapping)
+    ours = data_prep.split_by_patient(data_prep.read_catalog(folder))
+    for part, indices in nih.parts().items():
+        assert np.array_equal(indices, table.parts()[part])
+        assert ours[part]["path"].tolist() == [nih.catalog.path(i) for i in indices]
+        assert np.array_equal(nih.targets[indices], data_prep.labels(ours[part]))
+        assert np.array_equal(nih.targets[indices], table.targets[indices])
+        batch = np.stack([nih.read(i) for i in indices])
+        assert batch.tobytes() == np.stack([table.read(i) for i in indices]).tobytes()
+        old = np.stack([data_prep.read_grey(path) for path in ours[part]["path"]])
+        assert batch[..., 0].tobytes() == old.tobytes()
+
+
+def test_nih_and_table_give_the_same_batches(tmp_path: Path) -> None:
+    assert_same_batches(make_folder(tmp_path / "set"))
+
+
+@needs_sample
+def test_nih_and_table_give_the_same_batches_of_real_x_rays(tmp_path: Path) -> None:
+    sample = SHARED / "nih-sample"
+    (tmp_path / "images").symlink_to(sample / "images")
+    (tmp_path / "Data_Entry_2017.csv").write_bytes((sample / "Data_Entry_2017.csv").read_bytes())
+    with pytest.raises(DataError, match="a link that leads out"):
+        open_reader("table", tmp_path, table=as_table(tmp_path))
+    (tmp_path / "images").unlink()
+    (tmp_path / "images").mkdir()
+    for image in (sample / "images").iterdir():
+        (tmp_path / "images" / image.name).write_bytes(image.read_bytes())
+    assert_same_batches(tmp_path)
+
+
+# --- Uncertain and missing ---------------------------------------------------------------------
+
+
+def catalog(labels: Any, **more: Any) -> Catalog:
+    images = [f"{at}.png" for at in range(len(labels))]
+    classes = ("a", "b") if np.ndim(labels) == 2 else ("a", "b", "c")
+    dtype = np.int8 if np.ndim(labels) == 2 else np.int64
+    return Catalog(Path("set"), images, images, classes, np.array(labels, dtype=dtype), **more)
+
+
+DOUBTS = catalog([[1, 0], [UNCERTAIN, 1], [0, MISSING], [MISSING, UNCERTAIN]])
+
+
+@pytest.mark.parametrize(
+    ("uncertain", "missing", "images", "targets"),
+    [
+        ("zero", "zero", [0, 1, 2, 3], [[1, 0], [0, 1], [0, 0], [0, 0]]),
+        ("one", "zero", [0, 1, 2, 3], [[1, 0], [1, 1], [0, 0], [0, 1]]),
+        ("zero", "one", [0, 1, 2, 3], [[1, 0], [0, 1], [0, 1], [1, 0]]),
+        ("ignore", "zero", [0, 2], [[1, 0], [0, 0]]),
+        ("zero", "ignore", [0, 1], [[1, 0], [0, 1]]),
+        ("ignore", "ignore", [0], [[1, 0]]),
+    ],
+)
+def test_policies(uncertain: Any, missing: Any, images: list[int], targets: Any) -> None:
+    kept, found = settle(DOUBTS, uncertain, missing)
+    assert [int(name[0]) for name in kept.images] == images
+    assert found.dtype == np.uint8 and found.tolist() == targets
+
+
+def test_a_policy_that_leaves_nothing_or_is_none() -> None:
+    with pytest.raises(DataError, match="no image is left"):
+        settle(DOUBTS.only(np.array([1, 3])), "ignore", "zero")
+    with pytest.raises(DataError, match="uncertain is 'skip': it is zero, one, ignore"):
+        settle(DOUBTS, "skip", "zero")  # type: ignore[arg-type]
+
+
+def test_images_left_out_by_a_policy_keep_their_pixels(tmp_path: Path) -> None:
+    """Of an array, where an image's row is no longer its place."""
+    from data_prep.readers.pictures import Pictures
+
+    array = np.arange(4, dtype=np.uint8)[:, None, None] * np.ones((4, 2, 2), dtype=np.uint8)
+    pictures = Pictures(DOUBTS, array, channels=1, uncertain="ignore")
+    assert [int(pictures.read(i)[0, 0, 0]) for i in range(len(pictures))] == [0, 2]
+
+
+# --- Parts -------------------------------------------------------------------------------------
+
+
+def test_published_parts_stay_and_validation_comes_of_train() -> None:
+    published = np.array([0] * 80 + [2] * 20, dtype=np.int8)
+    found = split(catalog([0] * 100, parts=published), seed=3, valid=0.25)
+    assert found["test"].tolist() == list(range(80, 100))
+    assert len(found["valid"]) == 20 and len(found["train"]) == 60
+    other = split(catalog([0] * 100, parts=published), seed=4, valid=0.25)
+    assert other["valid"].tolist() != found["valid"].tolist()
+
+
+def test_a_validation_part_without_a_test_part_is_what_is_tested_on() -> None:
+    published = np.array([0] * 8 + [1] * 2, dtype=np.int8)
+    found = split(catalog([0] * 10, parts=published))
+    assert found["test"].tolist() == [8, 9] and len(found["valid"]) == 1
+
+
+def test_three_published_parts_stay_as_they_are() -> None:
+    published = np.array([0, 0, 1, 2, NO_PART], dtype=np.int8)
+    found = split(catalog([0] * 5, parts=published))
+    assert [found[part].tolist() for part in ("train", "valid", "test")] == [[0, 1], [2], [3]]
+
+
+def test_a_group_in_two_published_parts_is_refused() -> None:
+    published = np.array([0, 0, 2], dtype=np.int8)
+    with pytest.raises(DataError, match="the group p1 is in both train and test"):
+        split(catalog([0] * 3, parts=published, groups=["p1", "p2", "p1"]))
+
+
+def test_groups_stay_together_when_validation_is_split_off() -> None:
+    groups = [f"p{at // 5}" for at in range(200)]
+    published = np.array([0] * 150 + [2] * 50, dtype=np.int8)
+    found = split(catalog([0] * 200, parts=published, groups=groups))
+    assert not {groups[i] for i in found["train"]} & {groups[i] for i in found["valid"]}
+    assert 0 < len(found["valid"]) < 150
+
+
+# --- Somebody's own ----------------------------------------------------------------------------
+
+
+class Mine:
+    """A reader of a stranger's: all that one needs."""
+
+    classes = ("left", "right")
+    targets = np.array([0, 1, 1, 0])
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = folder
+
+    def parts(self) -> dict[str, Any]:
+        return {"train": [0, 1], "valid": np.array([2]), "test": [3]}
+
+    def read(self, i: int) -> np.ndarray:
+        return np.full((5, 4, 3), i, dtype=np.uint8)
+
+
+def test_a_reader_of_ones_own() -> None:
+    check_reader(Mine(), "mine.py:Reader")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "says"),
+    [
+        ("classes", (), "classes are \\[\\]"),
+        ("classes", ("a", "a"), "give different names"),
+        ("classes", ("a", 1), "give different names"),
+        ("targets", np.array([0.0, 1.0, 1.0, 0.0]), "targets are float64"),
+        ("targets", np.array([0, 1, 2, 0]), "targets go from 0 to 2; 0 to 1 are known"),
+        ("targets", np.zeros((4, 3), dtype=np.uint8), r"\(images, 2\) are needed"),
+        ("targets", np.full((4, 2), 7), "targets go from 7 to 7; 0 to 1"),
+        ("targets", [], "are needed"),
+        ("parts", lambda: [0, 1], "no mapping of train, valid and test"),
+        ("parts", lambda: {"train": [0], "test": [1]}, "no mapping of train, valid and test"),
+        ("parts", lambda: {"train": [0], "valid": [], "test": [1]}, "the part valid is no list"),
+        ("parts", lambda: {"train": [0], "valid": [9], "test": [1]}, "outside of 0 to 3"),
+        ("parts", lambda: {"train": [0], "valid": [-1], "test": [1]}, "outside of 0 to 3"),
+        ("parts", lambda: {"train": [0, 1], "valid": [1], "test": [2]}, "image 1 comes more than"),
+        ("read", lambda i: np.zeros((5, 4), dtype=np.uint8), r"read\(0\) gives uint8 \(5, 4\)"),
+        ("read", lambda i: np.zeros((5, 4, 3)), r"gives float64 \(5, 4, 3\); uint8"),
+        ("read", lambda i: np.zeros((3, 5, 4), dtype=np.uint8), r"\(3, 5, 4\); uint8"),
+        ("read", lambda i: [[0]], "gives list; uint8"),
+    ],
+)
+def test_what_is_no_reader(
+    monkeypatch: pytest.MonkeyPatch, attribute: str, value: Any, says: str
+) -> None:
+    reader = Mine()
+    monkeypatch.setattr(reader, attribute, value, raising=False)
+    with pytest.raises(DataError, match=says) as caught:
+        check_reader(reader, "mine.py:Reader")
+    assert str(caught.value).startswith("mine.py:Reader: ")
+
+
+def test_what_has_not_all_that_a_reader_has() -> None:
+    with pytest.raises(DataError, match="has no 'targets'; a reader has classes, targets"):
+        check_reader(type("Half", (), {"classes": ("a",)})(), "mine.py:Half")
+
+
+def test_unknown_readers_options_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no reader 'cifar'; did you mean 'cifar10'"):
+        open_reader("cifar", tmp_path)
+    with pytest.raises(DataError, match="the reader nih has no option 'table'; it has only_pres"):
+        open_reader("nih", tmp_path, table="x")
+    with pytest.raises(DataError, match="does not exist"):
+        open_reader("imagefolder", tmp_path / "nowhere")
+    with pytest.raises(DataError, match="channels is 2"):
+        open_reader("imagefolder", tmp_path, channels=2)

@@ -1,0 +1,182 @@
+"""Any CSV: CheXpert's, MIMIC-CXR's, PadChest's and one's own, by a mapping of columns."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from data_prep_tools import command, the_line
+from PIL import Image
+
+from data_prep import DataError, open_reader
+from data_prep.catalog import MISSING, UNCERTAIN, Catalog
+from data_prep.readers import table
+
+CHEXPERT = """\
+Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Cardiomegaly,Edema
+C-small/train/patient00001/study1/view1_frontal.jpg,Female,68,Frontal,AP,1.0,,
+C-small/train/patient00002/study2/view1_frontal.jpg,Female,87,Frontal,AP,,-1.0,1.0
+C-small/train/patient00002/study1/view2_lateral.jpg,Female,83,Lateral,,,0.0,-1.0
+"""
+CHEXPERT_VALID = """\
+Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Cardiomegaly,Edema
+C-small/valid/patient64541/study1/view1_frontal.jpg,Male,73,Frontal,AP,0.0,1.0,0.0
+"""
+CHEXPERT_MAPPING = {
+    "file": {"train": "C-small/train.csv", "valid": "C-small/valid.csv"},
+    "path": "Path",
+    "group": "Path",
+    "group_pattern": "patient[0-9]+",
+    "findings": ["Cardiomegaly", "Edema"],
+}
+
+MIMIC_SPLIT = """\
+dicom_id,study_id,subject_id,split
+02aa804e-bde0afdd-112c0b34-7bc16630-4e384014,50414267,10000032,train
+174413ec-4ec4c1f7-34ea26b7-c5f994f8-79ef1962,50414267,10000032,train
+2a2277a9-b0ded155-c0de8eb9-c124d10e-82c5caab,53189527,10000764,validate
+e084de3b-be89b11e-20fe3f9f-9c8d8dfe-4cfd202c,53911762,10000935,test
+"""
+MIMIC_LABELS = """\
+subject_id,study_id,Atelectasis,Edema
+10000032,50414267,,1.0
+10000764,53189527,-1.0,0.0
+"""
+MIMIC_MAPPING = {
+    "file": "mimic-cxr-2.0.0-split.csv.gz",
+    "join": {"file": "mimic-cxr-2.0.0-chexpert.csv.gz", "on": ["subject_id", "study_id"]},
+    "path": "files/p{subject_id:2}/p{subject_id}/s{study_id}/{dicom_id}.jpg",
+    "group": "subject_id",
+    "part": "split",
+    "findings": ["Atelectasis", "Edema"],
+}
+
+PADCHEST = """\
+,ImageID,ImageDir,PatientID,Labels
+0,20536686640136348236148679891455886468_k6ga29.png,0,839860488,['normal']
+1,1379.png,2,313572750,"['exclude', 'pleural effusion ', ""hernia's mass""]"
+2,99.png,2,1,"[' loc right', 'nodule']"
+3,98.png,2,1,
+"""
+PADCHEST_MAPPING = {
+    "file": "PADCHEST.csv",
+    "path": "{ImageDir}/{ImageID}",
+    "group": "PatientID",
+    "labels": "Labels",
+    "form": "list",
+    "findings": ["nodule", "pleural effusion", "hernia's mass"],
+    "none": ["normal"],
+    "others": "ignore",
+}
+
+
+def read(folder: Path, mapping: dict[str, Any], **files: str) -> Catalog:
+    for name, text in files.items():
+        file = folder / name.replace("__", "/").replace("_csv", ".csv")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return table.catalog(folder, mapping, check_images=False)
+
+
+def test_chexpert(tmp_path: Path) -> None:
+    (tmp_path / "C-small").mkdir()
+    (tmp_path / "C-small" / "train.csv").write_text(CHEXPERT)
+    (tmp_path / "C-small" / "valid.csv").write_text(CHEXPERT_VALID)
+    found = table.catalog(tmp_path, CHEXPERT_MAPPING, check_images=False)
+    assert found.classes == ("Cardiomegaly", "Edema")
+    assert found.labels.dtype == np.int8
+    assert found.labels.tolist() == [[MISSING, MISSING], [UNCERTAIN, 1], [0, UNCERTAIN], [1, 0]]
+    patients = ["patient00001", "patient00002", "patient00002", "patient64541"]
+    assert found.groups == patients
+    assert found.parts is not None and found.parts.tolist() == [0, 0, 0, 1]
+    assert found.sources[3] == "C-small/valid/patient64541/study1/view1_frontal.jpg"
+
+
+def test_mimic_cxr(tmp_path: Path) -> None:
+    for name, text in (("split", MIMIC_SPLIT), ("chexpert", MIMIC_LABELS)):
+        data = gzip.compress(text.encode())
+        (tmp_path / f"mimic-cxr-2.0.0-{name}.csv.gz").write_bytes(data)
+    found = table.catalog(tmp_path, MIMIC_MAPPING, check_images=False)
+    first = "files/p10/p10000032/s50414267/02aa804e-bde0afdd-112c0b34-7bc16630-4e384014.jpg"
+    assert found.images[0] == first
+    nothing = [MISSING, MISSING]  # a study without a row of labels
+    assert found.labels.tolist() == [[MISSING, 1], [MISSING, 1], [UNCERTAIN, 0], nothing]
+    assert found.parts is not None and found.parts.tolist() == [0, 0, 1, 2]
+    assert found.groups == ["10000032", "10000032", "10000764", "10000935"]
+
+
+def test_padchest(tmp_path: Path) -> None:
+    found = read(tmp_path, PADCHEST_MAPPING, PADCHEST_csv=PADCHEST)
+    assert found.images[1] == "2/1379.png"
+    assert found.labels.tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0], [MISSING] * 3]
+    assert found.groups == ["839860488", "313572750", "1", "1"]
+
+
+def test_one_column_of_classes(tmp_path: Path) -> None:
+    text = "file,animal\na.png,dog\nb.png,cat\nc.png, dog\n"
+    mapping = {"file": "list.csv", "path": "file", "class": "animal"}
+    found = read(tmp_path, mapping, list_csv=text)
+    assert found.classes == ("cat", "dog")  # sorted, or in the order that the mapping gives
+    assert found.labels.dtype == np.int64 and found.labels.tolist() == [1, 0, 1]
+    ordered = read(tmp_path, mapping | {"classes": ["dog", "cat", "fox"]}, list_csv=text)
+    assert ordered.classes == ("dog", "cat", "fox") and ordered.labels.tolist() == [0, 1, 0]
+
+
+def test_other_words_for_the_values(tmp_path: Path) -> None:
+    mapping = {"file": "list.csv", "path": "p", "findings": ["x"]}
+    words = {"positive": ["yes"], "negative": ["no"], "uncertain": ["?"], "missing": ["", "n/a"]}
+    text = "p,x\na,yes\nb,no\nc,?\nd,n/a\ne, \n"
+    found = read(tmp_path, mapping | words, list_csv=text)
+    assert found.labels[:, 0].tolist() == [1, 0, UNCERTAIN, MISSING, MISSING]
+    with pytest.raises(DataError, match=r"line 3, column 'x': 'no' is none of 1, 1\.0, yes"):
+        read(tmp_path, mapping | {"positive": ["1", "1.0", "yes"]}, list_csv=text)
+
+
+def test_every_image_is_looked_for(tmp_path: Path) -> None:
+    mapping = {"file": "list.csv", "path": "p", "findings": ["x"]}
+    (tmp_path / "in").mkdir()
+    Image.new("L", (2, 2)).save(tmp_path / "in" / "a.png")
+    (tmp_path / "list.csv").write_text("p,x\nin/a.png,1\n")
+    assert open_reader("table", tmp_path, table=mapping).read(0).shape == (2, 2, 3)
+    (tmp_path / "list.csv").write_text("p,x\nin/a.png,1\nin/b.png,1\nout/c.png,1\n")
+    with pytest.raises(DataError, match=r"2 of the 3 images .* the first is in/b.png"):
+        open_reader("table", tmp_path, table=mapping)
+
+
+def test_a_link_within_the_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    Image.new("L", (2, 2)).save(tmp_path / "real" / "a.png")
+    (tmp_path / "in").symlink_to("real")
+    (tmp_path / "list.csv").write_text("p,x\nin/a.png,1\n")
+    mapping = {"file": "list.csv", "path": "p", "findings": ["x"]}
+    assert len(open_reader("table", tmp_path, table=mapping)) == 1
+
+
+def test_the_column_of_a_mistake_is_named_with_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("p,Mass\na.png,1\n")
+    (tmp_path / "table.toml").write_text('file="list.csv"\npath="p"\nfindings=["Masss"]\n')
+    line = the_line(command("verify", tmp_path, "--reader", "table"))
+    assert "list.csv, line 1: no column 'Masss'; did you mean 'Mass'?" in line
+
+
+def test_a_row_that_comes_twice_in_the_second_file(tmp_path: Path) -> None:
+    join = {"file": "more.csv", "on": ["p"]}
+    mapping = {"file": "list.csv", "path": "p", "findings": ["x"], "join": join}
+    with pytest.raises(DataError, match=r"more.csv, line 3: a.png comes twice"):
+        read(tmp_path, mapping, list_csv="p\na.png\n", more_csv="p,x\na.png,1\na.png,0\n")
+
+
+def test_a_mapping_in_another_place(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "list.csv").write_text("p,x\n" + "".join(f"{i}.png,1\n" for i in range(30)))
+    for i in range(30):
+        Image.new("L", (2, 2), i).save(tmp_path / "set" / f"{i}.png")
+    mine = tmp_path / "mine.toml"
+    mine.write_text('file = "list.csv"\npath = "p"\nfindings = ["x"]\n')
+    words = ("catalog", tmp_path / "set", "--reader", "table", "--table")
+    done = command(*words, mine)
+    assert done.returncode == 0 and "(all known)" in done.stdout
+    assert "the mapping of columns is missing" in the_line(command(*words, tmp_path / "other"))
