@@ -234,9 +234,11 @@ def remove(folder: Path) -> None:
 
 
 _IMAGES = "images"
+_IN_DIGESTS = ("text", "beside")  # whose digests are compared; and where it lies does not matter
 _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 
 
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says that must be the same for a run to go on."""
-    return {**content["recipe"], _IMAGES: run_identity.of(content).get("data")}
+    recipe = {key: value for key, value in content["recipe"].items() if key not in _IN_DIGESTS}
+    return {**recipe, _IMAGES: run_identity.of(content).get("data")}
