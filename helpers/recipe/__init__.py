@@ -6,6 +6,15 @@ like, with their own code beside them.
 """
 
 from helpers.recipe.known import RECIPES, file_of, full_name, lookup
-from helpers.recipe.settings import PRECISIONS, Recipe, ScaledRecipe
+from helpers.recipe.settings import PRECISIONS, Recipe, Rule, ScaledRecipe
 
-__all__ = ["PRECISIONS", "RECIPES", "Recipe", "ScaledRecipe", "file_of", "full_name", "lookup"]
+__all__ = [
+    "PRECISIONS",
+    "RECIPES",
+    "Recipe",
+    "Rule",
+    "ScaledRecipe",
+    "file_of",
+    "full_name",
+    "lookup",
+]

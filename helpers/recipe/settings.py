@@ -34,6 +34,24 @@ IN_ARTICLE = 224 / 264
 
 
 @dataclass(frozen=True)
+class Rule:
+    """An optimiser's rule, ``sgd``, ``momentum`` or ``adam``, as PyTorch documents it.
+
+    ``weight_decay`` times the weight is added to its gradient (L2, coupled), of all weights, those
+    of BatchNorm and the biases too.
+    """
+
+    name: str
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """What an optimiser keeps for each weight, by the names that a checkpoint has."""
+        return {"sgd": (), "momentum": ("first",), "adam": ("first", "second")}[self.name]
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What is trained, on what, and how; the same for every framework.
 
@@ -102,6 +120,12 @@ class Recipe:
                 "so resize to 38 px or more (data-prep resize SOURCE TARGET --size 38)"
             )
         return replace(self, resized=pixels, crop=max(crop, 1))
+
+    @property
+    def rule(self) -> Rule:
+        """The optimiser's rule."""
+        momentum = self.momentum if self.optimizer == "momentum" else 0.0
+        return Rule(self.optimizer, momentum, self.weight_decay)
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of what the recipe is made of, by file: its own, and the code beside it."""

@@ -72,7 +72,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     lesson, framework = work.lesson, work.framework
     with lesson.scope():
         network = framework.shallow(trial.weights, world.devices)
-    replica = lesson.start(world, network, rule=trial.rule, rate=trial.rate)
+    replica = lesson.start(world, network, rule=trial.rule, rates=iter(trial.rates))
     first = world.rank * len(world.devices)
     shares = list(trial.shares[first : first + len(world.devices)])
     loader = lesson.make_fixed_loader(world, shares)

@@ -185,6 +185,7 @@ class Run:
             trial,
             devices=len(self.devices),
             precision=self.recipe.recipe.precision,
+            rule=self.recipe.recipe.rule,
         )
         return self._certified()
 
