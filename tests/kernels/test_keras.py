@@ -45,6 +45,7 @@ from helpers.errors import UserError
 from helpers.fairness import reference, reference_checks
 from helpers.frameworks import keras as framework
 from helpers.networks import weights
+from helpers.recipe import Rule
 from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
@@ -119,7 +120,7 @@ def test_adam_adds_epsilon_before_the_bias_correction(notebook: dict[str, Any]) 
     with strategy.scope():
         weight = keras.Variable(np.ones(3, np.float32))
         network = SimpleNamespace(trainable_variables=[weight])
-        optimizer = notebook["make_optimizer"](network, "adam")
+        optimizer = notebook["make_optimizer"](network, Rule("adam"))
         optimizer.learning_rate = notebook["scaled"].learning_rate
     for gradient in gradients:
         half = gradient / 2  # Keras adds the gradients of its two replicas up

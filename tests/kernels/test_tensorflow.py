@@ -38,6 +38,7 @@ from helpers.errors import UserError
 from helpers.fairness import reference
 from helpers.frameworks import tensorflow as framework
 from helpers.networks import weights
+from helpers.recipe import Rule
 from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
@@ -104,7 +105,7 @@ def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
     model, gradients = tf.Module(), [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
         model.weight = tf.Variable(np.ones(3, np.float32), name="weight")
-    optimizer = notebook["make_optimizer"](model, "adam")
+    optimizer = notebook["make_optimizer"](model, Rule("adam"))
     optimizer.learning_rate.assign(notebook["scaled"].learning_rate)
     for gradient in gradients:
         strategy.run(optimizer, args=([tf.constant(gradient)],))
