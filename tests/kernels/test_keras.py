@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import probed
 import pytest
+import rules
 import tensorflow as tf
 from agreed import (
     assert_half_are_flipped,
@@ -427,3 +428,8 @@ def test_the_probe_works(tmp_path: Path) -> None:
 
 def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
     probed.in_own_process("keras", tmp_path, "faults")
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule("Keras_MultiGPU", tmp_path, optimizer)

@@ -12,6 +12,7 @@ import mxnet as mx
 import numpy as np
 import probed
 import pytest
+import rules
 from agreed import (
     assert_float32_is_float32,
     assert_half_are_flipped,
@@ -514,3 +515,8 @@ def test_the_probe_works(tmp_path: Path) -> None:
 
 def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probed.assert_finds_faults(framework, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
