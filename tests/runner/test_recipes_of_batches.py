@@ -98,9 +98,12 @@ def test_the_sweep_stands_in_the_recipe(
 ) -> None:
     """The command line comes before a sweep's file, and that before the recipe's own table."""
     asked: list[tuple[Plan, str | None]] = []
-    monkeypatch.setattr(
-        run_batch, "run", lambda plan, name=None, **how: asked.append((plan, name)) or 0
-    )
+
+    def note(plan: Plan, name: str | None = None, **how: Any) -> int:
+        asked.append((plan, name))
+        return 0
+
+    monkeypatch.setattr(run_batch, "run", note)
     with file.open("a") as opened:
         opened.write(
             '[sweep]\nframeworks = ["pytorch"]\nseeds = [0, 1]\nname = "mine"\nrepeats = 2\n'
