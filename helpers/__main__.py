@@ -5,9 +5,11 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from data_prep.__main__ import Version
 from helpers.errors import UserError, exits_cleanly
+from helpers.recipe import file_of
 from helpers.results import regression
 from helpers.runner import batch_folder, plans, run_batch, stalls, sweep_file
 from helpers.runner.options import Parser, listed
@@ -41,6 +43,7 @@ examples:
   compare --epochs 1 --batch-size 16             a short try; the report says that it is not
                                                  the recipe's own
   compare --sweep sweep.toml                     the same choices, from a file (docs/sweeps.md)
+  compare --recipe mine.toml                     your own network or images (docs/recipes.md)
   compare --data ~/chest-xrays                   your own images, in the NIH's layout
   compare --resume                               the last batch: keep what finished, redo the rest
   compare report [NAME ...]                      write report.html again, of one or several batches
@@ -77,19 +80,33 @@ def _main(arguments: Sequence[str]) -> int:
             option = next(iter(choices), "name" if given.name else "sweep").replace("_", "-")
             raise UserError(f"--resume takes everything from the batch: leave out --{option}")
         return run_batch.run(None, resume=given.resume, **how)
-    if given.sweep is None:
-        return run_batch.run(plans.make_plan(**choices), name=given.name, **how)
-    sweep = sweep_file.read(given.sweep)
-    merged = sweep.beside(choices)
+    sweeps = [sweep_file.read(given.sweep)] if given.sweep is not None else []
+    merged = _merged(sweeps, choices)
+    recipe = str(merged.get("recipe", "auto"))
+    if recipe.endswith(".toml"):
+        sweeps.append(sweep_file.of_recipe(file_of(recipe).file))
+        merged = _merged(sweeps, choices)
     name = merged.pop("name", None)  # a name is no part of a plan
     try:
         plan = plans.make_plan(**merged)
     except plans.ChoiceError as error:
-        own = error.option in choices  # then the command line's, and not the file's
-        raise UserError(str(error) if own else f"{sweep.where(error.option)}: {error}") from None
+        if error.option in choices or (error.option == "recipe" and recipe.endswith(".toml")):
+            raise  # the command line's mistake, or one that names its file
+        files = [sweep for sweep in sweeps if error.option in sweep.choices]
+        raise UserError(
+            f"{files[0].where(error.option)}: {error}" if files else str(error)
+        ) from None
     except UserError as error:
-        raise UserError(f"{sweep.path}: {error}") from None
+        raise UserError(f"{sweeps[0].file.path}: {error}" if sweeps else str(error)) from None
     return run_batch.run(plan, name=given.name or name, **how)
+
+
+def _merged(sweeps: Sequence[sweep_file.Sweep], choices: dict[str, Any]) -> dict[str, Any]:
+    """What the command line says, then the first file, then the second."""
+    merged = choices
+    for sweep in sweeps:
+        merged = sweep.beside(merged)
+    return merged
 
 
 def _report(arguments: Sequence[str]) -> int:
@@ -115,7 +132,7 @@ def _report(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="compare",
-        description="Train CheXNet with every framework in its own kernel, measure it, compare.",
+        description="Train with every framework, each in its own kernel, measure it, compare.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -146,8 +163,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--recipe",
-        metavar="NAME",
-        help="chexnet (the article's), demo (small), or auto: chexnet where there is a GPU",
+        metavar="NAME|FILE",
+        help="what is trained on what: chexnet (the article's), demo (small), resnet44-cifar10, "
+        "resnet50-imagenet, or a file of your own, mine.toml (docs/recipes.md); default: chexnet "
+        "where there is a GPU, else demo",
     )
     parser.add_argument(
         "--data",
@@ -192,7 +211,7 @@ def _parser() -> argparse.ArgumentParser:
         "--warmup-epochs",
         metavar="N",
         help="epochs in which the learning rate climbs, step by step, from one device's to that of "
-        "all (default: 0, none)",
+        "all (default: the recipe's)",
     )
     parser.add_argument(
         "--sweep",

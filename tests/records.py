@@ -50,7 +50,7 @@ def make(
         for number in range(1, 6)
     ]
     content: dict[str, Any] = {
-        "schema": 1,
+        "schema": record.SCHEMA,
         "run": {
             "batch": "b",
             "notebook": notebook or f"{framework.replace(' ', '_')}_MultiGPU",

@@ -11,7 +11,17 @@ from helpers import paths
 
 FOLDER = paths.ROOT / "helpers"
 TOP = "top"
-ROOMS = (TOP, "networks", "frameworks", "fairness", "training", "results", "runner", "__main__")
+ROOMS = (
+    TOP,
+    "recipe",
+    "networks",
+    "frameworks",
+    "fairness",
+    "training",
+    "results",
+    "runner",
+    "__main__",
+)
 """Each may import those before it."""
 MOST_AT_THE_TOP = 6
 

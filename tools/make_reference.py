@@ -53,13 +53,17 @@ def make() -> None:
         }
         trained = framework.shallow(doubles, one_device).train()
         losses = []
-        optimizer = torch.optim.SGD if rule == "sgd" else torch.optim.Adam
-        update = optimizer(trained.parameters(), lr=reference.RATES[rule.split()[0]])
-        for step in range(1, reference.STEPS + 1):
+        update, rates = optimizer(trained, rule), reference.RATES[rule.split()[0]]
+        for step, rate in enumerate(rates, start=1):
             update.zero_grad()
+            if rule == reference.LATE and update.state:  # as if the rate were in the velocity
+                for state in update.state.values():
+                    state["momentum_buffer"] *= update.param_groups[0]["lr"] / rate
+            for group in update.param_groups:
+                group["lr"] = rate
             loss = torch.nn.functional.binary_cross_entropy_with_logits(trained(x), y.double())
             loss.backward()
-            if rule == reference.EPSILON_FIRST:
+            if rule.startswith(reference.EPSILON_FIRST):
                 (_, beta2), epsilon = RECIPES["chexnet"].adam_betas, RECIPES["chexnet"].adam_epsilon
                 update.param_groups[0]["eps"] = epsilon / (1 - beta2**step) ** 0.5
             update.step()
@@ -75,6 +79,33 @@ def make() -> None:
     rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
     found["pixels"] = transforms.normalize(rgb, list(demo.mean), list(demo.std)).numpy()
     np.savez_compressed(reference.FILE, **found)  # type: ignore[arg-type]
+
+
+def optimizer(network: torch.nn.Module, path: str) -> torch.optim.Optimizer:
+    """What walks a path: PyTorch's own, with the path's kind of weight decay."""
+    rule, decay = path.split()[0], reference.DECAY if " decay" in path else 0.0
+    parameters = list(network.parameters())
+    groups = [{"params": parameters, "weight_decay": decay}]
+    if path.endswith(reference.WEIGHTS_ONLY):
+        groups[0]["params"] = [each for each in parameters if each.ndim > 1]
+        rest = [each for each in parameters if each.ndim == 1]
+        groups.append({"params": rest, "weight_decay": 0.0})
+    rate = reference.RATES[rule][0]
+    if rule == "adam":
+        decoupled = path.endswith(reference.DECOUPLED)
+        return (torch.optim.AdamW if decoupled else torch.optim.Adam)(groups, lr=rate)
+    momentum = reference.MOMENTUM if rule == "momentum" else 0.0
+    if not path.endswith(reference.DECOUPLED):
+        return torch.optim.SGD(groups, lr=rate, momentum=momentum)
+    update = torch.optim.SGD(parameters, lr=rate, momentum=momentum)
+
+    def shrink(update: torch.optim.Optimizer, *given: object) -> None:
+        with torch.no_grad():
+            for each in parameters:
+                each *= 1 - update.param_groups[0]["lr"] * reference.DECAY
+
+    update.register_step_pre_hook(shrink)
+    return update
 
 
 if __name__ == "__main__":

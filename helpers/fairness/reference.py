@@ -24,15 +24,30 @@ GRADIENTS = ("features.conv0.weight", "features.norm5.weight", "classifier.weigh
 NORMS = {"features.norm0": 32, "features.norm5": 2}
 """BatchNorm layers whose running statistics are kept, and the pixels of their input a side."""
 
-RATES = {"sgd": 0.1, "adam": 1e-3}
-"""Learning rate of each rule."""
+MOMENTUM, DECAY = 0.9, 0.1
+"""Of the paths that have them; the decay large, so that nothing of it is overlooked."""
+
+RATES = {"sgd": (0.1,) * 5, "momentum": (0.1, 0.1, 0.1, 0.01, 0.01), "adam": (1e-3,) * 5}
+"""Learning rate of each step by each rule. Momentum's drops: some frameworks have the rate in the
+velocity, where the drop would come late (Goyal et al. 2017, section 3)."""
 
 EPSILON_FIRST = "adam epsilon first"
 """Adam as TensorFlow, Keras, MXNet and Chainer have it: epsilon is added to the deviation before
 its bias is corrected, so that in step t it weighs 1 / sqrt(1 - beta2 ** t) times as much."""
 
-PATHS = (*RATES, EPSILON_FIRST)
-"""Paths of ``STEPS`` optimiser steps."""
+LATE = "momentum late"
+"""Momentum with the rate in its velocity, and without Goyal's correction where the rate changes."""
+
+COUPLED, DECOUPLED, WEIGHTS_ONLY = "decay", "decay decoupled", "decay weights only"
+"""Weight decay in the gradient of all weights; apart from it; without BatchNorm and biases."""
+
+PATHS = (
+    *RATES,
+    EPSILON_FIRST,
+    LATE,
+    *(f"{rule} {decay}" for rule in RATES for decay in (COUPLED, DECOUPLED, WEIGHTS_ONLY)),
+)
+"""Paths of ``STEPS`` optimiser steps, each beginning with the rule's name."""
 
 RUNNING = ("running_mean", "running_var")
 

@@ -89,12 +89,18 @@ def same_inputs(
     pixels = float(np.abs(seen - expected).max()) if same_shape else float("inf")
     misplaced = sum(ours != theirs for ours, theirs in zip(findings, FINDINGS, strict=False))
     misplaced += abs(len(findings) - len(FINDINGS))
-    rate = abs(recipe.learning_rate - recipe.recipe.learning_rate * recipe.devices)
+    by, scaling = recipe.devices, recipe.recipe.scaling
+    growth, words = {
+        "linear": (by, "learning rate x devices"),
+        "sqrt": (by**0.5, "learning rate x square root of devices"),
+        "none": (1, "learning rate, whatever the devices"),
+    }[scaling]
+    rate = abs(recipe.learning_rate - recipe.recipe.learning_rate * growth)
     batch = abs(recipe.global_batch - recipe.recipe.batch * recipe.devices)
     return [
         Check("evaluation pixels", pixels, SINGLE, None if same_shape else f"shape {seen.shape}"),
         Check("label order", float(misplaced), 0.0),
-        Check("learning rate x devices", rate, 0.0),
+        Check(words, rate, 0.0),
         Check("global batch = batch x devices", float(batch), 0.0),
     ]
 

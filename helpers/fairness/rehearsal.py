@@ -13,7 +13,7 @@ a mean is a way twice as long, BatchNorm's momentum of 0.99 for 0.9 moves the st
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from helpers.fairness import reference
 from helpers.fairness.certificate import Certificate, Check
 from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
 from helpers.networks.weights import Arrays
-from helpers.recipe import RECIPES
+from helpers.recipe import RECIPES, Rule
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,37 @@ LIMITS = {
 }
 
 
+SGD, MOMENTUM, ADAM = Rule("sgd"), Rule("momentum", reference.MOMENTUM), Rule("adam")
+RULES = {rule.name: rule for rule in (SGD, MOMENTUM, ADAM)}
+IN_WORDS = {"sgd": "SGD", "momentum": "momentum", "adam": "Adam"}
+
+DECAYS = {
+    "in the gradient (coupled), of all weights, BatchNorm and biases too": reference.COUPLED,
+    "apart from the gradient (decoupled)": reference.DECOUPLED,
+    "in the gradient, but not of BatchNorm and biases": reference.WEIGHTS_ONLY,
+    "there is none": "",
+}
+"""What weight decay there may be, and the reference's path with it; the first is PyTorch's. (By
+plain gradient descent the first two are the same.)"""
+
+
 @dataclass(frozen=True)
 class Trial:
     """What a notebook's training loop is to do for the check, whatever its recipe says.
 
     ``weights`` are those of ``framework.shallow``. ``shares`` holds a batch for each device, grey
-    uint8 (n, H, W) and targets float32 (n, 14); ``steps`` steps are to be taken on the same
-    batches, by ``rule`` (``sgd`` or ``adam``) at ``rate``.
+    uint8 (n, H, W) and targets float32 (n, 14); a step at each of ``rates`` is to be taken on the
+    same batches, by ``rule``.
     """
 
     weights: Arrays
     shares: tuple[tuple[np.ndarray, np.ndarray], ...]
-    rule: str
-    rate: float
-    steps: int
+    rule: Rule
+    rates: tuple[float, ...]
+
+    @property
+    def steps(self) -> int:
+        return len(self.rates)
 
 
 Rehearsal = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
@@ -64,37 +81,55 @@ share after share."""
 
 
 def certify(
-    certificate: Certificate, rehearse: Rehearsal, *, devices: int, precision: str = "fp32"
+    certificate: Certificate,
+    rehearse: Rehearsal,
+    *,
+    devices: int,
+    precision: str = "fp32",
+    rule: Rule = ADAM,
 ) -> Certificate:
     """Add what the notebook's own training loop does, over all its devices, in its own precision.
+
+    It walks by plain gradient descent, by the recipe's own ``rule``, and by that with weight decay
+    where the recipe has some (of the reference's size).
 
     Every device is given the same batch: then any number of devices must walk the path of one,
     which is the reference's, and a sum in place of a mean shows as steps ``devices`` times as
     long. (Plain gradient descent shows it; Adam divides it away.)
     """
     began = time.perf_counter()
-    checks = (
-        *_on_path(rehearse, "sgd", devices, LIMITS[precision]),
-        *_on_path(rehearse, "adam", devices, LIMITS[precision]),
-        *_statistics(rehearse, devices, LIMITS[precision]),
-    )
+    limits = LIMITS[precision]
+    checks = _on_path(rehearse, SGD, devices, limits)
+    own = replace(RULES[rule.name], weight_decay=0.0)
+    if own != SGD:
+        checks += _on_path(rehearse, own, devices, limits)
+    if rule.weight_decay:
+        checks.append(_decay(rehearse, replace(own, weight_decay=reference.DECAY), devices, limits))
+    checks += _statistics(rehearse, devices, limits)
     seconds = certificate.seconds + time.perf_counter() - began
     return Certificate((*certificate.checks, *checks), seconds)
 
 
-def _on_path(rehearse: Rehearsal, rule: str, devices: int, limits: Limits) -> list[Check]:
+def _walk(rehearse: Rehearsal, rule: Rule, devices: int) -> tuple[float, Mapping[str, np.ndarray]]:
+    """The mean loss of the loop's steps by ``rule``, and the weights after them."""
+    shares = (reference.batch(),) * devices
+    trial = Trial(reference.shallow_arrays(), shares, rule, reference.RATES[rule.name])
+    loss, after, _ = rehearse(trial)
+    return loss, after
+
+
+def _on_path(rehearse: Rehearsal, rule: Rule, devices: int, limits: Limits) -> list[Check]:
     """The loop's first steps by ``rule`` against the reference's."""
     known, start = reference.load(), reference.shallow_arrays()
-    shares = (reference.batch(),) * devices
-    loss, after, _ = rehearse(Trial(start, shares, rule, reference.RATES[rule], reference.STEPS))
-    taken = f"{reference.STEPS} {'SGD' if rule == 'sgd' else 'Adam'} steps"
-    there = {name: known[f"{rule} {name}"] for name in start}
-    loss_error = abs(loss - float(known[f"{rule} losses"].mean()))
+    loss, after = _walk(rehearse, rule, devices)
+    taken = f"{reference.STEPS} {IN_WORDS[rule.name]} steps"
+    there = {name: known[f"{rule.name} {name}"] for name in start}
+    loss_error = abs(loss - float(known[f"{rule.name} losses"].mean()))
     checks = [
         Check(f"mean loss of {taken}", loss_error, limits.values),
-        _weight_change(f"weight change after {taken}", rule, after, limits),
+        _weight_change(f"weight change after {taken}", rule.name, after, limits),
     ]
-    if rule == "adam":
+    if rule != SGD:
         return checks
     norm, when = "features.norm0", f"after {taken}"
     return checks + running_statistics(
@@ -106,24 +141,45 @@ def _weight_change(name: str, rule: str, after: Mapping[str, np.ndarray], limits
     """How far and in which direction the weights went, against the reference's way.
 
     Adam may also have taken the way of those who add epsilon before the bias correction: a known
-    difference, as large as the two formulas make it.
+    difference, as large as the two formulas make it. Momentum that has the rate in its velocity is
+    named, and wrong.
     """
-    known, start = reference.load(), reference.shallow_arrays()
-    trained = [each for each in start if "running" not in each]
-
-    def way(end: Mapping[str, np.ndarray], path: str = "") -> np.ndarray:
-        return np.concatenate([(end[path + each] - start[each]).ravel() for each in trained])
-
-    found, expected = way(after), way(known, f"{rule} ")
+    found, expected = _way(after), _way_of(rule)
     difference = reference.relative(found, expected)
+    if rule == "momentum" and reference.relative(found, _way_of(reference.LATE)) < difference:
+        why = "the rate is in the velocity: where the rate drops, the steps do so late"
+        return Check(name, difference, limits.way, why)
     if rule == "adam":
-        first = way(known, f"{reference.EPSILON_FIRST} ")
+        first = _way_of(reference.EPSILON_FIRST)
         rest = float(np.linalg.norm(found - first) / np.linalg.norm(expected))
         if rest < difference:
             predicted = reference.relative(first, expected)
             why = f"epsilon is added before the bias correction, which predicts {predicted:.3g}"
             return Check(name, difference, limits.way, why, rest)
     return Check(name, difference, limits.way, scale_in_words(found, expected))
+
+
+def _decay(rehearse: Rehearsal, rule: Rule, devices: int, limits: Limits) -> Check:
+    """Which weight decay the loop has: found by the path that it is nearest to."""
+    found = _way(_walk(rehearse, rule, devices)[1])
+    candidates = {
+        said: reference.relative(found, _way_of(f"{rule.name} {path}".strip()))
+        for said, path in DECAYS.items()
+    }
+    nearest = min(candidates, key=lambda said: candidates[said])  # of equal ones the first
+    name = f"weight decay in {reference.STEPS} {IN_WORDS[rule.name]} steps"
+    return Check(name, candidates[next(iter(DECAYS))], limits.way, nearest)
+
+
+def _way(end: Mapping[str, np.ndarray], path: str = "") -> np.ndarray:
+    """From where the weights came to ``end``, all in one vector."""
+    start = reference.shallow_arrays()
+    trained = [each for each in start if "running" not in each]
+    return np.concatenate([(end[path + each] - start[each]).ravel() for each in trained])
+
+
+def _way_of(path: str) -> np.ndarray:
+    return _way(reference.load(), f"{path} ")
 
 
 def _statistics(rehearse: Rehearsal, devices: int, limits: Limits) -> list[Check]:
@@ -135,7 +191,7 @@ def _statistics(rehearse: Rehearsal, devices: int, limits: Limits) -> list[Check
     grey, targets = reference.batch()
     shares = tuple((grey // (1 + number), targets) for number in range(devices))
     start = reference.shallow_arrays()
-    _, after, logits = rehearse(Trial(start, shares, "sgd", 0.0, 1))
+    _, after, logits = rehearse(Trial(start, shares, SGD, (0.0,)))
     expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
     validated = Check(
         "validated with the statistics that are saved",

@@ -47,7 +47,8 @@ _NAMES = {
 }
 
 # What Chainer's Adam calls its moments, and what a checkpoint does.
-_MOMENTS = {"m": "first", "v": "second"}
+_MOMENTS = {"m": "first", "v": "second"}  # Adam's; MomentumSGD's v is its velocity
+_VELOCITY = {"v": "first"}
 
 WORKSPACE = 512 * 2**20
 """Bytes a convolution of cuDNN may take for its work. CuPy's 8 MiB rule out most algorithms; more
@@ -180,7 +181,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore Adam's state as :func:`dump_optimizer` returned it.
+    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
 
     Chainer has no fp16 here, so there is no ``scaler``.
 
@@ -192,19 +193,19 @@ def load_optimizer(
     """
     if not state:
         return
-    optimizer.t = int(state["step"])
+    optimizer.t, (moments, factor) = int(state["step"]), _kept(optimizer)
     for name, parameter in _parameters(model):
         rule = parameter.update_rule
         rule.t = optimizer.t
         with chainer.using_device(parameter.device):
             rule._state = {
-                ours: parameter.xp.array(state[f"{moment}/{name}"])
-                for ours, moment in _MOMENTS.items()
+                ours: parameter.xp.array(factor * state[f"{moment}/{name}"])
+                for ours, moment in moments.items()
             }
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's state as arrays in the canonical layout.
+    """The optimiser's state as arrays in the canonical layout.
 
     Args:
         model: the model whose weights the optimiser updates.
@@ -212,13 +213,15 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         scaler: what multiplies fp16's loss, if that is not part of the optimiser.
 
     Returns:
-        The two moments of each weight (``first/...``, ``second/...``), the number of steps
-        (``step``) and, if something scales fp16's loss, its factor (``scale``).
+        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
+        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
+        something scales fp16's loss, its factor (``scale``).
     """
+    moments, factor = _kept(optimizer)
     found = {
-        f"{moment}/{name}": cuda.to_cpu(parameter.update_rule.state[ours]).copy()
+        f"{moment}/{name}": cuda.to_cpu(parameter.update_rule.state[ours]) / factor
         for name, parameter in _parameters(model)
-        for ours, moment in _MOMENTS.items()
+        for ours, moment in moments.items()
     }
     return found | {"step": np.array(optimizer.t)}
 
@@ -433,6 +436,17 @@ def skip(capability: str) -> str | None:
         capability: its name, as in ``SKIPPED``.
     """
     return SKIPPED.get(capability)
+
+
+def _kept(optimizer: Any) -> tuple[dict[str, str], float]:
+    """What the optimiser keeps for each weight, its names and a checkpoint's, and times what.
+
+    Chainer multiplies momentum's velocity by minus the rate, which PyTorch keeps apart.
+    """
+    if isinstance(optimizer, chainer.optimizers.Adam):
+        return _MOMENTS, 1.0
+    momentum = isinstance(optimizer, chainer.optimizers.MomentumSGD)
+    return (_VELOCITY if momentum else {}), -learning_rate(optimizer)
 
 
 class _Sum(chainer.Chain):

@@ -110,7 +110,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore Adam's state as :func:`dump_optimizer` returned it.
+    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
 
     The factor of fp16's loss is a ``LossScaleOptimizer``'s own, so there is no ``scaler``.
 
@@ -122,15 +122,17 @@ def load_optimizer(
     """
     if not state:
         return
+    factor = _in_velocity(optimizer)
     for moment, variables in _moments(model, optimizer).items():
-        backend._assign(variables, under(f"{moment}/", state))
+        found = under(f"{moment}/", state)
+        backend._assign(variables, {name: factor * array for name, array in found.items()})
     optimizer.iterations.assign(int(state["step"]))
     if "scale" in state:
         optimizer.dynamic_scale.assign(float(state["scale"]))
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's state as arrays in the canonical layout.
+    """The optimiser's state as arrays in the canonical layout.
 
     Args:
         model: the model whose weights the optimiser updates.
@@ -138,11 +140,13 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         scaler: what multiplies fp16's loss, if that is not part of the optimiser.
 
     Returns:
-        The two moments of each weight (``first/...``, ``second/...``), the number of steps
-        (``step``) and, if something scales fp16's loss, its factor (``scale``).
+        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
+        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
+        something scales fp16's loss, its factor (``scale``).
     """
+    factor = _in_velocity(optimizer)
     found = {
-        f"{moment}/{name}": backend._channels_first(variable.numpy())
+        f"{moment}/{name}": backend._channels_first(variable.numpy()) / factor
         for moment, variables in _moments(model, optimizer).items()
         for name, variable in variables.items()
     }
@@ -358,12 +362,21 @@ def _variables(model: Model) -> dict[str, keras.Variable]:
 
 
 def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:
-    """The variables in which Keras's Adam keeps its moments, by torchvision's names."""
-    adam = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    """The variables in which Keras's optimiser keeps its moments, by torchvision's names."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
     names = {id(variable): name for name, variable in _variables(model).items()}
-    trained = [names[id(variable)] for variable in adam._trainable_variables]
-    lists = {"first": adam._momentums, "second": adam._velocities}
+    trained = [names[id(variable)] for variable in inner._trainable_variables]
+    if isinstance(inner, keras.optimizers.Adam):
+        lists = {"first": inner._momentums, "second": inner._velocities}
+    else:
+        lists = {"first": inner.momentums} if inner.momentum else {}
     return {moment: dict(zip(trained, found, strict=True)) for moment, found in lists.items()}
+
+
+def _in_velocity(optimizer: Any) -> float:
+    """What Keras multiplies momentum's velocity by: minus the rate, which PyTorch keeps apart."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return 1.0 if isinstance(inner, keras.optimizers.Adam) else -learning_rate(optimizer)
 
 
 def _layer(name: str) -> str:

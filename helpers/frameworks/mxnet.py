@@ -165,7 +165,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore Adam's state as :func:`dump_optimizer` returned it.
+    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
 
     MXNet has no ``scaler``.
 
@@ -179,16 +179,23 @@ def load_optimizer(
         return
     # The weights count their steps from here, on every device.
     optimizer.optimizer.begin_num_update = optimizer.optimizer.num_update = int(state["step"])
+    factor = _in_velocity(optimizer)
     for name, number in _numbers(model, optimizer).items():
         for updater, device in zip(optimizer._updaters, optimizer._contexts, strict=True):
-            updater.states[number] = tuple(
-                mx.nd.array(state[f"{moment}/{name}"], device) for moment in ("first", "second")
+            found = [
+                mx.nd.array(factor * state[f"{moment}/{name}"], device)
+                for moment in ("first", "second")
+                if f"{moment}/{name}" in state
+            ]
+            # Adam's is a pair, momentum's the array itself, plain SGD's nothing.
+            updater.states[number] = (
+                tuple(found) if len(found) == 2 else found[0] if found else None
             )
             updater.states_synced[number] = True
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's state as arrays in the canonical layout.
+    """The optimiser's state as arrays in the canonical layout.
 
     Args:
         model: the model whose weights the optimiser updates.
@@ -196,14 +203,17 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         scaler: what multiplies fp16's loss, if that is not part of the optimiser.
 
     Returns:
-        The two moments of each weight (``first/...``, ``second/...``), the number of steps
-        (``step``) and, if something scales fp16's loss, its factor (``scale``).
+        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
+        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
+        something scales fp16's loss, its factor (``scale``).
     """
     found = {}
     states = optimizer._updaters[0].states  # every device has the same
     for name, number in _numbers(model, optimizer).items():
-        first, second = states[number]
-        found[f"first/{name}"], found[f"second/{name}"] = first.asnumpy(), second.asnumpy()
+        kept = states[number] if isinstance(states[number], tuple) else (states[number],)
+        for moment, array in zip(("first", "second"), kept, strict=False):
+            if array is not None:
+                found[f"{moment}/{name}"] = array.asnumpy() / _in_velocity(optimizer)
     return found | {"step": np.array(optimizer.optimizer.num_update)}
 
 
@@ -508,6 +518,12 @@ def _numbers(model: Model, optimizer: Any) -> dict[str, int]:
         for name, parameter in _named(model).items()
         if parameter.name in numbers
     }
+
+
+def _in_velocity(optimizer: Any) -> float:
+    """What MXNet multiplies momentum's velocity by: minus the rate, which PyTorch keeps apart."""
+    adam = isinstance(optimizer.optimizer, mx.optimizer.Adam)
+    return 1.0 if adam else -learning_rate(optimizer)
 
 
 def _read(parameter: Any) -> np.ndarray:

@@ -136,7 +136,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore Adam's state as :func:`dump_optimizer` returned it.
+    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
 
     Args:
         model: the model whose weights the optimiser updates.
@@ -148,18 +148,19 @@ def load_optimizer(
         return
     if scaler is not None and scaler.is_enabled():
         scaler.load_state_dict(scaler.state_dict() | {"scale": float(state["scale"])})
-    fused = optimizer.param_groups[0]["fused"]
+    adam, fused = isinstance(optimizer, torch.optim.Adam), optimizer.param_groups[0]["fused"]
     for name, parameter in model.named_parameters():
-        first, second = (
-            torch.empty_like(parameter).copy_(torch.tensor(state[f"{moment}/{name}"]))
-            for moment in ("first", "second")
-        )
-        step = torch.tensor(float(state["step"]), device=parameter.device if fused else None)
-        optimizer.state[parameter] = {"step": step, "exp_avg": first, "exp_avg_sq": second}
+        found = optimizer.state[parameter] = {
+            theirs: torch.empty_like(parameter).copy_(torch.tensor(state[f"{moment}/{name}"]))
+            for moment, theirs in _moments(optimizer).items()
+        }
+        if adam:
+            device = parameter.device if fused else None
+            found["step"] = torch.tensor(float(state["step"]), device=device)
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's state as arrays in the canonical layout.
+    """The optimiser's state as arrays in the canonical layout.
 
     Args:
         model: the model whose weights the optimiser updates.
@@ -167,15 +168,16 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         scaler: what multiplies fp16's loss, if that is not part of the optimiser.
 
     Returns:
-        The two moments of each weight (``first/...``, ``second/...``), the number of steps
-        (``step``) and, if something scales fp16's loss, its factor (``scale``).
+        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
+        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
+        something scales fp16's loss, its factor (``scale``).
     """
     found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
     for name, parameter in model.named_parameters():
         state = optimizer.state[parameter]
-        found[f"first/{name}"] = state["exp_avg"].cpu().numpy().copy()
-        found[f"second/{name}"] = state["exp_avg_sq"].cpu().numpy().copy()
-        found["step"] = np.array(int(state["step"]))
+        for moment, theirs in _moments(optimizer).items():
+            found[f"{moment}/{name}"] = state[theirs].cpu().numpy().copy()
+        found["step"] = np.array(int(state.get("step", 0)))  # only Adam counts
     return found
 
 
@@ -408,6 +410,13 @@ def skip(capability: str) -> str | None:
         capability: its name, as in ``SKIPPED``.
     """
     return SKIPPED.get(capability)
+
+
+def _moments(optimizer: Any) -> dict[str, str]:
+    """What the optimiser keeps for each weight: a checkpoint's names and its own."""
+    if isinstance(optimizer, torch.optim.Adam):
+        return {"first": "exp_avg", "second": "exp_avg_sq"}
+    return {"first": "momentum_buffer"} if optimizer.param_groups[0]["momentum"] else {}
 
 
 def _join(rank: int, devices: Sequence[Device]) -> None:

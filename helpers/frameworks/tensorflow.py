@@ -214,7 +214,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore Adam's state as :func:`dump_optimizer` returned it.
+    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
 
     The factor of fp16's loss is the optimiser's own, so there is no ``scaler``.
 
@@ -233,7 +233,7 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """Adam's state as arrays in the canonical layout.
+    """The optimiser's state as arrays in the canonical layout.
 
     The factor of fp16's loss stays 1 in other precisions.
 
@@ -243,8 +243,9 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         scaler: what multiplies fp16's loss, if that is not part of the optimiser.
 
     Returns:
-        The two moments of each weight (``first/...``, ``second/...``), the number of steps
-        (``step``) and, if something scales fp16's loss, its factor (``scale``).
+        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
+        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
+        something scales fp16's loss, its factor (``scale``).
     """
     found = {
         f"{moment}/{name}": _channels_first(variable.numpy())
@@ -524,10 +525,10 @@ class _Shallow(tf.Module):
 
 
 def _moments(optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
-    """The variables in which the notebook's Adam keeps its moments, by the weights' names."""
-    names = [_name(parameter) for parameter in optimizer.parameters]
-    lists = {"first": optimizer.first, "second": optimizer.second}
-    return {moment: dict(zip(names, found, strict=True)) for moment, found in lists.items()}
+    """The variables in which the notebook's optimiser keeps its moments, by the weights' names."""
+    names, rule = [_name(parameter) for parameter in optimizer.parameters], optimizer.rule
+    lists = zip(rule.moments, optimizer.moments, strict=False)  # what plain SGD has is nothing
+    return {moment: dict(zip(names, found, strict=True)) for moment, found in lists}
 
 
 def _channels_last(array: np.ndarray) -> np.ndarray:

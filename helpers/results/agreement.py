@@ -18,6 +18,11 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "batch per device": lambda c: c["recipe"]["batch"],
     "learning rate per device": lambda c: c["recipe"]["learning_rate"],
     "warm-up epochs": lambda c: c["recipe"].get("warmup_epochs", 0.0),
+    "task": lambda c: c["recipe"].get("task", "findings"),
+    "network": lambda c: c["recipe"].get("network", "densenet121"),
+    "own code": lambda c: c["recipe"].get("code", {}),
+    "optimiser": lambda c: _optimizer(c["recipe"]),
+    "learning rate over epochs": lambda c: _schedule(c["recipe"]),
     "precision": lambda c: c["recipe"]["precision"],
     "seed": lambda c: c["recipe"]["seed"],
     "images and labels": lambda c: c["data"].get("sha256", "not recorded")[:12],
@@ -27,6 +32,20 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 # The seed decides the patients' split and the seeded weights, and is what a sweep of seeds varies.
 _OF_THE_SEED = ("seed", "number of images", "initial weights")
+
+
+def _optimizer(recipe: dict[str, Any]) -> str:
+    """``adam``; ``momentum 0.9, weight decay 0.0001``. Records of schema 1 are all of Adam."""
+    rule, decay = recipe.get("optimizer", "adam"), recipe.get("weight_decay", 0)
+    said = f"{rule} {recipe['momentum']:g}" if rule == "momentum" else rule
+    return said + (f", weight decay {decay:g}" if decay else "")
+
+
+def _schedule(recipe: dict[str, Any]) -> str:
+    """``linear``; ``linear, x 0.1 after [20, 30]``."""
+    drops = recipe.get("drop_epochs")
+    said = f", x {recipe['drop_by']:g} after {drops}" if drops else ""
+    return str(recipe.get("scaling", "linear")) + said
 
 
 def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from helpers.recipe import RECIPES
+from helpers.recipe import RECIPES, lookup
 
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison
@@ -88,9 +88,9 @@ def departures(content: dict[str, Any]) -> str | None:
     Nor of a recipe that is not known here.
     """
     recipe = content["recipe"]
-    own = RECIPES.get(recipe["name"])
-    if own is None:
+    if recipe["name"] not in RECIPES:
         return None
+    own = lookup(recipe["name"], small=recipe.get("small", False))
     epochs, batch, warmup = recipe["epochs"], recipe["batch"], recipe.get("warmup_epochs", 0.0)
     said = []
     if epochs != own.epochs:

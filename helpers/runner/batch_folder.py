@@ -117,7 +117,7 @@ class Batch:
     def short_record(self, state: RunState) -> dict[str, Any]:
         """A record for a run that never came to write its own."""
         return {
-            "schema": 1,
+            "schema": record.SCHEMA,
             "run": {
                 "batch": self.name,
                 "notebook": state.notebook,

@@ -68,11 +68,13 @@ class History:
             name = self._plan.recipe
             if name == "auto":
                 name = "chexnet" if found.kind == "gpu" else "demo"
-            folder = image_data.data_folder(lookup(name), self._plan.data)
+            recipe = lookup(name, small=found.kind == "cpu")
+            data = recipe.folder if self._plan.data == "auto" else self._plan.data
+            folder = image_data.data_folder(recipe, data)
             self._keys[where] = _key(
                 state.notebook,
-                name,
-                _asked(self._plan, name),
+                recipe.name,
+                _asked(self._plan, recipe.epochs, recipe.batch),
                 str(folder),
                 found.kind,
                 found.names,
@@ -115,7 +117,7 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
     key = _key(
         run["notebook"],
         content["recipe"]["name"],
-        _asked(plan, content["recipe"]["name"]),
+        _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch"]),
         content["data"]["folder"],
         devices["kind"],
         devices["names"],
@@ -125,15 +127,18 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
     return str(run["started"]), key
 
 
-def _asked(plan: Plan, recipe: str) -> tuple[Any, ...]:
+def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
     """What of a plan decides how long its runs take, with the recipe's own numbers filled in.
 
-    What was asked for, and not what came of it: a batch that has yet to be found is ``auto``.
+    What was asked for, and not what came of it: a batch that has yet to be found is ``auto``. Of
+    somebody's own recipe also what it said then, for another file may have its name.
     """
-    own = lookup(recipe)
-    epochs = own.epochs if plan.epochs == "default" else plan.epochs
-    batch_size = own.batch if plan.batch_size == "default" else plan.batch_size
-    return epochs, batch_size, plan.workers
+    return (
+        epochs if plan.epochs == "default" else plan.epochs,
+        batch if plan.batch_size == "default" else plan.batch_size,
+        plan.workers,
+        tuple(sorted(plan.recipe_digests.items())) if plan.recipe.endswith(".toml") else (),
+    )
 
 
 def _key(

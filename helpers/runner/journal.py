@@ -18,7 +18,7 @@ from helpers.training import parameters, schemas, strict_json
 FILE = "batch.json"
 SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
 SCHEMA = 1
-LATER = ("epochs", "batch_size", "workers")
+LATER = ("epochs", "batch_size", "workers", "recipe_digests")
 """Parameters that older journals lack: their runs had the defaults."""
 
 
@@ -32,7 +32,7 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
     path = folder / FILE
     if not path.exists():
         raise FileNotFoundError(path)
-    content = strict_json.read(path, verbatim=["data"])  # a folder, to be found again
+    content = strict_json.read(path, verbatim=["data", "recipe"])  # to be found again
     schemas.check(SCHEMA_FILE, content, path)
     runs = []
     for kept in content["runs"]:
@@ -41,7 +41,7 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
         runs.append(RunState(**known))
     if len({run.folder for run in runs}) < len(runs):
         raise UserError(f"{path}: two of its runs have the same folder; start a new batch")
-    warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", 0))
+    warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", "default"))
     chosen = {name: content[name] for name in LATER if name in content}
     plan = Plan(content["recipe"], content["data"], runs, warmup_epochs=warmup, **chosen)
     return plan, content
@@ -68,5 +68,6 @@ def _content(folder: Path, plan: Plan, about: Mapping[str, Any]) -> dict[str, An
         "batch": folder.name,
         **about,
         **plan.parameters(),
+        "recipe_digests": plan.recipe_digests,
         "runs": [asdict(state) for state in plan.runs],
     }

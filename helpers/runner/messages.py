@@ -4,7 +4,7 @@ from helpers import terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed
 from helpers.results import comparability
-from helpers.runner import batch_folder, estimate
+from helpers.runner import batch_folder, estimate, recipes
 from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History
 from helpers.runner.plans import RunState
@@ -21,6 +21,8 @@ def announce(batch: Batch, history: History) -> None:
     say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
     if settings := batch.plan.settings():
         say(f"  every run with {settings}")
+    for line in recipes.in_words(batch.plan):
+        say(f"  {line}")
     to_run = []
     wanted = {(state.kernel, state.devices, state.gpus) for state in batch.runs}
     problems = {

@@ -13,7 +13,7 @@ from helpers.errors import UserError
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks import order
 from helpers.frameworks.capabilities import sharing
-from helpers.recipe import PRECISIONS, lookup
+from helpers.recipe import PRECISIONS, full_name, lookup
 from helpers.training import image_data, parameters
 
 MOST_RUNS = 10_000
@@ -83,7 +83,9 @@ class Plan:
     epochs: int | str = "default"
     batch_size: int | str = "default"
     workers: int | str = "default"
-    warmup_epochs: float = 0.0
+    warmup_epochs: float | str = "default"
+    recipe_digests: dict[str, str] = field(default_factory=dict)
+    """Of the recipe's file and the code beside it; nothing in journals of older versions."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""
@@ -102,15 +104,19 @@ class Plan:
             "epochs": self.epochs,
             "batch size": self.batch_size,
             "workers": self.workers,
-            "warm-up epochs": self.warmup_epochs or "default",
+            "warm-up epochs": self.warmup_epochs,
         }
         return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
 
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
-        return self.parameters() == other.parameters() and [
-            (run.folder, run.gpus, run.seed, run.precision) for run in self.runs
-        ] == [(run.folder, run.gpus, run.seed, run.precision) for run in other.runs]
+        same = self.parameters() == other.parameters()
+        return (
+            same
+            and self.recipe_digests == other.recipe_digests
+            and [(run.folder, run.gpus, run.seed, run.precision) for run in self.runs]
+            == [(run.folder, run.gpus, run.seed, run.precision) for run in other.runs]
+        )
 
 
 class ChoiceError(UserError):
@@ -144,7 +150,7 @@ def make_plan(
     epochs: int | str = "default",
     batch_size: int | str = "default",
     workers: int | str = "default",
-    warmup_epochs: float | str = 0,
+    warmup_epochs: float | str = "default",
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
@@ -156,7 +162,7 @@ def make_plan(
         frameworks: all notebooks of these frameworks, instead of ``notebooks``.
         devices: how many, several in turn, or ``auto``.
         gpus: on how many GPUs each of these numbers is; ``auto``: on as many.
-        recipe: a recipe's name, or ``auto``.
+        recipe: a recipe's name, its file, or ``auto``.
         data: a data folder, or ``auto``.
         seeds: one run for each; it sets the split by patient, the weights and the augmentation.
         repeats: how often the whole is run.
@@ -167,17 +173,20 @@ def make_plan(
             recipe's; ``auto``: each run finds the largest that fits.
         workers: of the loader, for all devices together; ``default``: by the cores; ``auto``: each
             run measures.
-        warmup_epochs: in which the learning rate climbs to that of all devices.
+        warmup_epochs: in which the learning rate climbs to that of all devices; ``default``: the
+            recipe's.
 
     Raises:
         ChoiceError: one of these cannot be had.
         UserError: they cannot be had together.
     """
     with _choosing("recipe"):
+        recipe = full_name(recipe)
         chosen = lookup("demo" if recipe == "auto" else recipe)
+        digests = {} if recipe == "auto" else chosen.digests()
     with _choosing("precision"):
         for kind in precision:
-            lookup(chosen.name, precision=kind)
+            lookup("demo", precision=kind)
     with _choosing("epochs"):
         epochs = parameters.check_epochs(epochs)
     with _choosing("batch_size"):
@@ -226,7 +235,7 @@ def make_plan(
         for kind in each_precision
         for count in counts
     ]
-    return Plan(recipe, data, runs, epochs, batch_size, workers, warmup)
+    return Plan(recipe, data, runs, epochs, batch_size, workers, warmup, digests)
 
 
 def _chosen_notebooks(

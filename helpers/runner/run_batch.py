@@ -31,6 +31,7 @@ from helpers.runner import (
     messages,
     other_gpu_processes,
     progress_board,
+    recipes,
     stalls,
     stopping,
 )
@@ -144,6 +145,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     gpus = device_helpers.used(state.devices, state.gpus)
     probed = probes.as_record(batch, state)
     problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
+    problem = problem or recipes.problem(batch.plan, state)
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
@@ -266,6 +268,7 @@ def _check(batch: Batch) -> None:
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
+    recipes.check(batch.plan)
     most = max(batch.runs, key=lambda state: state.devices)  # the largest global batch to fill
     for seed in dict.fromkeys(state.seed for state in batch.runs):
         setup = parameters.resolve(

@@ -1,19 +1,17 @@
 """A sweep in a TOML file: the command's options under the same names.
 
-Every mistake is answered with the file, the line and what would be right.
+Either a file of its own, or the table ``[sweep]`` of a recipe, which has the same keys but
+``recipe``. Every mistake is answered with the file, the line and what would be right.
 """
 
-import difflib
-import re
-import shlex
-import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from helpers.errors import UserError
+from helpers.recipe import toml_file
+from helpers.recipe.toml_file import TomlFile
 
 EXAMPLES = {
     "frameworks": '["pytorch", "keras"]',
@@ -32,29 +30,25 @@ EXAMPLES = {
     "name": '"overnight"',
 }
 """The keys, and what each may be given."""
+TABLE = "sweep"
 LISTS = ("frameworks", "notebooks", "devices", "precision", "seeds")
-LARGEST = 2**20
-"""Characters; a file that is no sweep is not read to its end."""
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
-
-_CONVERT = (
-    'import json, sys, yaml; [print({"batch": "name"}.get(k, k), "=", '
-    "json.dumps(v, ensure_ascii=False)) "
-    'for k, v in yaml.safe_load(open(sys.argv[1])).items() if k != "inputs"]'
-)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file says; ``choices`` are called as ``plans.make_plan`` calls them, and ``name``."""
+    """What a file says; ``choices`` are called as ``plans.make_plan`` calls them, and ``name``.
 
-    path: Path
+    ``table`` is where in the file they stand: ``("sweep",)`` in a recipe.
+    """
+
+    file: TomlFile
     choices: dict[str, Any]
-    text: str
+    table: tuple[str, ...] = ()
 
     def where(self, key: str) -> str:
         """``sweep.toml, line 3``: where the key stands; the file alone where it does not."""
-        return _where(self.path, self.text, key)
+        return self.file.where(*self.table, key)
 
     def beside(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The choices, with those ``given`` on the command line in their place."""
@@ -71,41 +65,31 @@ def read(path: str | Path) -> Sweep:
     Raises:
         UserError: it cannot be read, is no TOML, or says something a sweep does not know.
     """
-    path = Path(path).expanduser()
-    text = _text(path)
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        if path.suffix.lower() in (".yaml", ".yml") or _looks_like_yaml(text):
-            raise UserError(_convert(path)) from None
-        raise UserError(_not_toml(path, text, error)) from None
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits; endless brackets
-        raise UserError(f"{path}: not TOML that can be read: {type(error).__name__}") from None
-    if not content:
-        raise UserError(f"{path}: nothing in it; a sweep is lines like 'devices = [1, 2]'")
-    return Sweep(path, {key: _value(path, text, key, content[key]) for key in content}, text)
+    file = toml_file.load(path, "sweep", EXAMPLES, 'recipe = "demo" or devices = [1, 2]')
+    if not file.content:
+        raise UserError(f"{file.path}: nothing in it; a sweep is lines like 'devices = [1, 2]'")
+    return Sweep(file, {key: _value(file, (key,), file.content[key]) for key in file.content})
 
 
-def _text(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8-sig") as file:  # a pipe from a shell is welcome
-            text = file.read(LARGEST + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise UserError(f"{path}: the sweep cannot be read: {why}") from None
-    if len(text) > LARGEST:
-        raise UserError(f"{path}: too large for a sweep, which is a few lines")
-    return text
+def of_recipe(file: TomlFile) -> Sweep:
+    """What a recipe's table ``[sweep]`` says; nothing where it has none.
+
+    Raises:
+        UserError: it says something a sweep does not know.
+    """
+    found = file.content.get(TABLE, {})
+    if "recipe" in found:
+        raise UserError(f"{file.where(TABLE, 'recipe')}: this file is the recipe: leave that out")
+    choices = {key: _value(file, (TABLE, key), value) for key, value in found.items()}
+    return Sweep(file, choices, (TABLE,))
 
 
-def _value(path: Path, text: str, key: str, value: Any) -> Any:
-    where = _where(path, text, key)
+def _value(file: TomlFile, keys: tuple[str, ...], value: Any) -> Any:
+    where, key = file.where(*keys), keys[-1]
     if key == "batch":
         raise UserError(f"{where}: {BATCH}")
     if key not in EXAMPLES:
-        near = difflib.get_close_matches(key, EXAMPLES, n=1, cutoff=0.7)
-        hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(EXAMPLES)}"
-        raise UserError(f"{where}: unknown key '{key}': {hint}")
+        raise UserError(f"{where}: {toml_file.unknown(key, EXAMPLES)}")
     return _list(where, key, value) if key in LISTS else _one(where, key, value)
 
 
@@ -131,46 +115,3 @@ def _one(where: str, key: str, value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
-
-
-def _where(path: Path, text: str, key: str) -> str:
-    """The file, and the line that sets a key, if any does: ``tomllib`` tells no lines."""
-    sets = rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}["']?[ \t]*[=.\]]"""
-    found = re.search(sets, text, re.MULTILINE)
-    if found is None:
-        return str(path)
-    before = text[: found.start()].count("\n")
-    return f"{path}, line {before + 1}"
-
-
-def _not_toml(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
-    """What ``tomllib`` says, with the line in front and what would be right at the end."""
-    problem, _, at = str(error).partition(" (at ")
-    found = re.match(r"line (\d+)", at)
-    number = int(found[1]) if found else text.rstrip().count("\n") + 1
-    key = text.split("\n")[number - 1].partition("=")[0].strip()
-    right = f"{key} = {EXAMPLES[key]}" if key in EXAMPLES else 'recipe = "demo" or devices = [1, 2]'
-    if "overwrite" in problem:
-        return f"{path}, line {number}: '{key}' stands there twice: keep one"
-    return f"{path}, line {number}: not TOML: {problem}; write a line such as {right}"
-
-
-def _looks_like_yaml(text: str) -> bool:
-    """Whether its first line that says something is one like ``devices: [1, 2]``, or ``---``."""
-    said = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    return re.match(r"""---|[ \t]*["']?\w+["']?[ \t]*:(\s|$)""", next(said, "")) is not None
-
-
-def _convert(path: Path) -> str:
-    """That it is YAML, and the line for a shell that makes TOML of it, in a file of its own."""
-    target, number = path.with_suffix(".toml"), 2
-    while target.exists():
-        target, number = path.with_name(f"{path.stem}-{number}.toml"), number + 1
-    python = Path(sys.executable)
-    if python.is_relative_to(Path.cwd()):
-        python = python.relative_to(Path.cwd())
-    words = [str(python), "-c", _CONVERT, str(path)]
-    return (
-        f"{path}: YAML, but a sweep is TOML; this line makes {target.name} of it: "
-        f"{shlex.join(words)} > {shlex.quote(str(target))}"
-    )

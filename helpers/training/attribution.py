@@ -42,7 +42,7 @@ def attribute(
     Args:
         history: the record's epochs; ``data_seconds`` and ``sync_seconds`` are what the steps saw.
         measured: the record's sections ``files``, ``synthetic``, ``loader`` and, with more than
-            one device, ``silent``: images/s in rounds.
+            one device, ``no_allreduce``: images/s in rounds.
         devices: how to name the devices in the sentence, e.g. "2 virtual CPU devices".
         utilisation: the monitor's summary.
         format: of the image files, so that no advice is given that was taken already.
@@ -154,8 +154,8 @@ def _by_ablation(
     training = [e["train_seconds"] / (e["train_seconds"] + e["valid_seconds"]) for e in epochs]
     trained = median(training)
     files, synthetic = (measured[kind]["rounds"] for kind in ("files", "synthetic"))
-    silent = measured["silent"]["rounds"] if "silent" in measured else synthetic
-    each = list(zip(files, synthetic, silent, strict=True))
+    no_allreduce = measured["no_allreduce"]["rounds"] if "no_allreduce" in measured else synthetic
+    each = list(zip(files, synthetic, no_allreduce, strict=True))
     # A step on files takes 1/f, on synthetic data 1/s, without all-reduce 1/q seconds an image.
     computing = [trained * f / q for f, s, q in each]
     waiting = [trained * (1 - f / s) for f, s, q in each]

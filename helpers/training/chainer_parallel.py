@@ -22,10 +22,14 @@ import chainer
 import numpy as np
 from chainer import training
 
+from helpers.recipe import Rule
 from helpers.training.step_clock import StepClock
 
 Device: TypeAlias = chainer.backend.Device
 Arrays: TypeAlias = tuple[Any, ...]
+
+OWN_RATE = chainer.optimizers.MomentumSGD().lr
+"""Before the first step; a velocity that was restored is of this rate."""
 
 
 class Fixed:
@@ -41,6 +45,25 @@ class Fixed:
         if device is not None and device != self.device:
             self.arrays, self.device = device.send(self.arrays), device
         return self.arrays
+
+
+def rate_of_step(rule: Rule, rates: Iterator[float]) -> Callable[[Any], None]:
+    """An optimiser's hook: each step is taken at the next of ``rates``.
+
+    Chainer has the rate in momentum's velocity, where the old one would live on: for a step at
+    which the rate changes the momentum is corrected (Goyal et al. 2017, section 3).
+    """
+    before = OWN_RATE
+
+    def rate_of_step(optimizer: Any) -> None:
+        nonlocal before
+        rate = next(rates)
+        if rule.momentum:
+            optimizer.momentum = rule.momentum * (rate / before)
+        setattr(optimizer, "alpha" if rule.name == "adam" else "lr", rate)
+        before = rate
+
+    return rate_of_step
 
 
 @chainer.dataset.converter()

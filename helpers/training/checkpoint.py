@@ -1,7 +1,8 @@
 """After every epoch what is needed to go on from there: weights, optimiser, what was measured.
 
 A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
-weights, Adam's two moments for each of them and the number of steps. Nothing else goes on from
+weights, what the optimiser keeps for each of them (Adam's two moments, momentum's velocity as
+PyTorch has it) and the number of steps. Nothing else goes on from
 epoch to epoch, for the order of the images and every crop follow from seed, epoch and image. So a
 run that was killed and resumed takes the same steps as one that was not.
 
@@ -27,6 +28,7 @@ from safetensors import SafetensorError, safe_open
 from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
+from helpers.recipe import Rule
 from helpers.training import record, run_identity
 from helpers.training.record import Run
 
@@ -179,19 +181,22 @@ def _read(
             # Before an array is read: one could be larger than the memory.
             names = list(file.keys())
             _check_shapes(
-                {name: tuple(file.get_slice(name).get_shape()) for name in names}, initial
+                {name: tuple(file.get_slice(name).get_shape()) for name in names},
+                initial,
+                about["optimizer"],
             )
             return said, {name: file.get_tensor(name) for name in names}
     except _UNREADABLE as error:
         raise _Damaged(str(error) or type(error).__name__) from None
 
 
-def _check_shapes(found: Mapping[str, tuple[int, ...]], initial: Arrays) -> None:
-    """Raises _Damaged unless these are the network's arrays, Adam's of each, and single numbers."""
+def _check_shapes(found: Mapping[str, tuple[int, ...]], initial: Arrays, rule: str) -> None:
+    """Raises _Damaged unless these are the network's arrays, the rule's of each, and numbers."""
     wanted: dict[str, tuple[int, ...]] = {"optimizer/step": ()}
     for name, array in initial.items():
         trained = not name.endswith(("running_mean", "running_var"))
-        for kind in ("weights", "optimizer/first", "optimizer/second")[: 3 if trained else 1]:
+        moments = [f"optimizer/{moment}" for moment in Rule(rule).moments if trained]
+        for kind in ("weights", *moments):
             wanted[f"{kind}/{name}"] = array.shape
     if missing := sorted(wanted.keys() - found.keys()):
         raise _Damaged(f"{missing[0]} is missing")
@@ -234,9 +239,11 @@ def remove(folder: Path) -> None:
 
 
 _IMAGES = "images"
+_IN_DIGESTS = ("text", "beside")  # whose digests are compared; and where it lies does not matter
 _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 
 
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says that must be the same for a run to go on."""
-    return {**content["recipe"], _IMAGES: run_identity.of(content).get("data")}
+    recipe = {key: value for key, value in content["recipe"].items() if key not in _IN_DIGESTS}
+    return {**recipe, _IMAGES: run_identity.of(content).get("data")}

@@ -105,7 +105,7 @@ def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path:
     if data != "auto":
         return _given_folder(data)
     nih = paths.DATA / f"nih-{recipe.resized}"
-    if recipe.name == "chexnet" and data_prep.is_complete(nih):
+    if recipe.name != "demo" and data_prep.is_complete(nih):
         return nih
     return _in_utf8(paths.DATA / f"{GENERATED}-{recipe.resized}")
 

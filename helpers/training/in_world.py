@@ -72,7 +72,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     lesson, framework = work.lesson, work.framework
     with lesson.scope():
         network = framework.shallow(trial.weights, world.devices)
-    replica = lesson.start(world, network, rule=trial.rule, rate=trial.rate)
+    replica = lesson.start(world, network, rule=trial.rule, rates=iter(trial.rates))
     first = world.rank * len(world.devices)
     shares = list(trial.shares[first : first + len(world.devices)])
     loader = lesson.make_fixed_loader(world, shares)
@@ -193,7 +193,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_r
     def turn(loader: Any, steps: int) -> float:
         return take_steps(work, replica, loader, steps + 1)[1].seconds_a_step
 
-    def silent(steps: int) -> float:
+    def no_allreduce(steps: int) -> float:
         with StepClock(work.framework.completion) as clock:
             if lesson.without_all_reduce is not None:
                 lesson.without_all_reduce(replica, fixed, steps + 1, clock)
@@ -209,13 +209,13 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_r
         images=own,
         files=lambda steps: turn(files, steps),
         synthetic=lambda steps: turn(fixed, steps),
-        silent=silent if world.size > 1 else None,
+        no_allreduce=no_allreduce if world.size > 1 else None,
         loader=lambda steps: measurement_rounds.seconds_a_batch(arriving, work.ahead(world)),
     )
-    if lesson.without_all_reduce is None and "silent" in seconds:
+    if lesson.without_all_reduce is None and "no_allreduce" in seconds:
         # What a step takes without what was measured there.
-        pairs = zip(seconds["synthetic"], seconds["silent"], strict=True)
-        seconds["silent"] = [step - reduction for step, reduction in pairs]
+        pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
+        seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
     return seconds
 
 

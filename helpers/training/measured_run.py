@@ -21,6 +21,7 @@ from IPython.display import display
 
 import gpumon
 from helpers import terminal
+from helpers.errors import UnsupportedError
 from helpers.fairness import reference_checks, rehearsal
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import replicas
@@ -56,11 +57,14 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
 
     Raises:
         UserError: what was asked for cannot be had.
-        UnsupportedError: this framework cannot compute in that precision, or on these devices.
+        UnsupportedError: this framework cannot compute in that precision, or on these devices, or
+            the recipe has no network for it.
     """
     given = {name: names[name] for name in PARAMETERS}
     setup = parameters.resolve(notebook, **given)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
+    if reason := setup.recipe.recipe.lacks(framework.__name__.rpartition(".")[2]):
+        raise UnsupportedError(reason)
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices)
@@ -181,6 +185,7 @@ class Run:
             trial,
             devices=len(self.devices),
             precision=self.recipe.recipe.precision,
+            rule=self.recipe.recipe.rule,
         )
         return self._certified()
 

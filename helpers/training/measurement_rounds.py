@@ -22,12 +22,12 @@ TURN_SECONDS = 2.0
 """How long a turn should last; on a device that takes longer for a step it is one step."""
 LOADER_SECONDS = 0.3
 
-KINDS = ("files", "synthetic", "silent", "loader")
+KINDS = ("files", "synthetic", "no_allreduce", "loader")
 # The loader comes right before the files: it leaves nothing read ahead, which would make the
 # first steps on files look as if loading cost nothing.
 _ORDERS = (
-    ("loader", "files", "synthetic", "silent"),
-    ("silent", "synthetic", "loader", "files"),
+    ("loader", "files", "synthetic", "no_allreduce"),
+    ("no_allreduce", "synthetic", "loader", "files"),
 )
 
 _TRAINING = ("files", "synthetic")
@@ -54,7 +54,7 @@ def take_turns(
     files: Turn,
     synthetic: Turn,
     loader: Turn,
-    silent: Turn | None = None,
+    no_allreduce: Turn | None = None,
     rounds: int = ROUNDS,
 ) -> Seconds:
     """The seconds of a step in every turn.
@@ -63,10 +63,10 @@ def take_turns(
         phase: ``monitor.phase``; each turn is marked with its kind.
         steps: that a turn counts; all replicas must take equally many.
         images: in a step, over the devices whose work ``phase`` is to count. Only training's:
-            the loader's are as many as come in its time, and to be silent some frameworks only
-            reduce.
+            the loader's are as many as come in its time, and without all-reduce some frameworks
+            do nothing but reduce.
     """
-    turns = {"files": files, "synthetic": synthetic, "silent": silent, "loader": loader}
+    turns = {"files": files, "synthetic": synthetic, "no_allreduce": no_allreduce, "loader": loader}
     seconds: Seconds = {kind: [] for kind, turn in turns.items() if turn is not None}
     for number in range(rounds):
         for kind in _ORDERS[number % 2]:
@@ -81,7 +81,7 @@ def take_turns(
 _PHASES = {
     "files": "files",
     "synthetic": "synthetic",
-    "silent": "without all-reduce",
+    "no_allreduce": "without all-reduce",
     "loader": "loader alone",
 }
 
@@ -106,7 +106,7 @@ def slowest(replicas: Sequence[Seconds]) -> Seconds:
 
 
 def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[str, Any]]:
-    """The record's sections ``files``, ``synthetic``, ``silent`` and ``loader``, by name.
+    """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
 
     Args:
         steps: that a turn counted.

@@ -49,13 +49,14 @@ def resolve(
     workers: int | str = "default",
     batch_size: int | str = "default",
     epochs: int | str = "default",
-    warmup_epochs: float | str = 0,
+    warmup_epochs: float | str = "default",
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
-    ``recipe``: ``chexnet`` where there is a GPU, else ``demo``.
-    ``data``: the NIH's images under ``data/nih-264`` where they are there and the recipe is
-    ``chexnet``; else the generated set, made on first use.
+    ``recipe``: one that ships, by name, or a file of your own, ``mine.toml``. ``auto`` is
+    ``chexnet`` where there is a GPU, else ``demo``. Without a GPU its table ``[demo]`` holds.
+    ``data``: the recipe's own folder; where that is ``auto`` too, the NIH's images under
+    ``data/nih-264`` where they are there, else the generated set, made on first use.
     ``devices``: all GPUs, or two virtual CPU devices.
     ``gpus``: as many as devices; fewer are shared. With 0, which makes the devices virtual, this
     process and all it starts see no GPU any more.
@@ -66,7 +67,7 @@ def resolve(
     recipe's; ``auto`` has the notebook find the largest that fits.
     ``epochs``: ``default`` is the recipe's.
     ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
-    device's to that of all.
+    device's to that of all; ``default`` is the recipe's.
     """
     found = device_helpers.resolve(devices, gpus)
     if found.kind == "cpu" and device_helpers.visible():
@@ -74,7 +75,14 @@ def resolve(
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
-    chosen = lookup(recipe, seed=seed, precision=precision, warmup_epochs=warmup)
+    chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
+    if (chosen.network, chosen.reader) != ("densenet121", "nih"):
+        raise UserError(
+            f"the recipe {chosen.name} is of the network {chosen.network} and the reader "
+            f"{chosen.reader}: the notebooks train densenet121 on nih so far"
+        )
+    if isinstance(warmup, float):
+        chosen = replace(chosen, warmup_epochs=warmup)
     images, epochs, workers = (
         check_batch_size(batch_size),
         check_epochs(epochs),
@@ -84,7 +92,7 @@ def resolve(
         chosen = chosen.with_batch(images)
     if isinstance(epochs, int):
         chosen = replace(chosen, epochs=epochs)
-    folder = prepare_data(chosen, data)
+    folder = prepare_data(chosen, chosen.folder if data == "auto" else data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
         name = device_helpers.run_name(notebook, found.count, found.shared_gpus)
@@ -114,12 +122,14 @@ def whole(value: int | str) -> int | None:
     return int(text)
 
 
-def epochs_of_warmup(value: float | str) -> float:
-    """How long the learning rate climbs, as a user gave it.
+def epochs_of_warmup(value: float | str) -> float | str:
+    """How long the learning rate climbs, as a user gave it: a number, or ``default``.
 
     Raises:
-        UserError: it is no number from 0.
+        UserError: it is neither.
     """
+    if value == "default":
+        return value
     try:
         epochs = float(value)
     except (TypeError, ValueError):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
 
 FILE = "record.json"
 SCHEMA_FILE = Path(__file__).with_name("record.schema.json")
-SCHEMA = 1
+SCHEMA = 2
 """The version of the schema."""
 
 _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
@@ -167,12 +167,27 @@ def read(path: Path) -> dict[str, Any]:
         path = path / FILE
     if not path.exists():
         raise UserError(f"{path}: no record there; run its notebook first")
-    content = strict_json.read(path)
+    content = upgraded(strict_json.read(path))
     check(content, path)
     if content["state"] == "running" and not _alive(content["run"]):
         content["state"] = "interrupted"
         content["reason"] = "the process was killed before the run was finished"
     return content
+
+
+def upgraded(content: Any) -> Any:
+    """A record of schema 1 as one of this schema; any other as it is."""
+    if not isinstance(content, dict) or content.get("schema") is True or content.get("schema") != 1:
+        return content
+    found = {_RENAMED.get(name, name): section for name, section in content.items()}
+    if isinstance(found.get("recipe"), dict):
+        found["recipe"] = _OF_SCHEMA_1 | found["recipe"]
+    return found | {"schema": SCHEMA}
+
+
+_RENAMED = {"silent": "no_allreduce"}
+_OF_SCHEMA_1 = {"task": "findings", "network": "densenet121"}
+"""What all were trained on."""
 
 
 def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
@@ -235,7 +250,7 @@ def test(result: "Evaluation", loss: float, seconds: float) -> dict[str, Any]:
 
 
 def throughput(rates: Sequence[float], *, images: int) -> dict[str, Any]:
-    """The sections ``files``, ``synthetic``, ``silent`` and ``loader``, from their rounds.
+    """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, from their rounds.
 
     Args:
         rates: images/s over all devices, a round each (``helpers.training.measurement_rounds``).

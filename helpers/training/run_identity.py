@@ -43,7 +43,10 @@ def images(part: pd.DataFrame) -> Any:
 
 
 def of(content: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of a record's recipe, data and code, as far as it has them."""
+    """Digests of a record's recipe, data and code, as far as it has them.
+
+    The recipe's has that of its file and of own code in it, which are among its fields.
+    """
     recipe = json.dumps(content["recipe"], sort_keys=True).encode()
     found = {
         "recipe": hashlib.sha256(recipe).hexdigest(),

@@ -70,7 +70,9 @@ class Lesson:
     make_fixed_loader: Callable[..., Any]
     """``(world, shares)``: the same batch again and again, a ``Share`` for each own device."""
     start: Callable[..., Any]
-    """``(world, network, first_step, rule, rate)``: a replica, ready to train from that step on."""
+    """``(world, network, first_step, rule, rates)``: a replica, ready to train from that step
+    on; the rehearsal gives a ``helpers.recipe.Rule`` and its steps' rates, else both are the
+    recipe's."""
     train_epoch: Callable[..., float]
     """``(replica, loader, steps, clock)``: that many steps; the mean loss over all devices."""
     predict: Callable[..., tuple[np.ndarray, float]]

@@ -46,7 +46,7 @@ def test_it_finishes_on_one_device(batch: Path, notebook: str) -> None:
     checks: dict[str, dict[str, Any]] = {c["check"]: c for c in found["fairness"]["checks"]}
     assert not [name for name, check in checks.items() if check["verdict"] == "fail"]
     assert checks["validated with the statistics that are saved"]["verdict"] in ("pass", "known")
-    assert "silent" not in found, "on one device there is no all-reduce to leave out"
+    assert "no_allreduce" not in found, "on one device there is no all-reduce to leave out"
     assert found["attribution"]["ways"]["ablation"]["synchronisation"] == pytest.approx(0)
     for kind in ("files", "synthetic", "loader"):
         low, middle, high = (found[kind][key] for key in ("low", "images_per_second", "high"))

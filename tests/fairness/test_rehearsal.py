@@ -5,6 +5,7 @@ are in ``tests/kernels``.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 from helpers.fairness import certificate, reference, rehearsal
 from helpers.fairness.certificate import Certificate, Check
 from helpers.fairness.reference_checks import BIASED
-from helpers.fairness.rehearsal import Trial
-from helpers.recipe import PRECISIONS
+from helpers.fairness.rehearsal import ADAM, MOMENTUM, SGD, Trial
+from helpers.recipe import PRECISIONS, Rule
 
 Result = tuple[float, dict[str, np.ndarray], np.ndarray]
 Fault = Callable[[Trial, Result, float], Result]
@@ -47,17 +48,26 @@ ROWS = (
 def sound(trial: Trial) -> Result:
     """What a loop without a fault gives: the reference's path, or replica 0's statistics."""
     if trial.steps > 1:
-        after = {name: KNOWN[f"{trial.rule} {name}"].astype(np.float64) for name in START}
-        nothing = np.zeros((0, 14))  # what it then validates with is looked at after one step
-        return float(KNOWN[f"{trial.rule} losses"].mean()), after, nothing
+        return walked(path_of(trial))
     return of_replica_0(len(trial.shares))
+
+
+def path_of(trial: Trial) -> str:
+    """The reference's path that a trial is to walk."""
+    return trial.rule.name + (f" {reference.COUPLED}" if trial.rule.weight_decay else "")
+
+
+def walked(path: str) -> Result:
+    after = {name: KNOWN[f"{path} {name}"].astype(np.float64) for name in START}
+    nothing = np.zeros((0, 14))  # what it then validates with is looked at after one step
+    return float(KNOWN[f"{path} losses"].mean()), after, nothing
 
 
 @cache
 def of_replica_0(devices: int) -> Result:
     grey, targets = reference.batch()
     shares = tuple((grey // (1 + number), targets) for number in range(devices))
-    return with_statistics(Trial(START, shares, "sgd", 0.0, 1), after_one_step(grey))
+    return with_statistics(Trial(START, shares, SGD, (0.0,)), after_one_step(grey))
 
 
 def after_one_step(grey: np.ndarray) -> np.ndarray:
@@ -90,7 +100,7 @@ def checks_of(
 def of_path(rule: str, change: Callable[[Result, float], Result]) -> Fault:
     """A fault in the steps by one rule only."""
     return lambda trial, result, by: (
-        change(result, by) if trial.steps > 1 and trial.rule == rule else result
+        change(result, by) if trial.steps > 1 and trial.rule.name == rule else result
     )
 
 
@@ -193,10 +203,10 @@ def test_every_device_gets_the_references_batch_and_the_stated_steps(devices: in
         return result
 
     checks_of(note, devices=devices)
-    assert [(t.rule, t.rate, t.steps) for t in trials] == [
-        ("sgd", 0.1, 5),
-        ("adam", 1e-3, 5),
-        ("sgd", 0.0, 1),
+    assert [(t.rule, t.rates) for t in trials] == [
+        (SGD, (0.1,) * 5),
+        (ADAM, (1e-3,) * 5),
+        (SGD, (0.0,)),
     ]
     grey, targets = reference.batch()
     for trial in trials:
@@ -242,7 +252,7 @@ def test_a_biased_variance_is_known_and_measured() -> None:
 
 def epsilon_first(trial: Trial, result: Result, by: float = 0.0) -> Result:
     """Adam's weights as of those who add epsilon early, and further away by so much of the way."""
-    if trial.rule != "adam":
+    if trial.rule != ADAM:
         return result
     ends = {name: KNOWN[f"adam epsilon first {name}"].astype(np.float64) for name in START}
     moved = {name: KNOWN[f"adam {name}"] - START[name] for name in START if "running" not in name}
@@ -332,3 +342,59 @@ def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyP
     found = rehearsal.certify(before, slow, devices=1)
     assert found.seconds == 36.0
     assert [check.check for check in found.checks] == ["first", *ROWS]
+
+
+def own_rule(rule: Rule, path: str | None = None) -> dict[str, Check]:
+    """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
+
+    def rehearse(trial: Trial) -> Result:
+        own = trial.steps > 1 and trial.rule.weight_decay == bool(rule.weight_decay) * DECAY
+        if path is not None and own and trial.rule.name == rule.name:
+            return walked(path)
+        return sound(trial)
+
+    found = rehearsal.certify(Certificate(()), rehearse, devices=2, rule=rule)
+    return {check.check: check for check in found.checks}
+
+
+DECAY = reference.DECAY
+
+
+@pytest.mark.parametrize("rule", [SGD, MOMENTUM, ADAM])
+def test_the_recipes_own_rule_is_rehearsed_beside_plain_descent(rule: Rule) -> None:
+    trials: list[Trial] = []
+
+    def rehearse(trial: Trial) -> Result:
+        trials.append(trial)
+        return sound(trial)
+
+    rehearsal.certify(Certificate(()), rehearse, devices=1, rule=replace(rule, weight_decay=1e-4))
+    decayed = replace(rule, weight_decay=DECAY)
+    own = [] if rule == SGD else [rule]
+    assert [trial.rule for trial in trials if trial.steps > 1] == [SGD, *own, decayed]
+    for trial in trials[:-1]:
+        assert trial.rates == reference.RATES[trial.rule.name] and len(trial.rates) == 5
+    assert len(set(reference.RATES["momentum"])) > 1, "a rate that changes shows where it is kept"
+
+
+def test_momentum_with_the_rate_in_its_velocity_is_found_out() -> None:
+    rows = own_rule(MOMENTUM)
+    assert rows["weight change after 5 momentum steps"].verdict == "pass"
+    late = own_rule(MOMENTUM, reference.LATE)["weight change after 5 momentum steps"]
+    assert late.verdict == "fail" and str(late.reason).startswith("the rate is in the velocity")
+
+
+@pytest.mark.parametrize("rule", [SGD, MOMENTUM, ADAM])
+def test_which_weight_decay_there_is_is_found_out(rule: Rule) -> None:
+    decayed, words = replace(rule, weight_decay=1e-4), rehearsal.IN_WORDS[rule.name]
+    name = f"weight decay in 5 {words} steps"
+    assert name not in own_rule(rule), "a recipe without decay has no such row"
+    right, *wrong = rehearsal.DECAYS.items()
+    assert own_rule(decayed)[name].verdict == "pass"
+    assert own_rule(decayed)[name].reason == right[0]
+    for said, path in wrong:
+        row = own_rule(decayed, f"{rule.name} {path}".strip())[name]
+        if rule == SGD and path == reference.DECOUPLED:
+            assert (row.verdict, row.reason) == ("pass", right[0]), "there they are the same"
+        else:
+            assert (row.verdict, row.reason) == ("fail", said)

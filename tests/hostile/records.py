@@ -92,7 +92,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
         lambda path: path.symlink_to("/etc/hostname"),
         "not JSON that is written here",
     ),
-    "of a newer version": (changed("schema", to=2), r"newer version .*\(schema 2, this one reads"),
+    "of a newer version": (changed("schema", to=3), r"newer version .*\(schema 3, this one reads"),
     "of version zero": (changed("schema", to=0), "field schema"),
     "of a version that is text": (changed("schema", to="2"), "field schema"),
     "of a version that is true": (changed("schema", to=True), "field schema"),

@@ -17,6 +17,7 @@ import chainer.links as L
 import numpy as np
 import probed
 import pytest
+import rules
 from agreed import (
     assert_float32_is_float32,
     assert_half_are_flipped,
@@ -41,6 +42,7 @@ from resuming import assert_resumes
 from helpers.fairness import reference, reference_checks
 from helpers.frameworks import chainer as framework
 from helpers.networks import weights
+from helpers.recipe import Rule
 from helpers.training import chainer_parallel as parallel
 from helpers.training import image_data
 from helpers.training.step_clock import StepClock
@@ -154,7 +156,7 @@ def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> N
         batch = [(random.integers(0, 256, (1, 8, 8), np.uint8), np.eye(14, dtype=np.int32)[i % 14])
                  for i in range(16)]  # fmt: skip
         iterator = chainer.iterators.SerialIterator(batch, 16, shuffle=False)
-        optimizer = cells["make_optimizer"](copies[0], "adam", repeat(1e-3))
+        optimizer = cells["make_optimizer"](copies[0], Rule("adam"), repeat(1e-3))
         updater = make(iterator, optimizer, copies)
         for _ in range(3):
             updater.update()
@@ -179,7 +181,7 @@ def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> N
 def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
     """Epsilon after the bias correction, at gradients small enough that epsilon counts."""
     rate = cells["scaled"].learning_rate
-    optimizer = cells["make_optimizer"](tiny, "adam", repeat(rate))
+    optimizer = cells["make_optimizer"](tiny, Rule("adam"), repeat(rate))
     parameter, gradient = tiny.classifier.b, np.full(14, 1e-8)
     expected = parameter.array.copy()
     m, v = np.zeros(14), np.zeros(14)
@@ -359,7 +361,7 @@ def test_the_updater_of_one_gpu_takes_a_fixed_batch(cells: dict[str, Any]) -> No
 
 def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> None:
     """MultiprocessParallelUpdater divides the rate of SGD by the devices, when it is made."""
-    optimizer = cells["make_optimizer"](tiny, "sgd", repeat(0.5))
+    optimizer = cells["make_optimizer"](tiny, Rule("sgd"), repeat(0.5))
     optimizer.lr /= 2
     before = tiny.classifier.b.array.copy()
     tiny.cleargrads()
@@ -557,3 +559,8 @@ def test_the_probe_works(tmp_path: Path) -> None:
 
 def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probed.assert_finds_faults(framework, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule(NOTEBOOK, tmp_path, optimizer)

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import probed
 import pytest
+import rules
 import tensorflow as tf
 from agreed import (
     assert_half_are_flipped,
@@ -45,6 +46,7 @@ from helpers.errors import UserError
 from helpers.fairness import reference, reference_checks
 from helpers.frameworks import keras as framework
 from helpers.networks import weights
+from helpers.recipe import Rule
 from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
@@ -119,7 +121,7 @@ def test_adam_adds_epsilon_before_the_bias_correction(notebook: dict[str, Any]) 
     with strategy.scope():
         weight = keras.Variable(np.ones(3, np.float32))
         network = SimpleNamespace(trainable_variables=[weight])
-        optimizer = notebook["make_optimizer"](network, "adam")
+        optimizer = notebook["make_optimizer"](network, Rule("adam"))
         optimizer.learning_rate = notebook["scaled"].learning_rate
     for gradient in gradients:
         half = gradient / 2  # Keras adds the gradients of its two replicas up
@@ -426,3 +428,8 @@ def test_the_probe_works(tmp_path: Path) -> None:
 
 def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
     probed.in_own_process("keras", tmp_path, "faults")
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule("Keras_MultiGPU", tmp_path, optimizer)

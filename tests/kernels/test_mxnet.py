@@ -12,6 +12,7 @@ import mxnet as mx
 import numpy as np
 import probed
 import pytest
+import rules
 from agreed import (
     assert_float32_is_float32,
     assert_half_are_flipped,
@@ -38,6 +39,7 @@ from resuming import assert_resumes
 from helpers.fairness import reference
 from helpers.frameworks import mxnet as framework
 from helpers.networks import weights
+from helpers.recipe import Rule
 from helpers.training import image_data
 from helpers.training.in_world import take_steps
 from helpers.training.step_clock import StepClock
@@ -307,7 +309,8 @@ def test_adam_adds_epsilon_before_the_bias_correction(notebook: dict[str, Any]) 
         def collect_params() -> dict[str, gluon.Parameter]:
             return {parameter.name: parameter}
 
-    optimizer = notebook["make_optimizer"](One(), 0, "adam", None)
+    optimizer = notebook["make_optimizer"](One(), Rule("adam"))
+    optimizer.set_learning_rate(notebook["scaled"].learning_rate)
     gradient = np.array([1e-9, 1e-8, 1.0])
     for _ in range(5):
         with autograd.record():  # the sum over the two devices is the gradient
@@ -512,3 +515,8 @@ def test_the_probe_works(tmp_path: Path) -> None:
 
 def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probed.assert_finds_faults(framework, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule(NOTEBOOK, tmp_path, optimizer)

@@ -12,6 +12,7 @@ import numpy as np
 import probed
 import psutil
 import pytest
+import rules
 import torch
 import torch.distributed as dist
 from agreed import assert_warms_up, steps_of
@@ -408,3 +409,9 @@ def test_the_probe_works(tmp_path: Path) -> None:
 
 def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probed.assert_finds_faults(framework, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_every_rule_is_the_references(notebook: str, tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule(notebook, tmp_path, optimizer)

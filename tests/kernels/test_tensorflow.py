@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import probed
 import pytest
+import rules
 import tensorflow as tf
 from agreed import (
     assert_half_are_flipped,
@@ -38,6 +39,7 @@ from helpers.errors import UserError
 from helpers.fairness import reference
 from helpers.frameworks import tensorflow as framework
 from helpers.networks import weights
+from helpers.recipe import Rule
 from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
@@ -104,7 +106,7 @@ def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
     model, gradients = tf.Module(), [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
         model.weight = tf.Variable(np.ones(3, np.float32), name="weight")
-    optimizer = notebook["make_optimizer"](model, "adam")
+    optimizer = notebook["make_optimizer"](model, Rule("adam"))
     optimizer.learning_rate.assign(notebook["scaled"].learning_rate)
     for gradient in gradients:
         strategy.run(optimizer, args=([tf.constant(gradient)],))
@@ -379,3 +381,8 @@ def test_the_probe_works(tmp_path: Path) -> None:
 
 def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
     probed.in_own_process("tensorflow", tmp_path, "faults")
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule("TensorFlow_MultiGPU", tmp_path, optimizer)

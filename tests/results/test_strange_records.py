@@ -46,6 +46,7 @@ def named(text: str) -> dict[str, Any]:
 
     for section in ("run", "framework", "hardware", "recipe", "monitor"):
         content[section] = spoilt(content[section])
+    content["recipe"] |= {"task": "findings", "optimizer": "adam", "scaling": "linear"}
     content["devices"]["names"] = [text, text]
     content["data"] |= {"folder": text, "format": text, "decoder": text}
     content["weights"] |= {"sha256": text, "note": text}

@@ -32,10 +32,10 @@ def around(rate: float, rounds: Sequence[float] = EVEN) -> dict[str, Any]:
 
 
 def attribute(
-    files: Any, synthetic: Any, loader: Any, silent: Any = None, **given: Any
+    files: Any, synthetic: Any, loader: Any, no_allreduce: Any = None, **given: Any
 ) -> dict[str, Any]:
     """A rate stands for rounds in step with each other."""
-    kinds = {"files": files, "synthetic": synthetic, "loader": loader, "silent": silent}
+    kinds = {"files": files, "synthetic": synthetic, "loader": loader, "no_allreduce": no_allreduce}
     measured = {
         kind: rate if isinstance(rate, dict) else around(rate)
         for kind, rate in kinds.items()
@@ -169,7 +169,9 @@ def test_epochs_at_another_pace_than_the_rounds_are_told() -> None:
 
 
 def test_synchronisation_is_what_silence_saves() -> None:
-    found = attribute(1000, 1000, 5000, silent=1600, history=[STEADY | {"sync_seconds": None}])
+    found = attribute(
+        1000, 1000, 5000, no_allreduce=1600, history=[STEADY | {"sync_seconds": None}]
+    )
     assert found["shares"]["synchronisation"] == pytest.approx(0.8 * (1 - 1000 / 1600))
     assert attribution.telling(found) == {"synchronisation": pytest.approx(0.3)}
     assert "The all-reduce takes 30 % of an epoch (30 % to 30 %)" in found["sentence"]
@@ -178,12 +180,12 @@ def test_synchronisation_is_what_silence_saves() -> None:
 def test_compute_is_no_limit_where_devices_may_wait_for_each_other() -> None:
     """Else the words would say "compute" under a headline that says "each other"."""
     quick = STEADY | {"data_seconds": 0.0, "sync_seconds": None}
-    for silent, begins in (
+    for no_allreduce, begins in (
         (1010, "Compute is the limit"),
         (1600, "Loading is not the limit"),
         (around(1050, (0.95, 1, 1, 1, 1, 1.2)), "Loading is not the limit"),
     ):
-        found = attribute(1000, 1000, 5000, silent=silent, history=[quick])
+        found = attribute(1000, 1000, 5000, no_allreduce=no_allreduce, history=[quick])
         assert found["sentence"].startswith(begins)
 
 
@@ -194,7 +196,7 @@ def test_a_long_validation_stands_with_its_interval() -> None:
 
 
 def test_the_ways_agree_where_they_measure_the_same() -> None:
-    found = attribute(1000, 2300, 1100, silent=2500)
+    found = attribute(1000, 2300, 1100, no_allreduce=2500)
     steps, ablation = found["ways"]["steps"], found["ways"]["ablation"]
     assert steps["data"] == pytest.approx(0.44) and ablation["data"] == pytest.approx(
         0.452, abs=0.001
@@ -216,7 +218,7 @@ def test_ways_agree_within_five_points_or_the_rounds_spread() -> None:
 
 
 def test_ways_that_differ_are_told() -> None:
-    found = attribute(1000, 1000, 5000, silent=1600)
+    found = attribute(1000, 1000, 5000, no_allreduce=1600)
     assert not found["agreement"]["data"]["agree"]  # the steps saw 44 % of waiting
     said = attribution.agreement(found)
     assert "on data by 44 % of an epoch and on synchronisation by 26 %" in said

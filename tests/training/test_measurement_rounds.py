@@ -29,17 +29,17 @@ def take(marks: Marks, *, together: bool = True, **seconds: float) -> measuremen
         files=turn("files"),
         synthetic=turn("synthetic"),
         loader=turn("loader"),
-        silent=turn("silent") if together else None,
+        no_allreduce=turn("no_allreduce") if together else None,
     )
 
 
 def test_everything_has_its_turn_in_every_round() -> None:
     marks: Marks = []
-    found = take(marks, files=4.0, silent=2.0)
+    found = take(marks, files=4.0, no_allreduce=2.0)
     assert {kind: len(turns) for kind, turns in found.items()} == dict.fromkeys(
         measurement_rounds.KINDS, 6
     )
-    assert found["files"] == [8.0] * 6 and found["silent"] == [4.0] * 6
+    assert found["files"] == [8.0] * 6 and found["no_allreduce"] == [4.0] * 6
     assert set(marks) == {
         ("files", 30),  # the step that does not count is work too
         ("synthetic", 30),

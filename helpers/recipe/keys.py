@@ -1,0 +1,166 @@
+"""The keys of a recipe's tables, and what each may be given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.recipe.settings import OPTIMIZERS, SCALINGS, TASKS
+
+FRAMEWORKS = ("pytorch", "keras", "tensorflow", "mxnet", "chainer")
+"""Modules of ``helpers.frameworks`` that may be given a network of one's own."""
+
+NETWORKS = ("densenet121", "resnet44", "resnet50")
+COMMON_OPTIONS = ("uncertain", "missing", "shares", "valid")
+READERS: dict[str, tuple[str, ...]] = {
+    "nih": COMMON_OPTIONS,
+    "table": (*COMMON_OPTIONS, "table"),
+    "imagefolder": (*COMMON_OPTIONS, "group"),
+    "cifar10": COMMON_OPTIONS,
+}
+"""What ``data_prep`` can read, and the further keys of ``[data]`` that each takes."""
+
+MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Key:
+    """``what`` a key takes, in words; a value of TOML that is an ``example``; whether one fits."""
+
+    what: str
+    example: str
+    fits: Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _whole(example: str, least: int, most: int = MOST) -> Key:
+    return Key(
+        f"a whole number from {least} to {most}",
+        example,
+        lambda value: _is_number(value) and isinstance(value, int) and least <= value <= most,
+    )
+
+
+def _number(example: str, most: float, *, least: float = 0, above: bool = False) -> Key:
+    """From ``least``, or ``above`` it, to ``most``; no NaN, for which no comparison holds."""
+    return Key(
+        f"a number {'above' if above else 'from'} {least:g} to {most:g}",
+        example,
+        lambda value: (
+            _is_number(value) and least <= value <= most and not (above and value == least)
+        ),
+    )
+
+
+def _word(*words: str) -> Key:
+    return Key(
+        f"one of {', '.join(words)}",
+        f'"{words[0]}"',
+        lambda value: isinstance(value, str) and value in words,
+    )
+
+
+def _text(what: str, example: str) -> Key:
+    return Key(
+        what,
+        example,
+        lambda value: isinstance(value, str) and value.isprintable() and value.strip() != "",
+    )
+
+
+def _list_of(inner: Key, what: str, example: str) -> Key:
+    return Key(
+        what,
+        example,
+        lambda value: isinstance(value, list) and bool(value) and all(map(inner.fits, value)),
+    )
+
+
+def _anything(what: str, example: str) -> Key:
+    """Of which the reader knows what fits."""
+    return Key(what, example, lambda value: True)
+
+
+def _are_drops(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"by", "epochs"}:
+        return False
+    by, epochs = value["by"], value["epochs"]
+    return (
+        _number("", 1).fits(by)
+        and 0 < by < 1
+        and _list_of(_whole("", 1), "", "").fits(epochs)
+        and epochs == sorted(set(epochs))
+    )
+
+
+_OWN = _text("a Python file beside this one and a name in it", '"mine.py:net"')
+
+DATA = {
+    "reader": _text(
+        f"one of {', '.join(READERS)}, or a reader of your own as file.py:name", '"cifar10"'
+    ),
+    "folder": _text("a folder, or auto", '"auto"'),
+    "resized": _whole("256", 1, 2**14),
+    "crop": _whole("224", 1, 2**14),
+    "colour": _word("grey", "rgb"),
+}
+OPTIONS = {
+    "uncertain": _word("zero", "one", "ignore"),
+    "missing": _word("zero", "one", "ignore"),
+    "shares": _list_of(_number("", 1), "a list of three shares", "[0.7, 0.1, 0.2]"),
+    "valid": _number("0.125", 1, above=True),
+    "table": _anything("a TOML file with a mapping of columns, or that mapping", '"table.toml"'),
+    "group": _text("a regular expression", '"patient[0-9]+"'),
+}
+MODEL = {
+    "network": _word(*NETWORKS),
+    "weights": _word("auto", "imagenet", "seeded"),
+    **dict.fromkeys(FRAMEWORKS, _OWN),
+}
+TRAIN = {
+    "task": _word(*TASKS),
+    "epochs": _whole("40", 1),
+    "batch": _whole("128", 1),
+    "optimizer": _word(*OPTIMIZERS),
+    "learning_rate": _number("0.1", 1000, above=True),
+    "scaling": _word(*SCALINGS),
+    "warmup_epochs": _number("5", 1e9),
+    "weight_decay": _number("1e-4", 1),
+    "momentum": _number("0.9", 0.9999),
+    "drops": Key(
+        "what the rate is multiplied by, between 0 and 1, and after which epochs, in order",
+        "{by = 0.1, epochs = [20, 30]}",
+        _are_drops,
+    ),
+}
+TARGET = {
+    "metric": _word(*(metric for metrics in TASKS.values() for metric in metrics)),
+    "values": _list_of(_number("", 1, above=True), "a list of numbers above 0 to 1", "[0.7, 0.8]"),
+}
+DEMO = {key: DATA[key] for key in ("folder", "resized", "crop")} | {
+    key: TRAIN[key] for key in TRAIN if key not in ("task", "optimizer")
+}
+DEMO |= {"weights": MODEL["weights"], "values": TARGET["values"]}
+"""What a machine without a GPU may take another value of. Not what is trained, nor by what rule."""
+
+SLURM = {
+    "partition": _text("a partition", '"gpu"'),
+    "account": _text("an account", '"project1"'),
+    "time": _text("a time limit as sbatch takes it", '"02:00:00"'),
+    "gpus": _text("sbatch's option for GPUs", '"--gres=gpu:4"'),
+    "before": _list_of(
+        _text("", ""), "a list of lines of shell that come first", '["module load cuda"]'
+    ),
+}
+
+TABLES = {
+    "data": DATA | OPTIONS,
+    "model": MODEL,
+    "train": TRAIN,
+    "target": TARGET,
+    "demo": DEMO,
+    "slurm": SLURM,
+}
+EXAMPLES = {key: known.example for table in TABLES.values() for key, known in table.items()}

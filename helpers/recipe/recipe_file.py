@@ -1,0 +1,279 @@
+"""A recipe from its TOML file, checked as a stranger's.
+
+Nothing in it is run. Every mistake is answered in one line: the file, the line in it, what is
+wrong and what would be right.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from data_prep import FINDINGS
+from helpers import paths
+from helpers.errors import UserError
+from helpers.recipe import own_code, toml_file
+from helpers.recipe.keys import (
+    DATA,
+    EXAMPLES,
+    FRAMEWORKS,
+    NETWORKS,
+    OPTIONS,
+    READERS,
+    TABLES,
+    Key,
+)
+from helpers.recipe.settings import TASKS, Recipe
+from helpers.recipe.toml_file import TomlFile
+
+FOLDER = paths.ROOT / "recipes"
+"""The recipes that ship: their files' names are theirs."""
+
+SWEEP = "sweep"
+Tables = dict[str, dict[str, Any]]
+_FLOATS = ("learning_rate", "warmup_epochs", "weight_decay", "momentum")
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A file's recipe, the one that its table ``[demo]`` makes of it, and its other tables.
+
+    What ``[sweep]`` says is for ``helpers.runner.sweep_file`` to check.
+    """
+
+    file: TomlFile
+    recipe: Recipe
+    small: Recipe
+    slurm: dict[str, Any]
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the recipes that ship."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+def read(path: str | Path) -> RecipeFile:
+    """The recipe in the file at ``path``.
+
+    Raises:
+        UserError: it cannot be read, is no TOML, or says what no recipe may.
+    """
+    file, tables = _tables(path)
+    slurm = tables.get("slurm", {})
+    small = {name: dict(table) for name, table in tables.items()}
+    for key, value in tables.get("demo", {}).items():
+        home = next(name for name in ("data", "model", "train", "target") if key in TABLES[name])
+        small.setdefault(home, {})[key] = value
+    recipe = _recipe(file, tables)
+    if "demo" not in tables:
+        return RecipeFile(file, recipe, recipe, slurm)
+    return RecipeFile(file, recipe, replace(_recipe(file, small), small=True), slurm)
+
+
+@cache
+def of_shipped(name: str) -> RecipeFile:
+    """The recipe of that name; read once."""
+    return read(FOLDER / f"{name}.toml")
+
+
+def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
+    """A file, and its tables upon those of the recipe that it begins with; every key is checked."""
+    file = toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
+    _check_name(file.path)
+    for number, line in enumerate(file.text.split("\n"), start=1):
+        if not line.isprintable():  # the whole text is recorded, and shown again
+            raise UserError(f"{file.path}, line {number}: a tab or another sign that is not seen")
+    tables: Tables = {}
+    known = ("recipe", *TABLES, SWEEP)
+    for name, value in file.content.items():
+        where = file.where(name)
+        if name not in known:
+            homes = [table for table, keys in TABLES.items() if name in keys]
+            hint = f": it belongs under [{homes[0]}]" if homes else ""
+            said = f"unknown key '{name}'{hint}" if homes else toml_file.unknown(name, known)
+            raise UserError(f"{where}: {said}")
+        if name == "recipe":
+            tables = _begun_with(file, value)
+        elif not isinstance(value, dict):
+            raise UserError(f"{where}: '{name}' is a table: write [{name}], and its keys below it")
+    if not file.content:
+        raise UserError(f"{file.path}: nothing in it; a recipe has tables such as [model], [train]")
+    for name in TABLES:
+        given = file.content.get(name, {})
+        for key, value in given.items():
+            _check(file, name, key, value)
+        if name == "model":
+            tables["model"] = _one_way(file, tables.get("model", {}), given)
+        elif name == "data" and given.get("reader", _reader(tables)) != _reader(tables):
+            tables["data"] = dict(given)  # another reader has other options, and other images
+        else:
+            tables[name] = tables.get(name, {}) | given
+    _check_optimizer(file, tables)
+    if not tables["demo"] and "demo" not in file.content:
+        del tables["demo"]
+    return file, tables
+
+
+def _check_name(path: Path) -> None:
+    """Raises UserError for a name that another recipe has, or that no table could show."""
+    if path.stem in shipped() and path.resolve().parent != FOLDER:
+        raise UserError(f"{path}: '{path.stem}' is a recipe that ships: give yours another name")
+    if not path.stem.isprintable():
+        raise UserError(f"{path}: its name holds signs that are not seen: give it another")
+
+
+def _reader(tables: Tables) -> str:
+    return str(tables.get("data", {}).get("reader", "nih"))
+
+
+def _begun_with(file: TomlFile, name: Any) -> Tables:
+    if not isinstance(name, str) or name not in shipped():
+        raise UserError(
+            f"{file.where('recipe')}: a recipe begins with one that ships, and {name!r} is none: "
+            f"{', '.join(shipped())}"
+        )
+    base = FOLDER / f"{name}.toml"
+    if base == file.path.resolve():
+        raise UserError(f"{file.where('recipe')}: the recipe begins with itself")
+    return _tables(base)[1]
+
+
+def _check(file: TomlFile, table: str, key: str, value: Any) -> None:
+    """Raises UserError unless the table knows the key and the value fits it."""
+    where, known = file.where(table, key), TABLES[table]
+    if key not in known:
+        shown = DATA if table == "data" else known
+        raise UserError(f"{where}: {toml_file.unknown(key, shown, f' in [{table}]')}")
+    _check_value(where, table, key, value, known[key])
+
+
+def _check_value(where: str, table: str, key: str, value: Any, known: Key) -> None:
+    if not known.fits(value):
+        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
+        raise UserError(
+            f"{where}: '{key}' in [{table}] is {shown}: give {known.what}, such as {known.example}"
+        )
+
+
+def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """``[model]``: a network that ships, or one's own; what is given replaces the other way."""
+    own = [key for key in given if key in FRAMEWORKS]
+    if own and "network" in given:
+        raise UserError(
+            f"{file.where('model', own[0])}: [model] has 'network' and '{own[0]}' too: "
+            "a network that ships, or one of your own for each framework"
+        )
+    replaced: tuple[str, ...] = FRAMEWORKS if "network" in given else ()
+    if own:
+        replaced = ("network", "weights", *FRAMEWORKS)
+    return {key: value for key, value in before.items() if key not in replaced} | dict(given)
+
+
+def _check_optimizer(file: TomlFile, tables: Tables) -> None:
+    """Momentum that nothing would use is a mistake, not a wish."""
+    optimizer = tables.get("train", {}).get("optimizer", "adam")
+    if "momentum" in file.content.get("train", {}) and optimizer != "momentum":
+        raise UserError(
+            f"{file.where('train', 'momentum')}: 'momentum' is of optimizer = \"momentum\", and "
+            f'this one is "{optimizer}"'
+        )
+
+
+def _recipe(file: TomlFile, tables: Tables) -> Recipe:
+    data, model = dict(tables.get("data", {})), dict(tables.get("model", {}))
+    train, target = dict(tables.get("train", {})), tables.get("target", {})
+    folder = file.path.resolve().parent
+    own = {key: model.pop(key) for key in FRAMEWORKS if key in model}
+    network = "own" if own else model.get("network")
+    if network is None:
+        raise UserError(
+            f'{file.path}: no network: under [model] give network = "{NETWORKS[0]}" (or '
+            f'{", ".join(NETWORKS[1:])}), or pytorch = "mine.py:net"'
+        )
+    reader = data.get("reader", "nih")
+    if ":" in reader:
+        own[own_code.READER], reader = reader, "own"
+    elif reader not in READERS:
+        raise UserError(
+            f"{file.where('data', 'reader')}: unknown reader '{reader}': the readers are "
+            f"{', '.join(READERS)}, or one of your own as file.py:name"
+        )
+    code = {}
+    for what, said in own.items():
+        where = ("data", "reader") if what == own_code.READER else ("model", what)
+        try:
+            _, found = own_code.check(said, folder)
+        except UserError as error:
+            raise UserError(f"{file.where(*where)}: {error}") from None
+        code[said.rpartition(":")[0]] = own_code.digest(found)
+    options = _options(file, reader, data, folder)
+    drops = train.pop("drops", None)
+    train |= {key: float(train[key]) for key in _FLOATS if key in train}
+    task = train.get("task", "findings")
+    return Recipe(
+        file.path.stem,
+        **_sizes(file, reader, data),
+        **train,
+        weights=model.get("weights", "seeded" if network == "own" else "auto"),
+        **({"drop_by": drops["by"], "drop_epochs": tuple(drops["epochs"])} if drops else {}),
+        **_target(file, task, target),
+        findings=FINDINGS if reader == "nih" else (),
+        network=network,
+        reader=reader,
+        folder=_folder(data.get("folder", "auto"), folder),
+        options=options,
+        colour=data.get("colour", "grey" if reader == "nih" else "rgb"),
+        own=own,
+        code=code,
+        beside=str(folder) if own else "",
+        text=file.text,
+        sha256=hashlib.sha256(file.text.encode()).hexdigest(),
+    )
+
+
+def _options(file: TomlFile, reader: str, data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The reader's own keys of ``[data]``."""
+    found = {key: value for key, value in data.items() if key in OPTIONS}
+    for key in found:
+        if key not in READERS.get(reader, ()):
+            takes = ", ".join((*DATA, *READERS.get(reader, ())))
+            raise UserError(
+                f"{file.where('data', key)}: the reader {reader} takes no '{key}'; "
+                f"[data] takes {takes} with it"
+            )
+    if isinstance(found.get("table"), str):
+        found["table"] = str(folder / found["table"])
+    return found
+
+
+def _sizes(file: TomlFile, reader: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Images and crop in pixels; without such keys the article's, or the images' own size."""
+    if "crop" in data and "resized" not in data:
+        raise UserError(
+            f"{file.where('data', 'crop')}: 'crop' needs 'resized', the size it is taken of"
+        )
+    if "resized" not in data:
+        return {} if reader == "nih" else {"resized": 0, "crop": 0}
+    resized, crop = data["resized"], data.get("crop", data["resized"])
+    if crop > resized:
+        raise UserError(
+            f"{file.where('data', 'crop')}: a crop of {crop} px does not fit into {resized} px"
+        )
+    return {"resized": resized, "crop": crop}
+
+
+def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, Any]:
+    metric = target.get("metric", TASKS[task][0])
+    if metric not in TASKS[task]:
+        raise UserError(
+            f"{file.where('target', 'metric')}: '{metric}' is no metric of task = \"{task}\": give "
+            f"{' or '.join(TASKS[task])}"
+        )
+    return {"metric": metric, "targets": tuple(target.get("values", ()))}
+
+
+def _folder(said: str, beside: Path) -> str:
+    """``auto``, or a folder from the recipe's own."""
+    return said if said == "auto" else str(beside / Path(said).expanduser())

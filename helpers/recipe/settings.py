@@ -1,0 +1,222 @@
+"""The recipe every framework follows, and how it scales with the number of devices.
+
+Sources: learning rate times the number of devices is the linear scaling rule of Goyal et al. 2017
+(https://arxiv.org/abs/1706.02677), times its square root that of Krizhevsky 2014
+(https://arxiv.org/abs/1404.5997); the channel means and deviations are the ImageNet ones
+torchvision documents for its weights. The defaults are CheXNet's (Rajpurkar et al. 2017,
+https://arxiv.org/abs/1711.05225), as ``recipes/chexnet.toml`` has them.
+"""
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from data_prep import FINDINGS
+from helpers.errors import UserError
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+"""What convolutions and matrix products compute in; weights and their updates are float32 in all.
+
+``tf32`` is float32 with its products rounded to 10 bits of mantissa, by NVIDIA's tensor cores;
+``bf16`` and ``fp16`` are mixed precision (Micikevicius et al. 2018,
+https://arxiv.org/abs/1710.03740). A framework that cannot says so (``configure``)."""
+
+TASKS = {"findings": ("auc",), "classes": ("top1", "top5")}
+"""What the outputs are, and the metrics of each, the usual one first: sigmoids, one a finding, or
+one softmax over all classes."""
+
+OPTIMIZERS = ("sgd", "momentum", "adam")
+SCALINGS = ("linear", "sqrt", "none")
+"""By what the learning rate grows with the number of devices."""
+
+IN_ARTICLE = 224 / 264
+"""Crop to image, of the NIH's images in whatever size they are."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An optimiser's rule, ``sgd``, ``momentum`` or ``adam``, as PyTorch documents it.
+
+    ``weight_decay`` times the weight is added to its gradient (L2, coupled), of all weights, those
+    of BatchNorm and the biases too.
+    """
+
+    name: str
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """What an optimiser keeps for each weight, by the names that a checkpoint has."""
+        return {"sgd": (), "momentum": ("first",), "adam": ("first", "second")}[self.name]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained, on what, and how; the same for every framework.
+
+    Sizes are in pixels, ``batch`` is images per device, ``learning_rate`` is for one device. With
+    ``resized`` 0 images have whatever size they have, and no crop is taken of them.
+
+    ``own`` is somebody's own code, ``mine.py:net``, by the framework's module or ``reader``, and
+    ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, ``sha256`` its digest.
+    ``small`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
+    """
+
+    name: str
+    resized: int = 264
+    crop: int = 224
+    channels: int = 3
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    findings: tuple[str, ...] = FINDINGS
+    epochs: int = 5
+    batch: int = 64
+    learning_rate: float = 1e-4
+    warmup_epochs: float = 0.0
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    adam_epsilon: float = 1e-8
+    bn_momentum: float = 0.1
+    bn_epsilon: float = 1e-5
+    precision: str = "fp32"
+    weights: str = "auto"  # imagenet, seeded, or auto: ImageNet's where they can be had
+    seed: int = 0
+    task: str = "findings"
+    network: str = "densenet121"  # "own" where each framework has its own
+    reader: str = "nih"  # "own" where it is somebody's own
+    folder: str = "auto"
+    options: dict[str, Any] = field(default_factory=dict)  # the reader's own
+    colour: str = "grey"  # or rgb
+    optimizer: str = "adam"
+    momentum: float = 0.9  # of the optimiser "momentum" alone
+    weight_decay: float = 0.0  # added to the gradients of all weights, as PyTorch does
+    scaling: str = "linear"
+    drop_by: float = 1.0
+    drop_epochs: tuple[int, ...] = ()  # after these the rate is multiplied by drop_by
+    metric: str = "auc"
+    targets: tuple[float, ...] = ()  # of the metric; the time to each is told
+    own: dict[str, str] = field(default_factory=dict)
+    beside: str = ""  # the folder that own code is in
+    code: dict[str, str] = field(default_factory=dict)
+    small: bool = False
+    text: str = ""
+    sha256: str = ""
+
+    def for_images(self, pixels: int) -> "Recipe":
+        """The same recipe for image files of ``pixels`` x ``pixels``.
+
+        Crop and image keep their ratio; the NIH's images the article's of 224 to 264, so that a
+        64 px file gets a 54 px crop.
+        """
+        if pixels == self.resized:
+            return self
+        if self.resized == 0:
+            return replace(self, resized=pixels, crop=pixels)
+        ratio = IN_ARTICLE if self.reader == "nih" else self.crop / self.resized
+        crop = round(pixels * ratio)
+        if self.network == "densenet121" and crop < 32:
+            raise UserError(
+                f"images of {pixels} px are too small: DenseNet121 needs a crop of at least 32 px, "
+                "so resize to 38 px or more (data-prep resize SOURCE TARGET --size 38)"
+            )
+        return replace(self, resized=pixels, crop=max(crop, 1))
+
+    @property
+    def rule(self) -> Rule:
+        """The optimiser's rule."""
+        momentum = self.momentum if self.optimizer == "momentum" else 0.0
+        return Rule(self.optimizer, momentum, self.weight_decay)
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of what the recipe is made of, by file: its own, and the code beside it."""
+        return {f"{self.name}.toml": self.sha256, **self.code}
+
+    def lacks(self, framework: str) -> str | None:
+        """Why a framework's module has nothing to train; None where it has."""
+        if self.network != "own" or framework in self.own:
+            return None
+        has = ", ".join(what for what in self.own if what != "reader")
+        return f"the recipe {self.name} has no network of its own for {framework}, but for {has}"
+
+    def with_batch(self, batch: int) -> "Recipe":
+        """The same recipe with ``batch`` images per device and its learning rate in proportion."""
+        rate = self.learning_rate * self.growth(batch / self.batch)
+        return replace(self, batch=batch, learning_rate=rate)
+
+    def growth(self, times: float) -> float:
+        """By what the learning rate grows where a batch is ``times`` as large."""
+        return {"linear": times, "sqrt": math.sqrt(times), "none": 1.0}[self.scaling]
+
+    def on(self, devices: int) -> "ScaledRecipe":
+        """This recipe on ``devices`` replicas, its learning rate scaled as it says."""
+        if devices < 1:
+            raise UserError(f"{devices} devices: a run needs at least one")
+        return ScaledRecipe(
+            recipe=self,
+            devices=devices,
+            global_batch=self.batch * devices,
+            learning_rate=self.learning_rate * self.growth(devices),
+        )
+
+
+@dataclass(frozen=True)
+class ScaledRecipe:
+    """A recipe on a number of devices: what the optimiser and the loaders really get."""
+
+    recipe: Recipe
+    devices: int
+    global_batch: int
+    learning_rate: float
+
+    def steps(self, images: int) -> int:
+        """Optimiser steps in one epoch over ``images`` images.
+
+        The uneven last batch is dropped: averaging its gradients over replicas of different
+        sizes is wrong by 11 to 34 % in every framework that averages per replica.
+        """
+        steps = images // self.global_batch
+        if steps == 0:
+            raise UserError(
+                f"{images} training images do not fill one global batch of {self.global_batch} "
+                f"({self.recipe.batch} x {self.devices} devices): use more images or fewer devices"
+            )
+        return steps
+
+    def learning_rate_at(self, step: int, steps_per_epoch: int) -> float:
+        """The learning rate of optimiser step ``step`` (from 0): linear warm-up, then drops.
+
+        Warm-up climbs from the one-device rate to the scaled one (Goyal et al. 2017, section 2.2).
+        A drop after epoch *n* holds from the first step of the next.
+        """
+        warmup = self.recipe.warmup_epochs * steps_per_epoch
+        rate = self.learning_rate
+        if step < warmup:
+            start = self.recipe.learning_rate
+            rate = start + (rate - start) * step / warmup
+        dropped = sum(step >= epoch * steps_per_epoch for epoch in self.recipe.drop_epochs)
+        return rate * self.recipe.drop_by**dropped
+
+    @property
+    def constant(self) -> bool:
+        """Whether every step has the same learning rate."""
+        return self.recipe.warmup_epochs == 0 and not self.recipe.drop_epochs
+
+    def as_record(self) -> dict[str, Any]:
+        """Every setting as plain JSON values, for the run's record."""
+        return {
+            **asdict(self.recipe),
+            "text": self.recipe.text.split("\n"),
+            "devices": self.devices,
+            "global_batch": self.global_batch,
+            "scaled_learning_rate": self.learning_rate,
+        }
+
+    def __str__(self) -> str:
+        recipe, growth = self.recipe, self.recipe.growth(self.devices)
+        decay = f", weight decay {recipe.weight_decay:g}" if recipe.weight_decay else ""
+        return (
+            f"{recipe.name}: {recipe.batch} images x {self.devices} devices = global batch "
+            f"{self.global_batch}; {recipe.optimizer}{decay}; learning rate "
+            f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}; "
+            f"crop {recipe.crop} of {recipe.resized} px; {recipe.epochs} epochs; {recipe.precision}"
+        )

@@ -1,0 +1,147 @@
+"""A TOML file of settings, and the line that each of them stands in.
+
+``tomllib`` tells no lines. Every mistake is answered with the file, the line and what would be
+right; what a file is (a recipe, a sweep) its reader says.
+"""
+
+import difflib
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import UserError
+
+LARGEST = 2**20
+"""Characters; a file of something else is not read to its end."""
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """What a file says: ``content`` as ``tomllib`` has it, and its whole ``text``."""
+
+    path: Path
+    text: str
+    content: dict[str, Any]
+
+    def where(self, *keys: str) -> str:
+        """``sweep.toml, line 3``: where a key, or a key of a table, stands; else the file alone."""
+        line = _line(self.text, keys)
+        return str(self.path) if line is None else f"{self.path}, line {line}"
+
+
+def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -> TomlFile:
+    """What the file at ``path`` says.
+
+    Args:
+        what: the file is to be: ``sweep``.
+        examples: for each key a value as TOML has it.
+        right: lines that are right, for one that has a key of its own.
+
+    Raises:
+        UserError: it cannot be read, or is no TOML.
+    """
+    path = Path(path).expanduser()
+    text = _text(path, what)
+    try:
+        return TomlFile(path, text, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        if path.suffix.lower() in (".yaml", ".yml") or _looks_like_yaml(text):
+            raise UserError(_convert(path, what)) from None
+        raise UserError(_not_toml(path, text, error, examples, right)) from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits; endless brackets
+        raise UserError(f"{path}: not TOML that can be read: {type(error).__name__}") from None
+
+
+def unknown(key: str, known: Iterable[str], of: str = "") -> str:
+    """``unknown key 'epoch': did you mean 'epochs'?``; without a near one all that are known."""
+    known = list(known)
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+    hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(known)}"
+    return f"unknown key '{key}'{of}: {hint}"
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        with path.open(encoding="utf-8-sig") as file:  # a pipe from a shell is welcome
+            text = file.read(LARGEST + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise UserError(f"{path}: the {what} cannot be read: {why}") from None
+    if len(text) > LARGEST:
+        raise UserError(f"{path}: too large for a {what}, which is a few lines")
+    return text
+
+
+def _line(text: str, keys: tuple[str, ...]) -> int | None:
+    """The first line that sets a key: under its table's header, dotted, or within braces."""
+    table: tuple[str, ...] = ()
+    around: int | None = None  # the line of the innermost table, for a key within braces
+    for number, line in enumerate(text.split("\n"), start=1):
+        header = re.match(r"[ \t]*\[{1,2}([^\]]*)\]", line)
+        if header:
+            table = _names(header[1])
+            if table[: len(keys)] == keys:
+                return number
+        elif setting := re.match(rf"[ \t]*({_NAME}(?:[ \t]*\.[ \t]*{_NAME})*)[ \t]*=", line):
+            named = (*table, *_names(setting[1]))
+            if named[: len(keys)] == keys:
+                return number
+            if around is None and keys[: len(named)] == named:
+                around = number
+    return around
+
+
+_NAME = r"""(?:"[^"]*"|'[^']*'|[\w-]+)"""
+
+
+def _names(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") for part in re.findall(_NAME, dotted))
+
+
+def _not_toml(
+    path: Path, text: str, error: tomllib.TOMLDecodeError, examples: Mapping[str, str], right: str
+) -> str:
+    """What ``tomllib`` says, with the line in front and what would be right at the end."""
+    problem, _, at = str(error).partition(" (at ")
+    found = re.match(r"line (\d+)", at)
+    number = int(found[1]) if found else text.rstrip().count("\n") + 1
+    key = text.split("\n")[number - 1].partition("=")[0].strip()
+    right = f"{key} = {examples[key]}" if key in examples else right
+    if "overwrite" in problem or "declare" in problem or "redefine" in problem:
+        return f"{path}, line {number}: '{key}' stands there twice: keep one"
+    return f"{path}, line {number}: not TOML: {problem}; write a line such as {right}"
+
+
+def _looks_like_yaml(text: str) -> bool:
+    """Whether its first line that says something is one like ``devices: [1, 2]``, or ``---``."""
+    said = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    return re.match(r"""---|[ \t]*["']?\w+["']?[ \t]*:(\s|$)""", next(said, "")) is not None
+
+
+_CONVERT = (
+    'import json, sys, yaml; [print({"batch": "name"}.get(k, k), "=", '
+    "json.dumps(v, ensure_ascii=False)) "
+    'for k, v in yaml.safe_load(open(sys.argv[1])).items() if k != "inputs"]'
+)
+
+
+def _convert(path: Path, what: str) -> str:
+    """That it is YAML, and for a sweep the shell's line that makes TOML of it, in a new file."""
+    if what != "sweep":
+        return f"{path}: YAML, but a {what} is TOML: write lines such as epochs = 5 under [train]"
+    target, number = path.with_suffix(".toml"), 2
+    while target.exists():
+        target, number = path.with_name(f"{path.stem}-{number}.toml"), number + 1
+    python = Path(sys.executable)
+    if python.is_relative_to(Path.cwd()):
+        python = python.relative_to(Path.cwd())
+    words = [str(python), "-c", _CONVERT, str(path)]
+    return (
+        f"{path}: YAML, but a sweep is TOML; this line makes {target.name} of it: "
+        f"{shlex.join(words)} > {shlex.quote(str(target))}"
+    )

@@ -1,0 +1,62 @@
+"""A batch's recipe: that it is still the one which the batch began with, and what of it is run."""
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import ROWS
+from helpers.recipe import lookup
+from helpers.runner.plans import Plan, RunState
+
+
+def check(plan: Plan) -> None:
+    """Whether the batch may begin, or go on, with its recipe.
+
+    Raises:
+        UserError: the recipe is gone, has a mistake, or was changed since the batch began; or its
+            own code lies among the runs, where what strangers hand over lies too.
+    """
+    if problem := changed(plan):
+        raise UserError(f"{problem}: put it back, or start a new batch")
+    if plan.recipe == "auto":
+        return
+    recipe = lookup(plan.recipe)
+    if recipe.own and paths.RUNS.resolve() in (paths.ROOT / recipe.beside / "x").parents:
+        raise UserError(
+            f"{plan.recipe}: its own code lies under {paths.RUNS}, of which nothing is ever run: "
+            "copy recipe and code elsewhere, once you know what they do"
+        )
+
+
+def problem(plan: Plan, state: RunState) -> str | None:
+    """Why this run is skipped: its recipe was changed, or has no network for its framework."""
+    if plan.recipe == "auto":
+        return None
+    if said := changed(plan):
+        return said
+    modules = [row.module for row in ROWS if row.notebook == state.notebook]
+    return lookup(plan.recipe).lacks(modules[0]) if modules else None
+
+
+def changed(plan: Plan) -> str | None:
+    """What of the recipe is not as it was when the batch began; None where all is."""
+    if not plan.recipe_digests:  # auto, or a journal of an older version
+        return None
+    try:
+        now = lookup(plan.recipe).digests()
+    except UserError as error:
+        return str(error)
+    differing = sorted(name for name in now if now[name] != plan.recipe_digests.get(name))
+    if differing or now.keys() != plan.recipe_digests.keys():
+        return f"{', '.join(differing) or plan.recipe} was changed since the batch began"
+    return None
+
+
+def in_words(plan: Plan) -> list[str]:
+    """Which file the recipe is of, and which code of somebody's own will run; before it does."""
+    if not plan.recipe.endswith(".toml"):
+        return []
+    recipe = lookup(plan.recipe)
+    lines = [f"recipe {plan.recipe}, SHA-256 {recipe.sha256[:12]}"]
+    return lines + [
+        f"own code {recipe.beside}/{file}, SHA-256 {digest[:12]}"
+        for file, digest in recipe.code.items()
+    ]

@@ -1,0 +1,81 @@
+"""What holds of every notebook's optimisers: rule, weight decay, and a checkpoint's state."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from agreed import write_small_images
+from notebook_cells import CERTIFIED, failed, lesson_with, namespace_of
+
+from helpers.fairness import reference, rehearsal
+from helpers.recipe import Rule
+from helpers.training.in_world import take_steps
+from helpers.training.world import World
+
+OPTIMIZERS = ("sgd", "momentum", "adam")
+
+
+def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
+    """The rule, with the recipe's weight decay, walks the reference's way; its state is kept."""
+    names = namespace_of(
+        notebook,
+        folder,
+        devices=2,
+        until=CERTIFIED,
+        checked=False,
+        data=str(write_small_images(folder / "data")),
+        batch_size=8,
+    )
+    run, scaled = names["this_run"], names["scaled"]
+    recipe = replace(scaled.recipe, optimizer=optimizer, weight_decay=1e-4)
+    run.recipe = names["scaled"] = replace(scaled, recipe=recipe)
+    run.rehearse(lesson_with(names))
+    checks = run.certificate.checks
+    assert failed(checks) == set(), [check for check in checks if check.verdict == "fail"]
+    (row,) = (check for check in checks if check.check.startswith("weight decay in 5"))
+    assert (row.verdict, row.reason) == ("pass", next(iter(rehearsal.DECAYS)))
+    assert_state_is_kept(run, rehearsal.RULES[optimizer])
+
+
+def assert_state_is_kept(run: Any, rule: Rule) -> None:
+    """Three steps are one after two that were saved, also where the rate changes in between."""
+    framework, start = run.framework, reference.shallow_arrays()
+    rates = {"sgd": 0.1, "momentum": 0.1, "adam": 1e-3}[rule.name] * np.array([1, 1, 0.1])
+
+    def replica(
+        world: World, work: Any, arrays: Any, state: Mapping[str, np.ndarray], rates: Any
+    ) -> tuple[Any, Any]:
+        lesson = work.lesson
+        with lesson.scope():
+            network = framework.shallow(arrays, world.devices)
+        replica = lesson.start(world, network, rule=rule, rates=iter(map(float, rates)))
+        scaler = getattr(replica, "scaler", None)
+        framework.load_optimizer(replica.network, replica.optimizer, state, scaler)
+        share = reference.batch()
+        loader = lesson.make_fixed_loader(world, [share] * len(world.devices))
+        lesson.ready(replica, [loader])
+        take_steps(work, replica, loader, len(rates))
+        found = framework.dump_weights(replica.network)
+        kept = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
+        lesson.stop(replica)
+        return found, kept
+
+    whole, _ = run.everywhere(replica, start, {}, rates)[0]
+    two, state = run.everywhere(replica, start, {}, rates[:2])[0]
+    resumed, _ = run.everywhere(replica, two, state, rates[2:])[0]
+    trained = [name for name in start if "running" not in name]
+    assert {name for name in state if "/" in name} == {
+        f"{moment}/{name}" for moment in rule.moments for name in trained
+    }
+    assert "step" in state
+    for name in trained:
+        np.testing.assert_allclose(resumed[name], whole[name], rtol=1e-5, atol=1e-6)
+        assert not np.array_equal(whole[name], start[name])
+    if rule.name == "momentum":  # as PyTorch has it: of the size of gradients, and with their sign
+        way = np.concatenate([(whole[name] - start[name]).ravel() for name in trained])
+        velocity = np.concatenate([state[f"first/{name}"].ravel() for name in trained])
+        assert np.vdot(way, velocity) < 0
+        two_steps = np.linalg.norm(way) / np.linalg.norm(velocity)
+        assert 0.05 < two_steps < 0.5, "without the rate in it"

@@ -1,0 +1,397 @@
+"""Recipes from TOML files: what ships, somebody's own, and what is refused in one line."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_prep import FINDINGS
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import NOTEBOOKS
+from helpers.recipe import RECIPES, Recipe, file_of, full_name, keys, lookup, own_code, recipe_file
+from helpers.runner import sweep_file
+
+CODE = "raise SystemExit('it was run')\n\n\ndef net(outputs): ...\n\n\nclass Reader: ...\n"
+MODEL = '[model]\nnetwork = "resnet44"\n'
+OWN = '[model]\npytorch = "mine.py:net"\n'
+
+AS_EVER: dict[str, Any] = {
+    "resized": 264,
+    "crop": 224,
+    "channels": 3,
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+    "findings": FINDINGS,
+    "epochs": 5,
+    "batch": 64,
+    "learning_rate": 1e-4,
+    "warmup_epochs": 0.0,
+    "adam_betas": (0.9, 0.999),
+    "adam_epsilon": 1e-8,
+    "bn_momentum": 0.1,
+    "bn_epsilon": 1e-5,
+    "precision": "fp32",
+    "weights": "auto",
+    "seed": 0,
+    "task": "findings",
+    "network": "densenet121",
+    "reader": "nih",
+    "folder": "auto",
+    "options": {},
+    "colour": "grey",
+    "optimizer": "adam",
+    "momentum": 0.9,
+    "weight_decay": 0.0,
+    "scaling": "linear",
+    "drop_by": 1.0,
+    "drop_epochs": (),
+    "metric": "auc",
+    "targets": (),
+    "own": {},
+    "beside": "",
+    "code": {},
+    "small": False,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(CODE, encoding="utf-8")
+    return tmp_path
+
+
+def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [("chexnet", {}), ("demo", {"resized": 38, "crop": 32, "weights": "seeded"})],
+)
+def test_the_articles_recipes_are_what_they_were(name: str, changed: Any, small: bool) -> None:
+    found = vars(lookup(name, small=small))
+    text = (paths.ROOT / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert found == AS_EVER | {"name": name, "text": text, "sha256": digest} | changed
+    assert found.keys() == {field.name for field in fields(Recipe)}
+
+
+def test_those_that_ship_are_these_four() -> None:
+    assert set(RECIPES) == {"chexnet", "demo", "resnet44-cifar10", "resnet50-imagenet"}
+    imagenet, cifar = RECIPES["resnet50-imagenet"], RECIPES["resnet44-cifar10"]
+    assert (imagenet.resized, imagenet.crop, imagenet.batch, imagenet.epochs) == (256, 224, 32, 100)
+    assert (imagenet.drop_by, imagenet.drop_epochs) == (0.1, (30, 60, 90))
+    for recipe in (imagenet, cifar):
+        assert (recipe.task, recipe.metric, recipe.colour) == ("classes", "top1", "rgb")
+        assert (recipe.optimizer, recipe.momentum, recipe.weight_decay) == ("momentum", 0.9, 1e-4)
+        small = lookup(recipe.name, small=True)
+        assert small.small and small.epochs < recipe.epochs
+        assert (small.network, small.optimizer) == (recipe.network, recipe.optimizer)
+    assert cifar.targets == (0.5, 0.6, 0.7, 0.75, 0.8)
+
+
+def test_a_recipe_of_ones_own(folder: Path) -> None:
+    text = (
+        '[data]\nreader = "mine.py:Reader"\nfolder = "pictures"\ncolour = "rgb"\n'
+        f'{OWN}mxnet = "mine.py:net"\n'
+        '[train]\ntask = "classes"\nepochs = 40\noptimizer = "momentum"\nlearning_rate = 1\n'
+        "drops = {by = 0.1, epochs = [20, 30]}\n[target]\nvalues = [0.5]\n"
+        "[demo]\nepochs = 2\n[sweep]\ndevices = [1, 2]\n"
+        '[slurm]\npartition = "gpu"\nbefore = ["module load cuda"]\n'
+    )
+    path = write(folder, text)
+    found = file_of(str(path))
+    recipe, digest = found.recipe, hashlib.sha256(CODE.encode()).hexdigest()
+    assert (recipe.name, recipe.network, recipe.reader) == ("mine", "own", "own")
+    assert recipe.own == {
+        "pytorch": "mine.py:net",
+        "mxnet": "mine.py:net",
+        "reader": "mine.py:Reader",
+    }
+    assert recipe.code == {"mine.py": digest} and recipe.folder == str(folder / "pictures")
+    assert (recipe.resized, recipe.crop, recipe.weights) == (0, 0, "seeded")
+    assert (recipe.drop_by, recipe.drop_epochs, recipe.targets) == (0.1, (20, 30), (0.5,))
+    assert isinstance(recipe.learning_rate, float) and recipe.metric == "top1"
+    assert found.small.epochs == 2 and found.small.small and not recipe.small
+    assert found.slurm == {"partition": "gpu", "before": ["module load cuda"]}
+    assert recipe.lacks("pytorch") is None
+    assert "no network of its own for keras" in str(recipe.lacks("keras"))
+    record = recipe.on(2).as_record()
+    assert "\n".join(record["text"]) == text and record["task"] == "classes"
+    assert record["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert recipe.digests() == {"mine.toml": record["sha256"], "mine.py": digest}
+
+
+def test_what_follows_replaces_what_it_begins_with(folder: Path) -> None:
+    path = write(folder, 'recipe = "resnet44-cifar10"\n[train]\nepochs = 7\n[demo]\nbatch = 8\n')
+    found, base = file_of(str(path)), RECIPES["resnet44-cifar10"]
+    assert (found.recipe.epochs, found.recipe.batch) == (7, base.batch)
+    assert (found.recipe.network, found.recipe.drop_epochs) == ("resnet44", (20, 30))
+    assert found.small.batch == 8 and found.small.epochs == 3, "the shipped [demo] holds too"
+    own = file_of(str(write(folder, f'recipe = "chexnet"\n{OWN}'))).recipe
+    assert (own.network, own.resized, own.weights) == ("own", 264, "seeded")
+    other = '[data]\nreader = "imagefolder"\n'
+    assert file_of(str(write(folder, f'recipe = "chexnet"\n{other}'))).recipe.resized == 0
+
+
+def test_a_table_of_another_csv(folder: Path) -> None:
+    text = f'[data]\nreader = "table"\nuncertain = "ignore"\ntable = "columns.toml"\n{MODEL}'
+    recipe = lookup(str(write(folder, text)))
+    assert recipe.options == {"uncertain": "ignore", "table": str(folder / "columns.toml")}
+
+
+def test_options_are_those_that_data_prep_takes() -> None:
+    readers = pytest.importorskip("data_prep.readers", reason="of the branch readers")
+    assert set(readers.READERS) == set(keys.READERS)
+
+
+def test_networks_of_ones_own_are_for_every_framework() -> None:
+    assert set(keys.FRAMEWORKS) == set(NOTEBOOKS)
+
+
+def test_a_file_is_found_from_here_and_from_the_checkout(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(folder, MODEL)
+    monkeypatch.chdir(folder)
+    assert full_name("mine.toml") == str(path) and full_name("demo") == "demo"
+    assert full_name("recipes/demo.toml") == str(paths.ROOT / "recipes" / "demo.toml")
+
+
+# Each recipe that is wrong, the line, and what is said.
+BAD: dict[str, tuple[str, str]] = {
+    "a key nobody knows": (
+        f"{MODEL}[train]\nepoch = 5\n",
+        "line 4: unknown key 'epoch' in [train]: did you mean 'epochs'?",
+    ),
+    "a table nobody knows": (
+        "[modell]\nx = 1\n",
+        "line 1: unknown key 'modell': did you mean 'model'?",
+    ),
+    "a key without its table": (
+        f"epochs = 5\n{MODEL}",
+        "line 1: unknown key 'epochs': it belongs under [train]",
+    ),
+    "a text for a number": (
+        f'{MODEL}[train]\nepochs = "ten"\n',
+        "line 4: 'epochs' in [train] is 'ten': give a whole number from 1",
+    ),
+    "true for a number": (f"{MODEL}[train]\nbatch = true\n", "line 4: 'batch' in [train] is True"),
+    "no epochs": (f"{MODEL}[train]\nepochs = 0\n", "line 4: 'epochs' in [train] is 0"),
+    "a rate that is no number": (
+        f"{MODEL}[train]\nlearning_rate = nan\n",
+        "line 4: 'learning_rate'",
+    ),
+    "an endless rate": (f"{MODEL}[train]\nlearning_rate = inf\n", "line 4: 'learning_rate'"),
+    "a rate of nothing": (f"{MODEL}[train]\nlearning_rate = 0\n", "line 4: 'learning_rate'"),
+    "a decay below zero": (f"{MODEL}[train]\nweight_decay = -1e-4\n", "line 4: 'weight_decay'"),
+    "momentum that nobody uses": (
+        f"{MODEL}[train]\nmomentum = 0.9\n",
+        'line 4: \'momentum\' is of optimizer = "momentum", and this one is "adam"',
+    ),
+    "an optimiser nobody has": (
+        f'{MODEL}[train]\noptimizer = "lamb"\n',
+        "line 4: 'optimizer' in [train] is 'lamb': give one of sgd, momentum, adam",
+    ),
+    "drops that rise": (f"{MODEL}[train]\ndrops = {{by = 10, epochs = [1]}}\n", "line 4: 'drops'"),
+    "drops out of order": (
+        f"{MODEL}[train]\ndrops = {{by = 0.1, epochs = [3, 2]}}\n",
+        "line 4: 'drops'",
+    ),
+    "no network": (
+        "[train]\nepochs = 5\n",
+        'no network: under [model] give network = "densenet121"',
+    ),
+    "nothing": ("# nothing\n", "nothing in it; a recipe has tables"),
+    "two ways at once": (
+        f'{MODEL}pytorch = "mine.py:net"\n',
+        "line 3: [model] has 'network' and 'pytorch' too",
+    ),
+    "a network nobody has": (
+        '[model]\nnetwork = "resnet45"\n',
+        "line 2: 'network' in [model] is 'resnet45': give one of densenet121, resnet44, resnet50",
+    ),
+    "code elsewhere": (
+        '[model]\npytorch = "../mine.py:net"\n',
+        "line 2: '../mine.py' leads out of",
+    ),
+    "code at another place": (
+        '[model]\npytorch = "/etc/mine.py:net"\n',
+        "line 2: '/etc/mine.py' leads",
+    ),
+    "code through a link": (
+        '[model]\npytorch = "linked.py:net"\n',
+        "line 2: 'linked.py' leads out of",
+    ),
+    "code in a linked folder": (
+        '[model]\npytorch = "away/mine.py:net"\n',
+        "line 2: 'away/mine.py' leads",
+    ),
+    "code that is not there": (
+        '[model]\npytorch = "others.py:net"\n',
+        "line 2: 'others.py': there is no",
+    ),
+    "code without the name": (
+        '[model]\npytorch = "mine.py:nett"\n',
+        "line 2: 'mine.py' has no 'nett' at its top level; it has Reader, net",
+    ),
+    "code that is no Python": (
+        '[model]\npytorch = "broken.py:net"\n',
+        "line 2: 'broken.py', line 1 is no",
+    ),
+    "code that is a folder": (
+        '[model]\npytorch = "folder.py:net"\n',
+        "line 2: 'folder.py': there is no",
+    ),
+    "code without a name": (
+        '[model]\npytorch = "mine.py"\n',
+        "line 2: 'mine.py' is not file.py:name",
+    ),
+    "a reader nobody has": (f'[data]\nreader = "cifar"\n{MODEL}', "line 2: unknown reader 'cifar'"),
+    "another reader's option": (
+        f'[data]\nreader = "cifar10"\ngroup = "x"\n{MODEL}',
+        "line 3: the reader cifar10 takes no 'group'",
+    ),
+    "a crop of nothing": (
+        f'[data]\nreader = "cifar10"\ncrop = 28\n{MODEL}',
+        "line 3: 'crop' needs",
+    ),
+    "a crop too large": (
+        f"[data]\nresized = 32\ncrop = 33\n{MODEL}",
+        "line 3: a crop of 33 px does not",
+    ),
+    "a metric of another task": (
+        f'{MODEL}[target]\nmetric = "top1"\n',
+        "line 4: 'top1' is no metric of task = \"findings\": give auc",
+    ),
+    "a target above all": (
+        f"{MODEL}[target]\nvalues = [50]\n",
+        "line 4: 'values' in [target] is [50]",
+    ),
+    "a demo of another network": (
+        f'{MODEL}[demo]\nnetwork = "resnet50"\n',
+        "line 4: unknown key 'network' in [demo]",
+    ),
+    "a recipe to begin with that is none": (
+        'recipe = "mine"\n',
+        "line 1: a recipe begins with one that ships, and 'mine' is none",
+    ),
+    "a list to begin with": ('recipe = ["demo"]\n', "line 1: a recipe begins with one that ships"),
+    "a text for a table": ('model = "resnet44"\n', "line 1: 'model' is a table: write [model]"),
+    "a key twice": (f'{MODEL}network = "resnet50"\n', "line 3: 'network' stands there twice"),
+    "a table twice": (f"{MODEL}{MODEL}", "line 3: '[model]' stands there twice"),
+    "no quotes": (
+        "[model]\nnetwork = resnet44\n",
+        'line 2: not TOML: Invalid value; write a line such as network = "densenet121"',
+    ),
+    "YAML": ("model:\n  network: resnet44\n", "YAML, but a recipe is TOML"),
+    "a sign that is not seen": (
+        f"{MODEL}# \x1b[2J\n".replace("\x1b", "\u202e"),
+        "line 3: a tab or another sign that is not seen",
+    ),
+    "Slurm's nobody knows": (
+        f'{MODEL}[slurm]\npartitoin = "x"\n',
+        "line 4: unknown key 'partitoin' in [slurm]: did you mean 'partition'?",
+    ),
+    "a sweep nobody knows": (
+        f"{MODEL}[sweep]\ndevice = [1]\n",
+        "line 4: unknown key 'device': did you mean 'devices'?",
+    ),
+    "a sweep of another recipe": (
+        f'{MODEL}[sweep]\nrecipe = "demo"\n',
+        "line 4: this file is the recipe",
+    ),
+}
+
+
+def lay_traps(folder: Path) -> None:
+    """What recipes in BAD name: each file would end its process if a line of it were run."""
+    away = folder / "elsewhere"
+    away.mkdir()
+    (away / "mine.py").write_text(CODE, encoding="utf-8")
+    inner = folder / "inner"
+    inner.mkdir()
+    (inner / "mine.py").write_text(CODE, encoding="utf-8")
+    (inner / "linked.py").symlink_to(away / "mine.py")
+    (inner / "away").symlink_to(away)
+    (inner / "broken.py").write_text("def net(:\n", encoding="utf-8")
+    (inner / "folder.py").mkdir()
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_recipe_is_one_line_and_nothing_of_it_is_run(what: str, tmp_path: Path) -> None:
+    lay_traps(tmp_path)
+    text, said = BAD[what]
+    path = write(tmp_path / "inner", text)
+    with pytest.raises(UserError) as caught:
+        sweep_file.of_recipe(file_of(str(path)).file)
+    assert str(caught.value).startswith(str(path)) and said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    if "line" in said:
+        assert f"{path}, {said[: said.index(':')]}" in str(caught.value)
+
+
+def test_the_command_ends_with_one_line_and_2(tmp_path: Path) -> None:
+    lay_traps(tmp_path)
+    path = write(tmp_path / "inner", '[model]\npytorch = "linked.py:net"\n')
+    given = [sys.executable, "-m", "helpers", "--recipe", str(path), "--dry-run"]
+    done = subprocess.run(given, capture_output=True, text=True, check=False, cwd=paths.ROOT)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(f"error: {path}, line 2: 'linked.py' leads out of the recipe's")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_recipe_of_ones_own_takes_no_name_that_ships(folder: Path) -> None:
+    with pytest.raises(UserError, match="'chexnet' is a recipe that ships"):
+        file_of(str(write(folder, MODEL, "chexnet.toml")))
+
+
+@pytest.mark.parametrize("name", ["chexnett", "../../x", "mine.yaml", ""])
+def test_an_unknown_recipe_is_named(name: str) -> None:
+    with pytest.raises(UserError, match=f"unknown recipe '{name}': the recipes are chexnet, demo"):
+        lookup(name)
+
+
+def test_a_pipe_is_not_code(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.py")  # who opened it would wait for ever
+    with pytest.raises(UserError, match="there is no such file"):
+        file_of(str(write(folder, '[model]\npytorch = "pipe.py:net"\n')))
+
+
+def test_own_code_is_named_before_it_runs_once_and_only_as_it_was(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = folder / "quiet.py"
+    code.write_text("print('now it runs')\n\n\ndef net(outputs):\n    return outputs\n")
+    recipe = lookup(str(write(folder, '[model]\npytorch = "quiet.py:net"\n')))
+    assert capfd.readouterr().out == ""
+    assert own_code.load(recipe, "pytorch")(5) == 5
+    assert own_code.load(recipe, "pytorch")(6) == 6
+    said = capfd.readouterr().out.splitlines()
+    assert said == [f"Own code: {code}, SHA-256 {recipe.code['quiet.py'][:12]}", "now it runs"]
+    code.write_text("print('another')\n\n\ndef net(outputs): ...\n")
+    with pytest.raises(UserError, match="was changed since the recipe mine was read"):
+        own_code.load(recipe, "pytorch")
+    assert capfd.readouterr().out == ""
+
+
+def test_lines_are_found_in_whatever_way_a_key_is_written(folder: Path) -> None:
+    for text, line in (
+        ("[model]\nnetwork = 1\n", 2),
+        ("model.network = 1\n", 1),
+        ('# network = 1\n["model"]\n\n"network" = 1\n', 4),
+        ("model = {network = 1}\n", 1),
+        ("[train]\nepochs = 1\n[ model ]\nnetwork=1\n", 4),
+    ):
+        path = write(folder, text)
+        with pytest.raises(UserError, match=f"line {line}: 'network' in \\[model\\] is 1"):
+            recipe_file.read(path)

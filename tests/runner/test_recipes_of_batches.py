@@ -1,0 +1,138 @@
+"""A batch and its recipe: the same from beginning to end, and the sweep in the recipe's file."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import __main__ as command
+from helpers import paths
+from helpers.errors import UserError
+from helpers.runner import batch_folder, journal, plans, recipes, run_batch
+from helpers.runner.plans import Plan
+
+TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch = 8\nwarmup_epochs = 0.5\n'
+OWN = '[model]\nmxnet = "mine.py:net"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text("raise SystemExit('run')\ndef net(outputs): ...\n")
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{TEXT}{OWN}")
+    return path
+
+
+def plan_of(file: Path, **choices: Any) -> Plan:
+    return plans.make_plan(devices=[1], recipe=str(file), **choices)
+
+
+def test_a_plan_has_the_whole_path_and_the_digests(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    plan = plan_of(Path("mine.toml"))
+    assert plan.recipe == str(file) and set(plan.recipe_digests) == {"mine.toml", "mine.py"}
+    assert plan.parameters()["recipe"] == str(file)
+    assert plan.parameters()["warmup_epochs"] == "default", "the recipe's own, then"
+    assert plans.make_plan(devices=[1]).recipe_digests == {}, "auto: each run chooses"
+
+
+def test_the_journal_keeps_them(file: Path, tmp_path: Path) -> None:
+    plan = plan_of(file)
+    batch = tmp_path / "b"
+    batch.mkdir()
+    journal.write(batch, plan, {"started": "2026-11-22T09:00:00+00:00", "finished": None})
+    found, _ = journal.read(batch)
+    assert found.recipe_digests == plan.recipe_digests and found.asks_for_the_same(plan)
+    file.write_text(f"{TEXT}{OWN}# a remark\n")
+    assert not found.asks_for_the_same(plan_of(file))
+
+
+@pytest.mark.parametrize("name", ["mine.toml", "mine.py"])
+def test_a_recipe_that_was_changed_is_refused(file: Path, name: str) -> None:
+    plan = plan_of(file)
+    recipes.check(plan)
+    with (file.parent / name).open("a") as opened:
+        opened.write("# a remark\n")
+    with pytest.raises(UserError, match=f"^{name} was changed since the batch began: put it back"):
+        recipes.check(plan)
+    assert recipes.problem(plan, plan.runs[0]) == f"{name} was changed since the batch began"
+    file.unlink()
+    assert "No such file" in str(recipes.problem(plan, plan.runs[0]))
+
+
+def test_a_framework_without_a_network_is_skipped_with_that_reason(file: Path) -> None:
+    plan = plan_of(file)
+    found = {run.notebook: recipes.problem(plan, run) for run in plan.runs}
+    assert found.pop("MXNet_Gluon_MultiGPU") is None
+    assert found["PyTorch_MultiGPU_Exp_Loss"] == (
+        "the recipe mine has no network of its own for pytorch, but for mxnet"
+    )
+    assert None not in found.values()
+    shipped = plans.make_plan(devices=[1], recipe="demo")
+    assert all(recipes.problem(shipped, run) is None for run in shipped.runs)
+
+
+def test_code_among_the_runs_is_never_run(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(file)
+    monkeypatch.setattr(paths, "RUNS", tmp_path)
+    with pytest.raises(UserError, match=r"its own code lies under .* of which nothing is ever run"):
+        recipes.check(plan)
+    file.write_text(TEXT)
+    recipes.check(plan_of(file))
+
+
+def test_own_code_is_named_in_the_plan(file: Path) -> None:
+    said = recipes.in_words(plan_of(file))
+    assert said[0].startswith(f"recipe {file}, SHA-256 ")
+    assert said[1].startswith(f"own code {file.parent}/mine.py, SHA-256 ")
+    assert recipes.in_words(plans.make_plan(devices=[1], recipe="demo")) == []
+
+
+def test_the_sweep_stands_in_the_recipe(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line comes before a sweep's file, and that before the recipe's own table."""
+    asked: list[tuple[Plan, str | None]] = []
+
+    def note(plan: Plan, name: str | None = None, **how: Any) -> int:
+        asked.append((plan, name))
+        return 0
+
+    monkeypatch.setattr(run_batch, "run", note)
+    with file.open("a") as opened:
+        opened.write(
+            '[sweep]\nframeworks = ["pytorch"]\nseeds = [0, 1]\nname = "mine"\nrepeats = 2\n'
+        )
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text(f'recipe = "{file}"\nseeds = [7]\nname = "other"\n')
+    for given, seeds, name, repeats in (
+        (["--recipe", str(file)], {0, 1}, "mine", 2),
+        (["--recipe", str(file), "--seeds", "5", "--name", "third"], {5}, "third", 2),
+        (["--sweep", str(sweep)], {7}, "other", 2),
+        (["--sweep", str(sweep), "--repeats", "1"], {7}, "other", 1),
+    ):
+        assert command.main([*given, "--devices", "1"]) == 0, capsys.readouterr().err
+        plan, called = asked.pop()
+        assert {run.seed for run in plan.runs} == seeds and called == name
+        assert {run.framework for run in plan.runs} == {"PyTorch"}
+        assert len(plan.runs) == 2 * repeats * len(seeds) and plan.recipe == str(file)
+
+
+def test_a_choice_that_cannot_be_had_is_named_with_its_line(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(f"{TEXT}[sweep]\ndevices = [0]\n")
+    assert command.main(["--recipe", str(file), "--dry-run"]) == 2
+    said = f"error: {file}, line 7: devices 0: a run needs at least one"
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_batch_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
+    plan = replace(plans.make_plan(devices=[1], recipe="demo"), recipe_digests={})
+    assert recipes.changed(plan) is None
+    assert batch_folder.Batch(tmp_path, plan, "now").plan.recipe_digests == {}
