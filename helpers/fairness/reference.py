@@ -1,12 +1,13 @@
-"""The yardstick: what DenseNet121 computes in float64, from weights and images made by NumPy.
+"""The yardstick: what each network computes in float64, from weights and images made by NumPy.
 
-PyTorch makes it once (``tools/make_reference.py`` in the pytorch environment) and
-``reference.npz`` keeps it, so that every framework can be held against it in its own kernel. The
+PyTorch makes it once (``tools/make_reference.py`` in the pytorch environment) and a file a network
+keeps it, so that every framework can be held against it in its own kernel. The
 weights are no ordinary initial ones: every BatchNorm has a scale, an offset and statistics of its
 own, so that none of them can be mistaken or left out unnoticed.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -14,15 +15,50 @@ from types import MappingProxyType
 import numpy as np
 
 from helpers.networks import weights
+from helpers.networks.shapes import SHALLOW, head, shapes
 from helpers.recipe import RECIPES, Recipe
 
-FILE = Path(__file__).with_name("reference.npz")
-IMAGES, PIXELS, SEED = 4, 64, 0
+IMAGES, SEED = 4, 0
 STEPS = 5
 
-GRADIENTS = ("features.conv0.weight", "features.norm5.weight", "classifier.weight")
-NORMS = {"features.norm0": 32, "features.norm5": 2}
-"""BatchNorm layers whose running statistics are kept, and the pixels of their input a side."""
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a network, and in which file beside this module."""
+
+    file: str
+    pixels: int
+    """Of an image a side."""
+    gradients: tuple[str, ...]
+    norms: Mapping[str, int]
+    """BatchNorm layers whose running statistics are kept, and the pixels of their input a side."""
+
+    @property
+    def path(self) -> Path:
+        return Path(__file__).with_name(self.file)
+
+
+KEPT = {
+    "densenet121": Kept(
+        "reference.npz",
+        64,
+        ("features.conv0.weight", "features.norm5.weight", "classifier.weight"),
+        {"features.norm0": 32, "features.norm5": 2},
+    ),
+    "resnet44": Kept(
+        "reference_resnet44.npz",
+        32,
+        ("conv1.weight", "layer3.6.bn2.weight", "fc.weight"),
+        {"bn1": 32, "layer3.6.bn2": 8},
+    ),
+    "resnet50": Kept(
+        "reference_resnet50.npz",
+        64,
+        ("conv1.weight", "layer4.2.bn3.weight", "fc.bias"),  # fc.weight's would be 230 kB
+        {"bn1": 32, "layer4.2.bn3": 2},
+    ),
+}
+"""The first convolution's gradient has come through all layers."""
 
 RATES = {"sgd": 0.1, "adam": 1e-3}
 """Learning rate of each rule."""
@@ -34,13 +70,12 @@ its bias is corrected, so that in step t it weighs 1 / sqrt(1 - beta2 ** t) time
 PATHS = (*RATES, EPSILON_FIRST)
 """Paths of ``STEPS`` optimiser steps."""
 
-RUNNING = ("running_mean", "running_var")
 
-
-def batch() -> tuple[np.ndarray, np.ndarray]:
-    """Grey images uint8 (4, 64, 64) and targets float32 (4, 14)."""
+def batch(network: str = "densenet121") -> tuple[np.ndarray, np.ndarray]:
+    """Grey images uint8 (4, 64, 64), smaller for some, and targets float32 (4, 14)."""
     random = np.random.Generator(np.random.PCG64(SEED))
-    grey = random.integers(0, 256, (IMAGES, PIXELS, PIXELS), dtype=np.uint8)
+    pixels = KEPT[network].pixels
+    grey = random.integers(0, 256, (IMAGES, pixels, pixels), dtype=np.uint8)
     targets = (random.random((IMAGES, 14)) < 0.3).astype(np.float32)
     return grey, targets
 
@@ -51,16 +86,20 @@ def network_input(grey: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.n
     return (grey[:, None].astype(np.float64) / 255 - mean) / std
 
 
-@cache
-def arrays() -> Mapping[str, np.ndarray]:
+def arrays(network: str = "densenet121") -> Mapping[str, np.ndarray]:
     """Seeded weights with a BatchNorm that is not the identity, by torchvision's names.
 
     Made once, and the same for all who ask: read-only.
     """
-    found = weights.seeded(seed=SEED)
+    return _arrays(network)
+
+
+@cache
+def _arrays(network: str) -> Mapping[str, np.ndarray]:
+    found = weights.seeded(seed=SEED, network=network)
     random = np.random.Generator(np.random.PCG64(SEED + 1))
-    for name, shape in weights.shapes().items():
-        if len(shape) == 1 and not name.startswith("classifier"):
+    for name, shape in shapes(network).items():
+        if len(shape) == 1 and not name.startswith(head(network)):
             positive = name.endswith((".weight", ".running_var"))
             drawn = random.uniform(0.8, 1.2, shape) if positive else random.normal(0, 0.1, shape)
             found[name] = drawn.astype(np.float32)
@@ -68,26 +107,32 @@ def arrays() -> Mapping[str, np.ndarray]:
 
 
 def shallow_arrays() -> weights.Arrays:
-    """Of the same weights those of a net without dense blocks, see ``frameworks.*.shallow``.
+    """Of DenseNet121's weights those of a net without dense blocks, see ``frameworks.*.shallow``.
 
     On it a training loop is checked: a deep network adds nothing to that but rounding, which
     BatchNorm amplifies from step to step, and minutes where a framework is slow step by step.
     """
-    found = {name: array.copy() for name, array in arrays().items() if name in weights.SHALLOW}
+    found = {name: array.copy() for name, array in arrays().items() if name in SHALLOW}
     return found | {"classifier.weight": found["classifier.weight"][:, :64].copy()}
 
 
-@cache
-def load() -> Mapping[str, np.ndarray]:
+def load(network: str = "densenet121") -> Mapping[str, np.ndarray]:
     """All quantities by name, float64 unless said otherwise; read once, and read-only.
 
-    With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the gradient of each of GRADIENTS. In
-    training mode: ``train logits`` and the running statistics of NORMS after one pass. For each
-    path in PATHS, which the shallow net walks: the ``losses`` of its steps (5,) and float32
-    weights after the last. ``pixels`` float32 (3, 32, 32) are what the demo recipe's evaluation
-    makes of ``reference_checks.canonical_image``.
+    With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the network's gradients in KEPT. In
+    training mode: ``train logits`` and the running statistics of its norms there after one pass.
+
+    DenseNet121's file also has, for each path in PATHS, which the shallow net walks: the
+    ``losses`` of its steps (5,) and float32 weights after the last. ``pixels`` float32
+    (3, 32, 32) are what the demo recipe's evaluation makes of
+    ``reference_checks.canonical_image``.
     """
-    with np.load(FILE) as file:
+    return _load(network)
+
+
+@cache
+def _load(network: str) -> Mapping[str, np.ndarray]:
+    with np.load(KEPT[network].path) as file:
         return _read_only(dict(file))
 
 
@@ -111,10 +156,12 @@ def shallow_logits(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.nda
     return pooled @ arrays["classifier.weight"].T.astype(np.float64) + arrays["classifier.bias"]
 
 
-def gradient_errors(found: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Relative L2 distance of each of GRADIENTS in ``found`` from the reference's."""
-    known = load()
-    return {name: relative(found[name], known[name]) for name in GRADIENTS}
+def gradient_errors(
+    found: Mapping[str, np.ndarray], network: str = "densenet121"
+) -> dict[str, float]:
+    """Relative L2 distance of each kept gradient in ``found`` from the reference's."""
+    known = load(network)
+    return {name: relative(found[name], known[name]) for name in KEPT[network].gradients}
 
 
 def relative(found: np.ndarray, known: np.ndarray) -> float:

@@ -96,9 +96,10 @@ def _on_path(rehearse: Rehearsal, rule: str, devices: int, limits: Limits) -> li
     ]
     if rule == "adam":
         return checks
-    norm, when = "features.norm0", f"after {taken}"
+    norm = "features.norm0"
+    norms = {norm: reference.KEPT["densenet121"].norms[norm]}
     return checks + running_statistics(
-        after, there, start, reference.STEPS, limits.values, when, [norm]
+        after, there, start, reference.STEPS, limits.values, f"after {taken}", norms
     )
 
 

@@ -179,7 +179,7 @@ def after_a_step(**changes: float) -> dict[str, np.ndarray]:
     """The reference's running statistics; ``norm0_mean`` and so on move them in proportion."""
     found = {}
     for norm in reference.NORMS:
-        for part in reference.RUNNING:
+        for part in shapes.RUNNING:
             name = f"{norm}.{part}"
             short = name.removeprefix("features.").replace(".running_", "_")
             found[name] = reference.load()[name].astype(np.float64) * (1 + changes.get(short, 0.0))
