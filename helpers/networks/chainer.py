@@ -36,10 +36,9 @@ def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Mod
         From normalised images, three channels, to logits.
     """
     norm = partial(L.BatchNormalization, eps=recipe.bn_epsilon, decay=1 - recipe.bn_momentum)
-    outputs = outputs_of(network, arrays)
-    if network == "densenet121":
-        return DenseNet121(outputs, norm)
-    return ResNet(*(_resnet44(norm) if network == "resnet44" else _resnet50(norm)), outputs)
+    make = {"densenet121": DenseNet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
+    model: Model = make(outputs_of(network, arrays), norm)
+    return model
 
 
 def convolution(channels: int, out: int, size: int, stride: int = 1) -> L.Convolution2D:
@@ -153,7 +152,7 @@ def shortcut(x: Any) -> chainer.Variable:
     return F.concat((x, x.xp.zeros_like(x.array)))
 
 
-def _resnet44(norm: Norm) -> tuple[dict[str, Any], int]:
+def _resnet44(outputs: int, norm: Norm) -> Model:
     channels = next(iter(RESNET44))
     steps = {"conv1": convolution(3, channels, 3), "bn1": norm(channels), "relu": F.relu}
     for stage, (width, blocks) in enumerate(RESNET44.items(), start=1):
@@ -166,10 +165,10 @@ def _resnet44(norm: Norm) -> tuple[dict[str, Any], int]:
             made[str(block)] = Block(branch, shortcut if halves else None)
             channels = width
         steps[f"layer{stage}"] = InTurn(**made)
-    return steps, channels
+    return ResNet(steps, channels, outputs)
 
 
-def _resnet50(norm: Norm) -> tuple[dict[str, Any], int]:
+def _resnet50(outputs: int, norm: Norm) -> Model:
     channels = next(iter(RESNET50))
     steps = {"conv1": convolution(3, channels, 7, stride=2), "bn1": norm(channels)}
     steps |= {"relu": F.relu, "maxpool": POOL}
@@ -185,4 +184,4 @@ def _resnet50(norm: Norm) -> tuple[dict[str, Any], int]:
             made[str(block)] = Block(branch, InTurn(**down) if block == 0 else None)
             channels = out
         steps[f"layer{stage}"] = InTurn(**made)
-    return steps, channels
+    return ResNet(steps, channels, outputs)
