@@ -203,7 +203,8 @@ def _convert_in_pytorch_kernel(cache: Path, network: str) -> None:
     python = paths.VENVS / "pytorch" / "bin" / "python"
     if not python.exists():
         raise UserError("the pytorch environment, which converts torchvision's file, is missing")
-    command = [python, "-m", "helpers.networks.weights", cache, IMAGENET[network], network]
+    command = [str(python), "-m", "helpers.networks.weights", str(cache)]
+    command += [IMAGENET[network], network]
     done = subprocess.run(command, capture_output=True, text=True, cwd=paths.ROOT)
     if done.returncode:
         raise UserError((done.stderr.strip().splitlines() or ["conversion failed"])[-1])
