@@ -133,7 +133,10 @@ class Run:
     def initial(self) -> Weights:
         """The weights that every framework starts from."""
         recipe = self.recipe.recipe
-        found = weights.canonical(recipe.weights, network=self.network, seed=recipe.seed)
+        outputs = len(recipe.findings)
+        found = weights.canonical(
+            recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
+        )
         self.record.add("weights", found.as_record())
         return found
 
