@@ -1,15 +1,15 @@
-"""Chainer: the notebook's DenseNet121 (Chainer has none), ``backward`` and Chainer's own Adam."""
+"""Chainer: our DenseNet121 (Chainer has none), ``backward`` and Chainer's own Adam."""
 
-import contextlib
-import io
-import tempfile
 from collections.abc import Callable
 
 import chainer
 import chainer.functions as F
 import numpy as np
 
-from helpers.runner.notebook_code import run_cells
+from helpers.frameworks import chainer as framework
+from helpers.networks import chainer as networks
+from helpers.networks import weights
+from helpers.recipe import RECIPES
 
 OPTIONS: dict[str, dict[str, object]] = {
     "as it comes": {},
@@ -20,9 +20,9 @@ SLOW: dict[str, dict[str, object]] = {}
 
 def make(pixels: int, batch: int, *, type_check: bool = True) -> Callable[[int], None]:
     chainer.global_config.type_check = type_check
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        names = run_cells("Chainer_MultiGPU", until="## 7.", devices=1, recipe="demo", run=folder)
-    model = names["build_model"](names["initial"].arrays)
+    arrays = weights.seeded()
+    model = networks.build("densenet121", arrays, RECIPES["chexnet"])
+    framework.load_weights(model, arrays)
     optimizer = chainer.optimizers.Adam(1e-4).setup(model)
     random = np.random.default_rng(0)
     images = random.standard_normal((batch, 3, pixels, pixels), dtype=np.float32)

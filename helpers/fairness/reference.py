@@ -1,12 +1,13 @@
-"""The yardstick: what DenseNet121 computes in float64, from weights and images made by NumPy.
+"""The yardstick: what each network computes in float64, from weights and images made by NumPy.
 
-PyTorch makes it once (``tools/make_reference.py`` in the pytorch environment) and
-``reference.npz`` keeps it, so that every framework can be held against it in its own kernel. The
+PyTorch makes it once (``tools/make_reference.py`` in the pytorch environment) and a file a network
+keeps it, so that every framework can be held against it in its own kernel. The
 weights are no ordinary initial ones: every BatchNorm has a scale, an offset and statistics of its
 own, so that none of them can be mistaken or left out unnoticed.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -14,15 +15,62 @@ from types import MappingProxyType
 import numpy as np
 
 from helpers.networks import weights
+from helpers.networks.shapes import SHALLOW, head, shapes
 from helpers.recipe import RECIPES, Recipe
 
-FILE = Path(__file__).with_name("reference.npz")
-IMAGES, PIXELS, SEED = 4, 64, 0
+IMAGES, SEED = 4, 0
 STEPS = 5
 
-GRADIENTS = ("features.conv0.weight", "features.norm5.weight", "classifier.weight")
-NORMS = {"features.norm0": 32, "features.norm5": 2}
-"""BatchNorm layers whose running statistics are kept, and the pixels of their input a side."""
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a network, and in which file beside this module."""
+
+    file: str
+    pixels: int
+    """Of an image a side."""
+    gradients: tuple[str, ...]
+    norms: Mapping[str, int]
+    """BatchNorm layers whose running statistics are kept, and the pixels of their input a side."""
+    variance: float = 1.0
+    """About that of the weights' ``running_var``: with 1 a ResNet's logits would grow with every
+    block, ResNet44's into thousands, where the loss no longer tells one from another."""
+    single: float = 1e-5
+    """Limit of what is computed in training where a framework trains in float32 only.
+
+    Found for ResNet50 in training mode, whose last layers see 16 values a channel: 1.2e-4 in the
+    logits. An epsilon of 2e-5 in place of 1e-5 moves them by 1e-3 (the others': 8e-6 and 5e-5 in
+    DenseNet121, 3e-6 and 2.5e-5 in ResNet44)."""
+
+    @property
+    def path(self) -> Path:
+        return Path(__file__).with_name(self.file)
+
+
+KEPT = {
+    "densenet121": Kept(
+        "reference.npz",
+        64,
+        ("features.conv0.weight", "features.norm5.weight", "classifier.weight"),
+        {"features.norm0": 32, "features.norm5": 2},
+    ),
+    "resnet44": Kept(
+        "reference_resnet44.npz",
+        32,
+        ("conv1.weight", "layer3.6.bn2.weight", "fc.weight"),
+        {"bn1": 32, "layer3.6.bn2": 8},
+        variance=4.0,
+    ),
+    "resnet50": Kept(
+        "reference_resnet50.npz",
+        64,
+        ("conv1.weight", "layer4.2.bn3.weight", "fc.bias"),  # fc.weight's would be 230 kB
+        {"bn1": 32, "layer4.2.bn3": 2},
+        variance=2.0,
+        single=3e-4,
+    ),
+}
+"""The first convolution's gradient has come through all layers."""
 
 MOMENTUM, DECAY = 0.9, 0.1
 """Of the paths that have them; the decay large, so that nothing of it is overlooked."""
@@ -49,13 +97,12 @@ PATHS = (
 )
 """Paths of ``STEPS`` optimiser steps, each beginning with the rule's name."""
 
-RUNNING = ("running_mean", "running_var")
 
-
-def batch() -> tuple[np.ndarray, np.ndarray]:
-    """Grey images uint8 (4, 64, 64) and targets float32 (4, 14)."""
+def batch(network: str = "densenet121") -> tuple[np.ndarray, np.ndarray]:
+    """Grey images uint8 (4, 64, 64), smaller for some, and targets float32 (4, 14)."""
     random = np.random.Generator(np.random.PCG64(SEED))
-    grey = random.integers(0, 256, (IMAGES, PIXELS, PIXELS), dtype=np.uint8)
+    pixels = KEPT[network].pixels
+    grey = random.integers(0, 256, (IMAGES, pixels, pixels), dtype=np.uint8)
     targets = (random.random((IMAGES, 14)) < 0.3).astype(np.float32)
     return grey, targets
 
@@ -66,43 +113,55 @@ def network_input(grey: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.n
     return (grey[:, None].astype(np.float64) / 255 - mean) / std
 
 
-@cache
-def arrays() -> Mapping[str, np.ndarray]:
+def arrays(network: str = "densenet121") -> Mapping[str, np.ndarray]:
     """Seeded weights with a BatchNorm that is not the identity, by torchvision's names.
 
     Made once, and the same for all who ask: read-only.
     """
-    found = weights.seeded(seed=SEED)
+    return _arrays(network)
+
+
+@cache
+def _arrays(network: str) -> Mapping[str, np.ndarray]:
+    found = weights.seeded(seed=SEED, network=network)
     random = np.random.Generator(np.random.PCG64(SEED + 1))
-    for name, shape in weights.shapes().items():
-        if len(shape) == 1 and not name.startswith("classifier"):
+    for name, shape in shapes(network).items():
+        if len(shape) == 1 and not name.startswith(head(network)):
             positive = name.endswith((".weight", ".running_var"))
             drawn = random.uniform(0.8, 1.2, shape) if positive else random.normal(0, 0.1, shape)
+            if name.endswith("running_var"):
+                drawn *= KEPT[network].variance
             found[name] = drawn.astype(np.float32)
     return _read_only(found)
 
 
 def shallow_arrays() -> weights.Arrays:
-    """Of the same weights those of a net without dense blocks, see ``frameworks.*.shallow``.
+    """Of DenseNet121's weights those of a net without dense blocks, see ``frameworks.*.shallow``.
 
     On it a training loop is checked: a deep network adds nothing to that but rounding, which
     BatchNorm amplifies from step to step, and minutes where a framework is slow step by step.
     """
-    found = {name: array.copy() for name, array in arrays().items() if name in weights.SHALLOW}
+    found = {name: array.copy() for name, array in arrays().items() if name in SHALLOW}
     return found | {"classifier.weight": found["classifier.weight"][:, :64].copy()}
 
 
-@cache
-def load() -> Mapping[str, np.ndarray]:
+def load(network: str = "densenet121") -> Mapping[str, np.ndarray]:
     """All quantities by name, float64 unless said otherwise; read once, and read-only.
 
-    With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the gradient of each of GRADIENTS. In
-    training mode: ``train logits`` and the running statistics of NORMS after one pass. For each
-    path in PATHS, which the shallow net walks: the ``losses`` of its steps (5,) and float32
-    weights after the last. ``pixels`` float32 (3, 32, 32) are what the demo recipe's evaluation
-    makes of ``reference_checks.canonical_image``.
+    With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the network's gradients in KEPT. In
+    training mode: ``train logits`` and the running statistics of its norms there after one pass.
+
+    DenseNet121's file also has, for each path in PATHS, which the shallow net walks: the
+    ``losses`` of its steps (5,) and float32 weights after the last. ``pixels`` float32
+    (3, 32, 32) are what the demo recipe's evaluation makes of
+    ``reference_checks.canonical_image``.
     """
-    with np.load(FILE) as file:
+    return _load(network)
+
+
+@cache
+def _load(network: str) -> Mapping[str, np.ndarray]:
+    with np.load(KEPT[network].path) as file:
         return _read_only(dict(file))
 
 
@@ -126,10 +185,12 @@ def shallow_logits(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.nda
     return pooled @ arrays["classifier.weight"].T.astype(np.float64) + arrays["classifier.bias"]
 
 
-def gradient_errors(found: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Relative L2 distance of each of GRADIENTS in ``found`` from the reference's."""
-    known = load()
-    return {name: relative(found[name], known[name]) for name in GRADIENTS}
+def gradient_errors(
+    found: Mapping[str, np.ndarray], network: str = "densenet121"
+) -> dict[str, float]:
+    """Relative L2 distance of each kept gradient in ``found`` from the reference's."""
+    known = load(network)
+    return {name: relative(found[name], known[name]) for name in KEPT[network].gradients}
 
 
 def relative(found: np.ndarray, known: np.ndarray) -> float:

@@ -131,9 +131,10 @@ def _on_path(rehearse: Rehearsal, rule: Rule, devices: int, limits: Limits) -> l
     ]
     if rule != SGD:
         return checks
-    norm, when = "features.norm0", f"after {taken}"
+    norm = "features.norm0"
+    norms = {norm: reference.KEPT["densenet121"].norms[norm]}
     return checks + running_statistics(
-        after, there, start, reference.STEPS, limits.values, when, [norm]
+        after, there, start, reference.STEPS, limits.values, f"after {taken}", norms
     )
 
 

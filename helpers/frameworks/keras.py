@@ -185,7 +185,7 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
     With float32 weights, the current dtype policy decides the precision of the computation.
 
     Args:
-        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
         devices: the devices that hold a replica.
     """
     recipe, kept = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)

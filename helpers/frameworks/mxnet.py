@@ -3,7 +3,7 @@
 Peculiar to Gluon: one process drives all devices and a parameter has a copy on each of them, so
 ``devices`` holds all devices here. Arrays are asynchronous on the CPU too: an operation returns at
 once and the engine computes behind it. Names are Gluon's own, so weights are mapped by position:
-``collect_params()`` walks DenseNet in torchvision's order, and both frameworks keep convolutions
+``collect_params()`` walks a network in torchvision's order, and both frameworks keep convolutions
 as OIHW and the dense layer as (outputs, inputs). On CPUs the same seed gives the same bits,
 measured on one and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
@@ -19,7 +19,7 @@ from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions
-from helpers.networks.weights import SHALLOW, shapes
+from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
 
 NAME = "MXNet Gluon"
@@ -241,7 +241,7 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
     """A network of one convolution, BatchNorm and classifier, to test a training loop on.
 
     Args:
-        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
         devices: the devices that hold a replica.
     """
     recipe = RECIPES["chexnet"]
@@ -500,14 +500,9 @@ def _frozen(model: Model) -> Iterator[None]:
 
 
 def _named(model: Model) -> dict[str, Any]:
-    """The model's parameters by their canonical names: DenseNet121's, in the same order."""
+    """The model's parameters by their canonical names, which are in the same order."""
     parameters = list(model.collect_params().values())
-    names = list(SHALLOW if len(parameters) == len(SHALLOW) else shapes())
-    if len(names) != len(parameters):
-        raise ValueError(
-            f"a model of {len(parameters)} parameters is not DenseNet121 with its {len(names)}"
-        )
-    return dict(zip(names, parameters, strict=True))
+    return dict(zip(names_by_count(len(parameters)), parameters, strict=True))
 
 
 def _numbers(model: Model, optimizer: Any) -> dict[str, int]:

@@ -277,7 +277,7 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
     """A network of one convolution, BatchNorm and classifier, to test a training loop on.
 
     Args:
-        weights: arrays by the names in ``weights.SHALLOW``; their dtype is the network's.
+        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
         devices: the devices that hold a replica.
     """
     model = _Shallow(weights)

@@ -1,9 +1,8 @@
-"""One set of DenseNet121 weights for all frameworks, as NumPy arrays in torchvision's layout.
+"""One set of a network's weights for all frameworks, as NumPy arrays in torchvision's layout.
 
 Either ImageNet's (torchvision's published file, fetched and converted once, then cached under
-``data/weights``) or made from a seed by NumPy, the same bytes in every kernel. The classifier
-with its 14 outputs always comes from the seed. Names and shapes are those of
-``torchvision.models.densenet121`` (Huang et al. 2017, https://arxiv.org/abs/1608.06993).
+``data/weights``) or made from a seed by NumPy, the same bytes in every kernel. The last layer
+always comes from the seed. Names and shapes: ``helpers.networks.shapes``.
 """
 
 import contextlib
@@ -26,27 +25,17 @@ from safetensors.numpy import load_file, save_file
 from data_prep.files import sync_file
 from helpers import paths
 from helpers.errors import UserError
+from helpers.networks.shapes import head, shapes
 
 Arrays = dict[str, np.ndarray]
 
-IMAGENET_URL = "https://download.pytorch.org/models/densenet121-a639ec97.pth"
-"""torchvision's DenseNet121_Weights.IMAGENET1K_V1; the name ends in its SHA-256's beginning."""
+IMAGENET = {
+    "densenet121": "https://download.pytorch.org/models/densenet121-a639ec97.pth",
+    "resnet50": "https://download.pytorch.org/models/resnet50-0676ba61.pth",
+}
+"""torchvision's IMAGENET1K_V1 of each network; a file's name ends in its SHA-256's beginning."""
 
-CACHE = paths.DATA / "weights" / "densenet121-imagenet.safetensors"
-
-GROWTH = 32
-BLOCKS = (6, 12, 24, 16)
-
-SHALLOW = (
-    "features.conv0.weight",
-    "features.norm0.weight",
-    "features.norm0.bias",
-    "features.norm0.running_mean",
-    "features.norm0.running_var",
-    "classifier.weight",
-    "classifier.bias",
-)
-"""Names of the shallow net's weights, in torchvision's order (``frameworks.*.shallow``)."""
+CACHE = paths.DATA / "weights"
 
 
 @dataclass(frozen=True)
@@ -69,22 +58,25 @@ class Weights:
         return {"source": self.source, "sha256": self.sha256, "note": self.note}
 
 
-def canonical(source: str = "auto", *, outputs: int = 14, seed: int = 0) -> Weights:
+def canonical(
+    source: str = "auto", *, network: str = "densenet121", outputs: int = 14, seed: int = 0
+) -> Weights:
     """The weights every framework starts from.
 
     Args:
         source: ``imagenet``, ``seeded``, or ``auto`` (ImageNet's where they can be had).
+        network: one of ``shapes.NETWORKS``.
 
     Raises:
         UserError: unknown source, or ImageNet's were demanded and cannot be had.
     """
     if source not in ("auto", "imagenet", "seeded"):
         raise UserError(f"weights '{source}': give imagenet, seeded or auto")
-    arrays = seeded(outputs, seed)
+    arrays = seeded(outputs, seed, network)
     if source == "seeded":
         return Weights(arrays, "seeded", f"He-normal from seed {seed}")
     try:
-        backbone = _imagenet_backbone()
+        backbone = _imagenet_backbone(network)
     except (OSError, UserError) as error:
         if source == "imagenet":
             raise UserError(f"no ImageNet weights ({error}); use weights=seeded") from None
@@ -93,52 +85,22 @@ def canonical(source: str = "auto", *, outputs: int = 14, seed: int = 0) -> Weig
     return Weights({**arrays, **backbone}, "imagenet", note)
 
 
-def shapes(outputs: int = 14) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every array, in torchvision's order."""
-    found: dict[str, tuple[int, ...]] = {}
+def seeded(outputs: int = 14, seed: int = 0, network: str = "densenet121") -> Arrays:
+    """Weights from ``seed``, distributed as torchvision initialises the network.
 
-    def convolution(name: str, out: int, into: int, size: int) -> None:
-        found[f"{name}.weight"] = (out, into, size, size)
-
-    def norm(name: str, channels: int) -> None:
-        for part in ("weight", "bias", "running_mean", "running_var"):
-            found[f"{name}.{part}"] = (channels,)
-
-    channels = 2 * GROWTH
-    convolution("features.conv0", channels, 3, 7)
-    norm("features.norm0", channels)
-    for block, layers in enumerate(BLOCKS, start=1):
-        for layer in range(1, layers + 1):
-            name = f"features.denseblock{block}.denselayer{layer}"
-            norm(f"{name}.norm1", channels)
-            convolution(f"{name}.conv1", 4 * GROWTH, channels, 1)
-            norm(f"{name}.norm2", 4 * GROWTH)
-            convolution(f"{name}.conv2", GROWTH, 4 * GROWTH, 3)
-            channels += GROWTH
-        if block < len(BLOCKS):
-            norm(f"features.transition{block}.norm", channels)
-            convolution(f"features.transition{block}.conv", channels // 2, channels, 1)
-            channels //= 2
-    norm("features.norm5", channels)
-    found["classifier.weight"] = (outputs, channels)
-    found["classifier.bias"] = (outputs,)
-    return found
-
-
-def seeded(outputs: int = 14, seed: int = 0) -> Arrays:
-    """Weights from ``seed``, distributed as torchvision initialises DenseNet.
-
-    Convolutions are He-normal over their fan-in (He et al. 2015), BatchNorm is the identity, the
-    classifier uniform within 1/sqrt(fan-in) and its bias zero.
+    Convolutions are He-normal (He et al. 2015) over their fan-in in a DenseNet and over their
+    fan-out in a ResNet, BatchNorm is the identity, the last layer uniform within 1/sqrt(fan-in)
+    and its bias zero.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     arrays: Arrays = {}
-    for name, shape in shapes(outputs).items():
-        if name == "classifier.weight":
+    for name, shape in shapes(network, outputs).items():
+        if len(shape) == 2:
             bound = 1 / np.sqrt(shape[1])
             arrays[name] = random.uniform(-bound, bound, shape).astype(np.float32)
         elif len(shape) == 4:
-            deviation = np.sqrt(2 / np.prod(shape[1:]))
+            channels = shape[1] if network.startswith("densenet") else shape[0]
+            deviation = np.sqrt(2 / (channels * np.prod(shape[2:])))
             arrays[name] = (random.standard_normal(shape) * deviation).astype(np.float32)
         else:
             is_one = name.endswith((".weight", ".running_var"))
@@ -196,7 +158,7 @@ def load(path: Path) -> Arrays:
     return load_file(path)
 
 
-def convert_imagenet(cache: Path = CACHE, url: str = IMAGENET_URL) -> None:
+def convert_imagenet(cache: Path, url: str, network: str = "densenet121") -> None:
     """Fetch torchvision's file, check its SHA-256 against its name, and cache it as safetensors.
 
     Needs PyTorch, which alone reads that file's format.
@@ -212,10 +174,11 @@ def convert_imagenet(cache: Path = CACHE, url: str = IMAGENET_URL) -> None:
         if not found.startswith(expected):
             raise UserError(f"{url}: SHA-256 {found[:8]} is not {expected}; the file is damaged")
         state = torch.load(file.name, map_location="cpu", weights_only=True)
-    # The file is from 2017 and writes denselayer1.norm.1 where today's model has norm1.
+    # DenseNet's file is from 2017 and writes denselayer1.norm.1 where today's model has norm1.
     old = re.compile(r"(.*denselayer\d+\.(?:norm|conv))\.(\d\..*)")
     arrays = {old.sub(r"\1\2", name): tensor.numpy() for name, tensor in state.items()}
-    wanted = {name: shape for name, shape in shapes().items() if "classifier" not in name}
+    last = f"{head(network)}."
+    wanted = {n: shape for n, shape in shapes(network).items() if not n.startswith(last)}
     backbone = {name: arrays[name].astype(np.float32) for name in wanted}
     for name, shape in wanted.items():
         if backbone[name].shape != shape:
@@ -223,29 +186,32 @@ def convert_imagenet(cache: Path = CACHE, url: str = IMAGENET_URL) -> None:
     save(cache, backbone)
 
 
-def _imagenet_backbone() -> Arrays:
+def _imagenet_backbone(network: str) -> Arrays:
+    if network not in IMAGENET:
+        raise UserError(f"nobody publishes them for {network}")
+    cache = CACHE / f"{network}-imagenet.safetensors"
     with contextlib.suppress(FileNotFoundError, SafetensorError):  # not fetched yet, or damaged
-        return load(CACHE)
+        return load(cache)
     if importlib.util.find_spec("torch"):
-        convert_imagenet()
+        convert_imagenet(cache, IMAGENET[network], network)
     else:
-        _convert_in_pytorch_kernel()
-    return load(CACHE)
+        _convert_in_pytorch_kernel(cache, network)
+    return load(cache)
 
 
-def _convert_in_pytorch_kernel() -> None:
+def _convert_in_pytorch_kernel(cache: Path, network: str) -> None:
     python = paths.VENVS / "pytorch" / "bin" / "python"
     if not python.exists():
         raise UserError("the pytorch environment, which converts torchvision's file, is missing")
-    done = subprocess.run(
-        [python, "-m", "helpers.networks.weights"], capture_output=True, text=True, cwd=paths.ROOT
-    )
+    command = [str(python), "-m", "helpers.networks.weights", str(cache)]
+    command += [IMAGENET[network], network]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=paths.ROOT)
     if done.returncode:
         raise UserError((done.stderr.strip().splitlines() or ["conversion failed"])[-1])
 
 
 if __name__ == "__main__":
     try:
-        convert_imagenet()
+        convert_imagenet(Path(sys.argv[1]), *sys.argv[2:])
     except (OSError, UserError) as error:
         sys.exit(str(error))

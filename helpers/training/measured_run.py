@@ -127,10 +127,20 @@ class Run:
         """The images' tables: ``train``, ``valid`` and ``test``, split by patient."""
         return image_data.load_data(self.setup)
 
+    @property
+    def network(self) -> str:
+        """The network that the recipe names, one of ``networks.shapes.NETWORKS``."""
+        # STOP-GAP until `Recipe` has the field; then `self.recipe.recipe.network`.
+        return getattr(self.recipe.recipe, "network", "densenet121")
+
     @cached_property
     def initial(self) -> Weights:
         """The weights that every framework starts from."""
-        found = weights.canonical(self.recipe.recipe.weights, seed=self.recipe.recipe.seed)
+        recipe = self.recipe.recipe
+        outputs = len(recipe.findings)
+        found = weights.canonical(
+            recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
+        )
         self.record.add("weights", found.as_record())
         return found
 
@@ -166,6 +176,7 @@ class Run:
             devices=self.devices,
             evaluate_pixels=evaluate_pixels,
             findings=[column for column in self.images.train.columns if column in findings],
+            architecture=self.network,
         )
         in_kernel = processes == IN_KERNEL
         found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]

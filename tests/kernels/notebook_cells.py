@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,17 @@ def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> It
         yield
     finally:
         names.update(before)
+
+
+@contextmanager
+def other_norms(names: dict[str, Any], **changes: float) -> Iterator[None]:
+    """The notebook with a BatchNorm that is not the recipe's."""
+    scaled = names["scaled"]
+    names["scaled"] = replace(scaled, recipe=replace(scaled.recipe, **changes))
+    try:
+        yield
+    finally:
+        names["scaled"] = scaled
 
 
 def failed(checks: Iterable[certificate.Check]) -> set[str]:

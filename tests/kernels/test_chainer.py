@@ -18,6 +18,7 @@ import numpy as np
 import probed
 import pytest
 import rules
+import same_networks
 from agreed import (
     assert_float32_is_float32,
     assert_half_are_flipped,
@@ -35,12 +36,14 @@ from notebook_cells import (
     failed,
     failed_in_rehearsal,
     namespace_of,
+    other_norms,
     planted,
 )
 from resuming import assert_resumes
 
 from helpers.fairness import reference, reference_checks
 from helpers.frameworks import chainer as framework
+from helpers.networks import chainer as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
 from helpers.training import chainer_parallel as parallel
@@ -100,11 +103,52 @@ def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
 
 
 def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
-    with planted(cells, NOTEBOOK, "eps=recipe.bn_epsilon", "eps=2e-5"):  # Chainer's default
+    with other_norms(cells, bn_epsilon=2e-5):  # Chainer's default
         network = framework.exact(cells["build_model"], reference.arrays())
         checks = reference_checks.same_network(framework, network, TWO[:1])
         checks += reference_checks.same_in_training(framework, cells["build_model"], network)
     assert {"logits, evaluation", "logits, training", "loss"} <= failed(checks)
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_the_resnets_are_the_references(network: str) -> None:
+    same_networks.assert_is_the_references(framework, networks, network, TWO)
+
+
+def test_a_resnet_with_another_epsilon_is_caught() -> None:
+    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
+    same_networks.assert_caught(checks)
+
+
+WRONG_STRIDE = {
+    "resnet44": (
+        (
+            "convolution(channels, width, 3, stride=2 if halves else 1)",
+            "convolution(channels, width, 3)",
+        ),
+        (
+            'convolution(width, width, 3), "bn2"',
+            'convolution(width, width, 3, stride=2 if halves else 1), "bn2"',
+        ),
+    ),
+    "resnet50": (
+        ("convolution(channels, width, 1)", "convolution(channels, width, 1, stride)"),
+        ("convolution(width, width, 3, stride)", "convolution(width, width, 3)"),
+    ),
+}
+"""The image is halved in another convolution: Caffe's first one for ResNet50. The weights fit."""
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_a_stride_in_the_wrong_convolution_is_caught(network: str) -> None:
+    broken = same_networks.with_text(networks, *WRONG_STRIDE[network])
+    same_networks.assert_caught(same_networks.checks_of(framework, broken, network, TWO[:1]))
+
+
+def test_the_notebook_trains_the_recipes_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_networks.assert_notebook_trains_the_recipes_network(NOTEBOOK, tmp_path, monkeypatch)
 
 
 def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:

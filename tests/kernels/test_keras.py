@@ -18,6 +18,7 @@ import numpy as np
 import probed
 import pytest
 import rules
+import same_networks
 import tensorflow as tf
 from agreed import (
     assert_half_are_flipped,
@@ -38,13 +39,14 @@ from notebook_cells import (
     failed,
     failed_in_rehearsal,
     namespace_of,
-    planted,
+    other_norms,
 )
 from resuming import assert_resumes
 
 from helpers.errors import UserError
 from helpers.fairness import reference, reference_checks
 from helpers.frameworks import keras as framework
+from helpers.networks import keras as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
 from helpers.training import image_data
@@ -88,19 +90,57 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         framework.load_weights(model, {**arrays, "classifier.weight": np.zeros((3, 2))})
 
 
+KNOWN = {"running variance after a step", "gradients, uneven batch, n devices / one"}
+"""Known differences of a network."""
+
+
 def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
-    known = {
-        "running variance after a step",
-        "running variance after 5 SGD steps",
-        "gradients, uneven batch, n devices / one",
-        EPSILON_FIRST,
-    }
+    known = {*KNOWN, "running variance after 5 SGD steps", EPSILON_FIRST}
     assert_passed(notebook["this_run"], known=known)
 
 
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_the_resnets_are_the_references(network: str) -> None:
+    same_networks.assert_is_the_references(framework, networks, network, TWO, KNOWN)
+
+
+def test_a_resnet_with_another_epsilon_is_caught() -> None:
+    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
+    same_networks.assert_caught(checks)
+
+
+WRONG_STRIDE = {
+    "resnet44": (
+        ('f"{name}.conv1", stride)', 'f"{name}.conv1")'),
+        ('width, 3, f"{name}.conv2")', 'width, 3, f"{name}.conv2", stride)'),
+    ),
+    "resnet50": (
+        ('width, 1, f"{name}.conv1")', 'width, 1, f"{name}.conv1", stride)'),
+        ('f"{name}.conv2", stride)', 'f"{name}.conv2")'),
+    ),
+}
+"""The image is halved in another convolution: Caffe's first one for ResNet50. The weights fit."""
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_a_stride_in_the_wrong_convolution_is_caught(network: str) -> None:
+    broken = same_networks.with_text(networks, *WRONG_STRIDE[network])
+    same_networks.assert_caught(same_networks.checks_of(framework, broken, network, TWO[:1]))
+
+
+def test_the_notebook_trains_the_recipes_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_networks.assert_notebook_trains_the_recipes_network(
+        "Keras_MultiGPU",
+        tmp_path,
+        monkeypatch,
+        {*KNOWN, "running variance after 5 SGD steps", EPSILON_FIRST},
+    )
+
+
 def test_another_momentum_is_caught(notebook: dict[str, Any]) -> None:
-    momentum = "layer.momentum = 1 - scaled.recipe.bn_momentum"
-    with planted(notebook, "Keras_MultiGPU", momentum, "pass"):  # Keras's own is 0.99
+    with other_norms(notebook, bn_momentum=0.01):  # Keras's own is 0.99, of the old value
         network = framework.exact(notebook["build_model"], reference.arrays())
         checks = reference_checks.same_in_training(framework, notebook["build_model"], network)
     assert failed(checks) == {"running mean after a step", "running variance after a step"}

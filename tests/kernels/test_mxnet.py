@@ -13,6 +13,7 @@ import numpy as np
 import probed
 import pytest
 import rules
+import same_networks
 from agreed import (
     assert_float32_is_float32,
     assert_half_are_flipped,
@@ -38,6 +39,7 @@ from resuming import assert_resumes
 
 from helpers.fairness import reference
 from helpers.frameworks import mxnet as framework
+from helpers.networks import mxnet as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
 from helpers.training import image_data
@@ -111,6 +113,50 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
     known = {"running variance after a step", "running variance after 5 SGD steps", EPSILON_FIRST}
     average = "the average of all replicas'"
     assert_passed(notebook["this_run"], known=known, survivors=average)
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_the_resnets_are_the_references(network: str) -> None:
+    same_networks.assert_is_the_references(
+        framework, networks, network, TWO, {"running variance after a step"}
+    )
+
+
+def test_a_resnet_with_another_epsilon_is_caught() -> None:
+    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
+    same_networks.assert_caught(checks)
+
+
+WRONG_STRIDE = {"resnet44": (7, [1, 2]), "resnet50": (3, [2, 1, 1])}
+"""A block that halves the image, and its convolutions' strides, so that it is halved in another
+one: in Caffe's first one for ResNet50. The weights fit."""
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_a_stride_in_the_wrong_convolution_is_caught(network: str) -> None:
+    number, strides = WRONG_STRIDE[network]
+
+    def spoil(model: framework.Model) -> None:
+        blocks = [each for each in model._children.values() if isinstance(each, networks.Block)]
+        layers = blocks[number].branch._children.values()
+        convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2D)]
+        for convolution, stride in zip(convolutions, strides, strict=True):
+            convolution._kwargs["stride"] = (stride, stride)
+
+    checks = same_networks.checks_of(framework, networks, network, TWO[:1], spoil=spoil)
+    same_networks.assert_caught(checks)
+
+
+def test_the_notebook_trains_the_recipes_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_networks.assert_notebook_trains_the_recipes_network(
+        NOTEBOOK,
+        tmp_path,
+        monkeypatch,
+        {"running variance after a step", "running variance after 5 SGD steps", EPSILON_FIRST},
+        "the average of all replicas'",
+    )
 
 
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:

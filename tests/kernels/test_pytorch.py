@@ -13,6 +13,7 @@ import probed
 import psutil
 import pytest
 import rules
+import same_networks
 import torch
 import torch.distributed as dist
 from agreed import assert_warms_up, steps_of
@@ -38,6 +39,7 @@ from helpers.errors import UserError
 from helpers.fairness import reference, reference_checks
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks import replicas
+from helpers.networks import pytorch as networks
 from helpers.networks import weights
 from helpers.recipe import lookup
 from helpers.training.all_reduce import AllReduceClock
@@ -133,6 +135,41 @@ def test_weights_that_do_not_fit_are_refused() -> None:
     arrays["features.odd"] = np.zeros(1, np.float32)
     with pytest.raises(ValueError, match=r"features\.odd"):
         framework.load_weights(model, arrays)
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_the_resnets_are_the_references(network: str) -> None:
+    same_networks.assert_is_the_references(
+        framework, networks, network, TWO, {"gradients, uneven batch, n devices / one"}
+    )
+
+
+def test_a_resnet_with_another_epsilon_is_caught() -> None:
+    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
+    same_networks.assert_caught(checks)
+
+
+WRONG_STRIDE = {"resnet44": ((1, 1), (2, 2)), "resnet50": ((2, 2), (1, 1))}
+"""The image is halved in another convolution: Caffe's first one for ResNet50. The weights fit."""
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_a_stride_in_the_wrong_convolution_is_caught(network: str) -> None:
+    def spoil(model: Any) -> None:
+        block = model.layer2[0]
+        block.conv1.stride, block.conv2.stride = WRONG_STRIDE[network]
+
+    checks = same_networks.checks_of(framework, networks, network, TWO[:1], spoil=spoil)
+    same_networks.assert_caught(checks)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_the_notebook_trains_the_recipes_network(
+    notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_networks.assert_notebook_trains_the_recipes_network(
+        notebook, tmp_path, monkeypatch, {"gradients, uneven batch, n devices / one"}
+    )
 
 
 def test_losses_are_weighted_by_images() -> None:

@@ -20,7 +20,7 @@ from notebook_cells import (
     assert_passed,
     failed,
     namespace_of,
-    planted,
+    other_norms,
 )
 from resuming import write_small_images
 from tensorflow.python.eager import context
@@ -181,7 +181,7 @@ def test_the_network_is_told_from_others_whatever_the_precision_stand_in(tmp_pat
     build_model = names["build_model"]
     assert failed(reference_checks.same_in_training(tensorflow, build_model, None)) == set()
     assert tf.config.experimental.tensor_float_32_execution_enabled(), "the run itself may round"
-    with planted(names, notebook, "scaled.recipe.bn_epsilon", "2e-5"):
+    with other_norms(names, bn_epsilon=2e-5):
         checks = reference_checks.same_in_training(tensorflow, names["build_model"], None)
     assert "logits, training" in failed(checks)
 

@@ -14,6 +14,7 @@ import numpy as np
 import probed
 import pytest
 import rules
+import same_networks
 import tensorflow as tf
 from agreed import (
     assert_half_are_flipped,
@@ -38,6 +39,7 @@ from resuming import assert_resumes
 from helpers.errors import UserError
 from helpers.fairness import reference
 from helpers.frameworks import tensorflow as framework
+from helpers.networks import tensorflow as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
 from helpers.training import image_data
@@ -84,6 +86,49 @@ def test_weights_that_do_not_fit_are_refused() -> None:
 
 def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
     assert_passed(notebook["this_run"])
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_the_resnets_are_the_references(network: str) -> None:
+    same_networks.assert_is_the_references(framework, networks, network, TWO)
+
+
+def test_a_resnet_with_another_epsilon_is_caught() -> None:
+    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
+    same_networks.assert_caught(checks)
+
+
+WRONG_STRIDE = {
+    "resnet44": (
+        (
+            'self.convolution(x, f"{name}.conv1", stride, 1)',
+            'self.convolution(x, f"{name}.conv1", 1, 1)',
+        ),
+        ('f"{name}.conv2", 1, 1)\n        if', 'f"{name}.conv2", stride, 1)\n        if'),
+    ),
+    "resnet50": (
+        ('self.convolution(x, f"{name}.conv1")', 'self.convolution(x, f"{name}.conv1", stride)'),
+        (
+            'self.convolution(y, f"{name}.conv2", stride, 1)',
+            'self.convolution(y, f"{name}.conv2", 1, 1)',
+        ),
+    ),
+}
+"""The image is halved in another convolution: Caffe's first one for ResNet50. The weights fit."""
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_a_stride_in_the_wrong_convolution_is_caught(network: str) -> None:
+    broken = same_networks.with_text(networks, *WRONG_STRIDE[network])
+    same_networks.assert_caught(same_networks.checks_of(framework, broken, network, TWO[:1]))
+
+
+def test_the_notebook_trains_the_recipes_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_networks.assert_notebook_trains_the_recipes_network(
+        "TensorFlow_MultiGPU", tmp_path, monkeypatch
+    )
 
 
 def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:

@@ -8,16 +8,7 @@ import pytest
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
-from helpers.networks import weights
-
-
-def test_layout_is_densenet121s() -> None:
-    shapes = weights.shapes()
-    # 727 entries in torchvision's state_dict, 121 of them num_batches_tracked counters.
-    assert len(shapes) == 727 - 121
-    trained = [name for name in shapes if not name.endswith(("running_mean", "running_var"))]
-    # torchvision documents 7,978,856 parameters with 1,000 outputs of 1,025 each.
-    assert sum(np.prod(shapes[name]) for name in trained) == 7_978_856 - (1000 - 14) * 1025
+from helpers.networks import shapes, weights
 
 
 def test_seeded_weights_are_the_same_bytes_everywhere() -> None:
@@ -31,9 +22,13 @@ def test_same_bytes_in_kernel(kernel: str) -> None:
     python = paths.VENVS / kernel / "bin" / "python"
     if not python.exists():
         pytest.skip(f"the {kernel} environment is not built")
-    code = "from helpers.networks import weights; print(weights.canonical('seeded').sha256)"
+    code = (
+        "from helpers.networks import shapes, weights\n"
+        "for name in shapes.NETWORKS: print(weights.canonical('seeded', network=name).sha256)"
+    )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == weights.canonical("seeded").sha256
+    expected = [weights.canonical("seeded", network=name).sha256 for name in shapes.NETWORKS]
+    assert done.stdout.split() == expected
 
 
 def test_seeded_weights_are_he_normal() -> None:
@@ -42,6 +37,27 @@ def test_seeded_weights_are_he_normal() -> None:
     assert kernel.std() == pytest.approx(np.sqrt(2 / kernel.shape[1]), rel=0.02)
     assert arrays["features.norm0.running_var"].tolist() == [1.0] * 64
     assert abs(arrays["classifier.weight"]).max() <= 1 / 32
+
+
+@pytest.mark.parametrize("name", ["layer4.0.conv1", "layer4.0.conv3", "layer4.0.downsample.0"])
+def test_a_resnets_are_over_the_fan_out(name: str) -> None:
+    """As torchvision's, where a DenseNet's are over the fan-in."""
+    arrays = weights.seeded(outputs=10, network="resnet50")
+    kernel = arrays[f"{name}.weight"]
+    assert kernel.shape[0] != kernel.shape[1]
+    assert kernel.std() == pytest.approx(np.sqrt(2 / kernel.shape[0]), rel=0.02)
+    assert abs(arrays["fc.weight"]).max() <= 1 / np.sqrt(2048)
+    assert arrays["fc.bias"].tolist() == [0.0] * 10
+
+
+def test_nobody_publishes_imagenets_weights_of_resnet44() -> None:
+    found = weights.canonical("auto", network="resnet44", outputs=10, seed=3)
+    assert found.source == "seeded" and "nobody publishes them for resnet44" in found.note
+    assert (
+        found.sha256 == weights.canonical("seeded", network="resnet44", outputs=10, seed=3).sha256
+    )
+    with pytest.raises(UserError, match=r"resnet44\); use weights=seeded"):
+        weights.canonical("imagenet", network="resnet44")
 
 
 def test_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -54,7 +70,7 @@ def test_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_auto_falls_back_to_seeded_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "CACHE", tmp_path / "absent.safetensors")
+    monkeypatch.setattr(weights, "CACHE", tmp_path)
     monkeypatch.setattr(paths, "VENVS", tmp_path)
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
     found = weights.canonical("auto")
@@ -69,10 +85,10 @@ def test_a_damaged_file_of_imagenets_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a power cut leaves it; else every run on ImageNet's weights would fail for good."""
-    cache = tmp_path / "imagenet.safetensors"
-    monkeypatch.setattr(weights, "CACHE", cache)
+    cache = tmp_path / "densenet121-imagenet.safetensors"
+    monkeypatch.setattr(weights, "CACHE", tmp_path)
     backbone = {"features.conv0.weight": weights.seeded()["features.conv0.weight"]}
-    convert = lambda: weights.save(cache, backbone)  # noqa: E731
+    convert = lambda *given: weights.save(cache, backbone)  # noqa: E731
     monkeypatch.setattr(weights, "convert_imagenet", convert)
     monkeypatch.setattr(weights, "_convert_in_pytorch_kernel", convert)
     cache.write_bytes(b"")
@@ -86,7 +102,7 @@ from pathlib import Path
 from helpers.networks import weights
 from helpers.errors import UserError
 try:
-    weights.convert_imagenet(Path(sys.argv[1]), sys.argv[2])
+    weights.convert_imagenet(Path(sys.argv[1]), *sys.argv[2:])
 except UserError as error:
     sys.exit(str(error))
 print(weights.digest(weights.load(Path(sys.argv[1]))))
@@ -94,34 +110,36 @@ print(weights.digest(weights.load(Path(sys.argv[1]))))
 
 PUBLISH = """
 import sys, re, torch, torchvision
-state = torchvision.models.densenet121(weights=None).state_dict()
+state = getattr(torchvision.models, sys.argv[2])(weights=None).state_dict()
 old = {re.sub(r"(denselayer\\d+\\.(?:norm|conv))(\\d)", r"\\1.\\2", k): v for k, v in state.items()
        if "num_batches" not in k}
 torch.save(old, sys.argv[1])
 """
 
 
-def test_torchvisions_file_is_checked_and_converted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("network", ["densenet121", "resnet50"])
+def test_torchvisions_file_is_checked_and_converted(network: str, tmp_path: Path) -> None:
     """A file in the published form (old key names) is fetched, verified, renamed and cached."""
     python = paths.VENVS / "pytorch" / "bin" / "python"
     if not python.exists():
         pytest.skip("the pytorch environment is not built")
     made = tmp_path / "made.pth"
-    subprocess.run([python, "-c", PUBLISH, made], check=True)
+    subprocess.run([python, "-c", PUBLISH, made, network], check=True)
     digest = hashlib.sha256(made.read_bytes()).hexdigest()[:8]
-    good = made.rename(tmp_path / f"densenet121-{digest}.pth")
+    good = made.rename(tmp_path / f"{network}-{digest}.pth")
     cache = tmp_path / "cache.safetensors"
 
     def convert(file: Path) -> subprocess.CompletedProcess[str]:
-        command = [str(python), "-c", CONVERT, str(cache), file.as_uri()]
+        command = [str(python), "-c", CONVERT, str(cache), file.as_uri(), network]
         return subprocess.run(command, capture_output=True, text=True)
 
-    damaged = tmp_path / "densenet121-00000000.pth"
+    damaged = tmp_path / f"{network}-00000000.pth"
     damaged.write_bytes(good.read_bytes())
     assert "the file is damaged" in convert(damaged).stderr
     assert not cache.exists()
 
     assert convert(good).returncode == 0
     arrays = weights.load(cache)
-    expected = {n: s for n, s in weights.shapes().items() if not n.startswith("classifier")}
+    last = shapes.head(network)
+    expected = {n: s for n, s in shapes.shapes(network).items() if not n.startswith(last)}
     assert {name: array.shape for name, array in arrays.items()} == expected

@@ -1,0 +1,104 @@
+"""The networks in Keras: its DenseNet121, and ResNets of its layers.
+
+DenseNet121 of ``keras.applications`` is torchvision's once BatchNorm's epsilon (1.001e-5) and
+momentum (0.99, which in Keras is the weight of the *old* value) are the recipe's. Its ResNet50 is
+another network: convolutions have biases, and a stage's first block halves the image in its first
+1x1 convolution and not in the 3x3. So both ResNets are made here, their layers named as
+torchvision's. One difference stays: Keras keeps the biased variance, PyTorch the unbiased one.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import keras
+import numpy as np
+from keras import layers
+
+from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
+from helpers.recipe import Recipe
+
+Model: TypeAlias = keras.Model
+
+
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+    """A network for these weights, which are yet to be loaded.
+
+    Args:
+        network: one of ``shapes.NETWORKS``.
+        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum.
+
+    Returns:
+        From normalised images, three channels, to logits.
+    """
+    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
+    images, pooled, last = make()
+    # Whatever the layers compute in, the last one and the logits are of the weights' type.
+    outputs, dtype = outputs_of(network, arrays), keras.config.floatx()
+    model = keras.Model(images, layers.Dense(outputs, name=last, dtype=dtype)(pooled))
+    for layer in model.layers:
+        if isinstance(layer, layers.BatchNormalization):
+            layer.epsilon, layer.momentum = recipe.bn_epsilon, 1 - recipe.bn_momentum
+    return model
+
+
+def _densenet121() -> tuple[Any, Any, str]:
+    """The images, the mean over the pixels of what becomes of them, and the last layer's name."""
+    backbone = keras.applications.DenseNet121(
+        include_top=False,
+        weights=None,
+        input_shape=(None, None, 3),  # any size
+        pooling="avg",
+    )
+    return backbone.input, backbone.output, "predictions"
+
+
+def _resnet44() -> tuple[Any, Any, str]:
+    images = keras.Input((None, None, 3))
+    x = _norm_relu(_convolution(images, next(iter(RESNET44)), 3, "conv1"), "bn1")
+    for stage, (width, blocks) in enumerate(RESNET44.items(), start=1):
+        for block in range(blocks):
+            name, stride = f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1
+            y = _norm_relu(_convolution(x, width, 3, f"{name}.conv1", stride), f"{name}.bn1")
+            y = _norm(_convolution(y, width, 3, f"{name}.conv2"), f"{name}.bn2")
+            if stride == 2:  # every second pixel, and as many channels again, of zeros
+                x = layers.MaxPooling2D(1, 2)(x)
+                x = layers.Concatenate()([x, keras.ops.zeros_like(x)])
+            x = layers.ReLU()(layers.Add()([x, y]))
+    return images, layers.GlobalAveragePooling2D()(x), "fc"
+
+
+def _resnet50() -> tuple[Any, Any, str]:
+    images = keras.Input((None, None, 3))
+    x = _norm_relu(_convolution(images, next(iter(RESNET50)), 7, "conv1", 2), "bn1")
+    x = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))  # no value is below zero
+    for stage, (width, blocks) in enumerate(RESNET50.items(), start=1):
+        for block in range(blocks):
+            name, stride = f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1
+            y = _norm_relu(_convolution(x, width, 1, f"{name}.conv1"), f"{name}.bn1")
+            y = _norm_relu(_convolution(y, width, 3, f"{name}.conv2", stride), f"{name}.bn2")
+            y = _norm(_convolution(y, EXPANSION * width, 1, f"{name}.conv3"), f"{name}.bn3")
+            if block == 0:
+                short = f"{name}.downsample"
+                x = _convolution(x, EXPANSION * width, 1, f"{short}.0", stride)
+                x = _norm(x, f"{short}.1")
+            x = layers.ReLU()(layers.Add()([x, y]))
+    return images, layers.GlobalAveragePooling2D()(x), "fc"
+
+
+def _convolution(x: Any, channels: int, size: int, name: str, stride: int = 1) -> Any:
+    if stride > 1 and size > 1:  # "same" would pad on the right first, torchvision does both sides
+        x = layers.ZeroPadding2D(size // 2)(x)
+    padding = "same" if stride == 1 else "valid"
+    return layers.Conv2D(channels, size, stride, padding, use_bias=False, name=name)(x)
+
+
+def _norm(x: Any, name: str) -> Any:
+    return layers.BatchNormalization(name=name)(x)
+
+
+def _norm_relu(x: Any, name: str) -> Any:
+    return layers.ReLU()(_norm(x, name))

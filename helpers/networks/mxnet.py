@@ -1,0 +1,110 @@
+"""The networks in MXNet Gluon: its model zoo's DenseNet121, and ResNets of its layers.
+
+The zoo's DenseNet121 is torchvision's, but for its last pooling over 7 x 7 pixels, which is the
+whole map only for images of 224 px: a global average takes its place. Its resnet50_v1 is another
+network: 1x1 convolutions have biases, and a stage's first block halves the image in the first of
+them and not in the 3x3. So both ResNets are made here. Weights are mapped by their order, so a
+block's layers stand in torchvision's.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from mxnet import gluon
+from mxnet.gluon import nn
+from mxnet.gluon.model_zoo import vision
+
+from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
+from helpers.recipe import Recipe
+
+Model: TypeAlias = gluon.HybridBlock
+
+
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+    """A network for these weights, which are yet to be loaded.
+
+    It is yet to be initialised on its devices.
+
+    Args:
+        network: one of ``shapes.NETWORKS``.
+        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum.
+
+    Returns:
+        From normalised images, three channels, to logits.
+    """
+    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
+    model = make(outputs_of(network, arrays))
+
+    def as_in_recipe(layer: Any) -> None:
+        if isinstance(layer, nn.BatchNorm):
+            layer._kwargs.update(eps=recipe.bn_epsilon, momentum=1 - recipe.bn_momentum)
+
+    model.apply(as_in_recipe)
+    return model
+
+
+def _densenet121(outputs: int) -> Model:
+    model = vision.densenet121(classes=outputs)
+    features = model.features[:-2]  # all but AvgPool2D(7) and Flatten
+    features.add(nn.GlobalAvgPool2D(), nn.Flatten())
+    model.features = features
+    return model
+
+
+def _resnet44(outputs: int) -> Model:
+    model, channels = nn.HybridSequential(), next(iter(RESNET44))
+    model.add(_convolution(channels, 3), nn.BatchNorm(), nn.Activation("relu"))
+    for stage, (width, blocks) in enumerate(RESNET44.items()):
+        for block in range(blocks):
+            stride = 2 if stage > 0 and block == 0 else 1
+            branch = nn.HybridSequential()
+            branch.add(_convolution(width, 3, stride), nn.BatchNorm(), nn.Activation("relu"))
+            branch.add(_convolution(width, 3), nn.BatchNorm())
+            model.add(Block(branch, Shortcut() if stride == 2 else None))
+    model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs))
+    return model
+
+
+def _resnet50(outputs: int) -> Model:
+    model, channels = nn.HybridSequential(), next(iter(RESNET50))
+    model.add(_convolution(channels, 7, 2), nn.BatchNorm(), nn.Activation("relu"))
+    model.add(nn.MaxPool2D(3, 2, 1))
+    for stage, (width, blocks) in enumerate(RESNET50.items()):
+        for block in range(blocks):
+            stride = 2 if stage > 0 and block == 0 else 1
+            branch, shortcut = nn.HybridSequential(), None
+            branch.add(_convolution(width, 1), nn.BatchNorm(), nn.Activation("relu"))
+            branch.add(_convolution(width, 3, stride), nn.BatchNorm(), nn.Activation("relu"))
+            branch.add(_convolution(EXPANSION * width, 1), nn.BatchNorm())
+            if block == 0:
+                shortcut = nn.HybridSequential()
+                shortcut.add(_convolution(EXPANSION * width, 1, stride), nn.BatchNorm())
+            model.add(Block(branch, shortcut))
+    model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs))
+    return model
+
+
+class Block(gluon.HybridBlock):
+    """A branch, added to what it was given, or to what its shortcut makes of that."""
+
+    def __init__(self, branch: gluon.HybridBlock, shortcut: gluon.HybridBlock | None) -> None:
+        super().__init__()
+        self.branch, self.shortcut = branch, shortcut
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        given = x if self.shortcut is None else self.shortcut(x)
+        return F.relu(self.branch(x) + given)
+
+
+class Shortcut(gluon.HybridBlock):
+    """Every second pixel, and as many channels again, of zeros."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        x = F.slice(x, begin=(None, None, None, None), end=(None,) * 4, step=(1, 1, 2, 2))
+        return F.concat(x, F.zeros_like(x), dim=1)
+
+
+def _convolution(channels: int, size: int, stride: int = 1) -> nn.Conv2D:
+    return nn.Conv2D(channels, size, stride, size // 2, use_bias=False)

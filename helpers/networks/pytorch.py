@@ -1,0 +1,67 @@
+"""The networks in PyTorch: torchvision's, and ResNet44 made of its blocks."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.models import densenet121, resnet50
+from torchvision.models.resnet import BasicBlock
+
+from helpers.networks.shapes import RESNET44, outputs_of
+from helpers.recipe import Recipe
+
+Model: TypeAlias = nn.Module
+
+
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+    """A network for these weights, which are yet to be loaded.
+
+    Args:
+        network: one of ``shapes.NETWORKS``.
+        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum.
+
+    Returns:
+        From normalised images, three channels, to logits.
+    """
+    make = {"densenet121": densenet121, "resnet44": ResNet44, "resnet50": resnet50}[network]
+    model = make(num_classes=outputs_of(network, arrays))
+    for layer in model.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.eps, layer.momentum = recipe.bn_epsilon, recipe.bn_momentum
+    return model
+
+
+class ResNet44(nn.Module):
+    """He's for CIFAR; torchvision has those for ImageNet only."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        channels = next(iter(RESNET44))
+        self.conv1 = nn.Conv2d(3, channels, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        for stage, (width, blocks) in enumerate(RESNET44.items(), start=1):
+            layers = [_block(channels, width), *(_block(width, width) for _ in range(1, blocks))]
+            self.add_module(f"layer{stage}", nn.Sequential(*layers))
+            channels = width
+        self.fc = nn.Linear(channels, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        return self.fc(x.mean(dim=(2, 3)))
+
+
+class Shortcut(nn.Module):
+    """Every second pixel, and as many channels again, of zeros."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, x.shape[1]))
+
+
+def _block(channels: int, width: int) -> BasicBlock:
+    if width == channels:
+        return BasicBlock(channels, width)
+    return BasicBlock(channels, width, stride=2, downsample=Shortcut())

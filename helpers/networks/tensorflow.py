@@ -1,0 +1,145 @@
+"""The networks in TensorFlow without Keras, which has no model zoo: all is written out.
+
+Channels last, as TensorFlow prefers; variables bear torchvision's names, and a network computes
+in the dtype of the images that it is given. Two things have to be spelled out. Padding: ``SAME``
+pads a layer with stride on the right first, and torchvision on both sides. BatchNorm:
+``fused_batch_norm`` is given the weight of the *new* value in its running averages and keeps the
+unbiased variance, as PyTorch does (Keras does neither).
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from helpers.networks.shapes import BLOCKS, RESNET44, RESNET50, RUNNING, head, outputs_of, shapes
+from helpers.recipe import Recipe
+
+Model: TypeAlias = tf.Module
+
+NORM = ("weight", "bias", *RUNNING)
+
+
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+    """A network for these weights, which are yet to be loaded.
+
+    A model cannot be cast afterwards, so the weights' dtype is its own.
+
+    Args:
+        network: one of ``shapes.NETWORKS``.
+        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum.
+
+    Returns:
+        From normalised images, three channels, to logits.
+    """
+    made = {"densenet121": DenseNet121, "resnet44": ResNet44, "resnet50": ResNet50}[network]
+    return made(network, arrays, recipe)
+
+
+class Network(tf.Module):
+    """Normalised images (N, H, W, 3) to logits."""
+
+    def __init__(self, network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> None:
+        super().__init__()
+        self.head, self.recipe, self.parts = head(network), recipe, {}
+        dtype = arrays[f"{self.head}.bias"].dtype
+        for name, shape in shapes(network, outputs_of(network, arrays)).items():
+            if len(shape) > 1:  # OIHW to HWIO, and the last layer transposed
+                shape = (*shape[2:], *shape[1::-1])
+            self.parts[name] = tf.Variable(tf.zeros(shape, dtype), "running" not in name, name=name)
+
+    def convolution(self, x: tf.Tensor, name: str, stride: int = 1, padding: int = 0) -> tf.Tensor:
+        around = [[0, 0], [padding, padding], [padding, padding], [0, 0]]
+        return tf.nn.conv2d(x, tf.cast(self.parts[f"{name}.weight"], x.dtype), stride, around)
+
+    def norm(self, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
+        scale, offset, mean, variance = parts = [self.parts[f"{name}.{part}"] for part in NORM]
+        epsilon, share = self.recipe.bn_epsilon, self.recipe.bn_momentum if training else 1.0
+        if x.dtype == tf.float64:  # for the certificate; the fused operation cannot
+            return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
+        x, new_mean, new_variance = tf.compat.v1.nn.fused_batch_norm(
+            x, *parts, epsilon, is_training=training, exponential_avg_factor=share
+        )
+        if training:
+            mean.assign(new_mean)
+            variance.assign(new_variance)
+        return x
+
+    def norm_relu(self, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
+        return tf.nn.relu(self.norm(x, name, training))
+
+    def classified(self, x: tf.Tensor) -> tf.Tensor:
+        """The mean over the pixels, through the last layer."""
+        weight, bias = self.parts[f"{self.head}.weight"], self.parts[f"{self.head}.bias"]
+        x = tf.reduce_mean(tf.cast(x, weight.dtype), axis=[1, 2])
+        return tf.linalg.matmul(x, weight) + bias
+
+
+class DenseNet121(Network):
+    """``features`` and a classifier."""
+
+    def dense_layer(self, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
+        y = self.convolution(self.norm_relu(x, f"{name}.norm1", training), f"{name}.conv1")
+        y = self.convolution(self.norm_relu(y, f"{name}.norm2", training), f"{name}.conv2", 1, 1)
+        return tf.concat([x, y], axis=-1)
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        x = self.convolution(x, "features.conv0", stride=2, padding=3)
+        x = self.norm_relu(x, "features.norm0", training)
+        x = _pooled(x)
+        for block, layers in enumerate(BLOCKS, start=1):
+            for layer in range(1, layers + 1):
+                x = self.dense_layer(x, f"features.denseblock{block}.denselayer{layer}", training)
+            if block < len(BLOCKS):
+                name = f"features.transition{block}"
+                x = self.convolution(self.norm_relu(x, f"{name}.norm", training), f"{name}.conv")
+                x = tf.nn.avg_pool2d(x, 2, 2, "VALID")
+        return self.classified(self.norm_relu(x, "features.norm5", training))
+
+
+class ResNet44(Network):
+    """Two 3x3 convolutions a block; the first block of a stage halves the image."""
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        x = self.norm_relu(self.convolution(x, "conv1", padding=1), "bn1", training)
+        for stage, blocks in enumerate(RESNET44.values(), start=1):
+            for block in range(blocks):
+                stride = 2 if stage > 1 and block == 0 else 1
+                x = self.block(x, f"layer{stage}.{block}", stride, training)
+        return self.classified(x)
+
+    def block(self, x: tf.Tensor, name: str, stride: int, training: bool) -> tf.Tensor:
+        y = self.convolution(x, f"{name}.conv1", stride, 1)
+        y = self.convolution(self.norm_relu(y, f"{name}.bn1", training), f"{name}.conv2", 1, 1)
+        if stride == 2:  # every second pixel, and as many channels again, of zeros
+            x = x[:, ::2, ::2]
+            x = tf.concat([x, tf.zeros_like(x)], axis=-1)
+        return tf.nn.relu(x + self.norm(y, f"{name}.bn2", training))
+
+
+class ResNet50(Network):
+    """1x1, 3x3 and 1x1 convolutions a block; the 3x3 of a stage's first one halves the image."""
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        x = self.convolution(x, "conv1", stride=2, padding=3)
+        x = _pooled(self.norm_relu(x, "bn1", training))
+        for stage, blocks in enumerate(RESNET50.values(), start=1):
+            for block in range(blocks):
+                stride = 2 if stage > 1 and block == 0 else 1
+                x = self.block(x, f"layer{stage}.{block}", stride, training)
+        return self.classified(x)
+
+    def block(self, x: tf.Tensor, name: str, stride: int, training: bool) -> tf.Tensor:
+        y = self.norm_relu(self.convolution(x, f"{name}.conv1"), f"{name}.bn1", training)
+        y = self.convolution(y, f"{name}.conv2", stride, 1)
+        y = self.convolution(self.norm_relu(y, f"{name}.bn2", training), f"{name}.conv3")
+        if f"{name}.downsample.0.weight" in self.parts:
+            x = self.convolution(x, f"{name}.downsample.0", stride)
+            x = self.norm(x, f"{name}.downsample.1", training)
+        return tf.nn.relu(x + self.norm(y, f"{name}.bn3", training))
+
+
+def _pooled(x: tf.Tensor) -> tf.Tensor:
+    return tf.nn.max_pool2d(x, 3, 2, [[0, 0], [1, 1], [1, 1], [0, 0]])

@@ -1,0 +1,103 @@
+"""What the tests of every framework assert of its networks: they are the reference's, or caught."""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from notebook_cells import CERTIFIED, assert_passed, failed, namespace_of
+
+from helpers.fairness import reference, reference_checks
+from helpers.fairness.certificate import Check
+from helpers.networks.shapes import NETWORKS, shapes
+from helpers.recipe import RECIPES
+from helpers.training import measured_run
+
+RESNETS = tuple(name for name in NETWORKS if name.startswith("resnet"))
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def checks_of(
+    framework: Any,
+    networks: Any,
+    network: str,
+    devices: Sequence[Any],
+    *,
+    spoil: Callable[[Any], None] = lambda model: None,
+    **norms: Any,
+) -> list[Check]:
+    """The certificate's rows of a network; ``norms`` are other settings of BatchNorm."""
+
+    def build_model(arrays: Arrays) -> Any:
+        model = networks.build(network, arrays, replace(RECIPES["chexnet"], **norms))
+        if hasattr(model, "initialize"):  # Gluon places a model so
+            model.initialize(ctx=list(devices))
+        spoil(model)
+        framework.load_weights(model, arrays)
+        return model
+
+    start = reference.arrays(network)
+    held = framework.dump_weights(build_model(start))
+    assert {name: array.shape for name, array in held.items()} == shapes(network)
+    model = framework.exact(build_model, start)
+    return [
+        reference_checks.same_weights(held, start),
+        *reference_checks.same_network(framework, model, devices[:1], network),
+        *reference_checks.same_in_training(framework, build_model, model, network),
+        *reference_checks.same_on_all_devices(framework, model, devices, network),
+    ]
+
+
+def assert_is_the_references(
+    framework: Any, networks: Any, network: str, devices: Sequence[Any], known: Iterable[str] = ()
+) -> None:
+    """Every row is passed, on all ``devices``; only ``known`` differ, and for a known reason."""
+    found = checks_of(framework, networks, network, devices)
+    assert [check.check for check in found if check.verdict == "fail"] == []
+    assert {check.check for check in found if check.verdict == "known"} == set(known)
+    assert {check.verdict for check in found} <= {"pass", "known"}
+    in_double = [check for check in found if check.threshold == reference_checks.EXACT]
+    assert len(in_double) >= 5, "logits, loss and three gradients"
+
+
+def assert_caught(checks: Iterable[Check]) -> None:
+    """A network that computes something else, with the same weights."""
+    assert {"logits, evaluation", "loss", "logits, training"} <= failed(checks)
+
+
+def with_text(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
+    """The module again, made from a changed text; for planting faults."""
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    for sound, broken in changes:
+        assert source.count(sound) == 1, f"{module.__name__}: {sound}"
+        source = source.replace(sound, broken)
+    spec = importlib.util.spec_from_loader(f"{module.__name__}_broken", loader=None)
+    assert spec is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[made.__name__] = made
+    exec(compile(source, str(module.__file__), "exec"), made.__dict__)
+    return made
+
+
+def assert_notebook_trains_the_recipes_network(
+    notebook: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    known: Iterable[str] = (),
+    survivors: str = "replica 0's",
+) -> None:
+    """ResNet44, from section 2 to the end of the certificate, rehearsal and all."""
+    monkeypatch.setattr(measured_run.Run, "network", "resnet44")
+    names = namespace_of(notebook, folder, devices=2, until=CERTIFIED)
+    run = names["this_run"]
+    assert_passed(run, known=known, survivors=survivors)
+    assert "gradient of layer3.6.bn2" in {check.check for check in run.certificate.checks}
+    held = run.framework.dump_weights(names["model"])
+    assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
+    run.monitor.stop()

@@ -1,0 +1,39 @@
+"""Every framework's networks are made by the same function, and every framework has them all."""
+
+import ast
+
+import pytest
+
+from helpers import paths
+from helpers.frameworks import ROWS
+from helpers.networks.shapes import NETWORKS
+
+FOLDER = paths.ROOT / "helpers" / "networks"
+MODULES = sorted({row.module for row in ROWS})
+
+
+def build(module: str) -> ast.FunctionDef:
+    tree = ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), f"{module}.py does not say what is peculiar"
+    (found,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "build")
+    return found
+
+
+def test_there_is_a_module_for_each_framework() -> None:
+    others = {"__init__", "shapes", "weights"}
+    assert {path.stem for path in FOLDER.glob("*.py")} - others == set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_same_signature_and_words(module: str) -> None:
+    found, model = build(module), build("pytorch")
+    assert ast.unparse(found.args) == ast.unparse(model.args)
+    assert found.returns is not None and ast.unparse(found.returns) == "Model"
+    said, expected = (str(ast.get_docstring(node)).split("\n\n") for node in (found, model))
+    assert said[0] == expected[0] and said[-2:] == expected[-2:]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_it_has_every_network(module: str) -> None:
+    words = {n.value for n in ast.walk(build(module)) if isinstance(n, ast.Constant)}
+    assert set(NETWORKS) <= words
