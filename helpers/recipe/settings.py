@@ -136,7 +136,7 @@ class Recipe:
         if self.network != "own" or framework in self.own:
             return None
         has = ", ".join(what for what in self.own if what != "reader")
-        return f"the recipe {self.name} has no network of its own for {framework}, but for {has}"
+        return f"the recipe {self.name} has no network of its own for {framework}, only for {has}"
 
     def with_batch(self, batch: int) -> "Recipe":
         """The same recipe with ``batch`` images per device and its learning rate in proportion."""

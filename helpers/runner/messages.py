@@ -29,8 +29,12 @@ def announce(batch: Batch, history: History) -> None:
         (kernel, n, gpus): installed.problem(kernel, devices.used(n, gpus), n)
         for kernel, n, gpus in wanted
     }
+    unsuited = {
+        notebook: recipes.problem(batch.plan, notebook)
+        for notebook in {state.notebook for state in batch.runs}
+    }
     for state in batch.runs:
-        problem = problems[state.kernel, state.devices, state.gpus]
+        problem = problems[state.kernel, state.devices, state.gpus] or unsuited[state.notebook]
         if batch.is_finished(state):
             note = "finished before, kept"
         elif problem:
