@@ -27,7 +27,7 @@ def check(plan: Plan) -> None:
 
 
 def problem(plan: Plan, notebook: str) -> str | None:
-    """Why this notebook's runs are skipped: its recipe was changed, or has no network for its framework."""
+    """Why a notebook's runs are skipped: the recipe was changed, or has no network for it."""
     if plan.recipe == "auto":
         return None
     if said := changed(plan):
