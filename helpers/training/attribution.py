@@ -22,6 +22,8 @@ import pandas as pd
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
+UNSEEN = "-"
+"""In a table, a share that a way of measuring cannot see."""
 
 Shares = dict[str, float | None]
 
@@ -92,14 +94,18 @@ def read(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(found: Mapping[str, Any]) -> pd.DataFrame:
-    """The three ways beside each other, in percent of an epoch; what a way cannot see is empty."""
+    """The three ways beside each other, as text in percent of an epoch.
+
+    What a way cannot see is ``UNSEEN``.
+    """
     shown = pd.DataFrame({"by ablation": found["ways"]["ablation"]})
-    for end, name in enumerate(("least", "most")):
+    for end, name in enumerate(("minimum", "maximum")):
         shown[name] = pd.Series({share: ends[end] for share, ends in found["intervals"].items()})
     shown["from the steps"] = pd.Series(found["ways"]["steps"])
     if busy := found["devices_busy"]:
         shown[f"{busy['device']} busy in training"] = pd.Series({"compute": busy["busy"]})
-    return (100 * shown.astype(float)).rename_axis("% of an epoch").round(1)
+    percent = (100 * shown.astype(float)).rename_axis("% of an epoch")
+    return percent.apply(lambda column: column.map("{:.1f}".format, na_action="ignore")).fillna(UNSEEN)
 
 
 def doubted(found: Mapping[str, Any]) -> list[str]:
@@ -140,11 +146,14 @@ def agreement(found: Mapping[str, Any]) -> str:
         for what in doubted(found)
     ]
     if apart:
-        return f"The ways differ {' and '.join(apart)}: no figure there is more certain than that."
+        return f"The ways differ {' and '.join(apart)}: no figure is more certain than that."
     compared = " and ".join(found["agreement"])
     if not compared:
-        return "Only one way could be measured."
-    return f"The ways agree on {compared}, to {_percent(LITTLE)} of an epoch or the rounds' spread."
+        return "Only one way of measuring was possible."
+    return (
+        f"The ways agree on {compared}, within {_percent(LITTLE)} of an epoch or half the range "
+        "of the rounds."
+    )
 
 
 def _by_ablation(
@@ -263,8 +272,8 @@ def _sentence(
         return _invalid_sentence(found["invalid"])
     files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
     able = (
-        f"{devices} took {_spread(files)} from files and {_spread(synthetic)} "
-        "from synthetic data in memory"
+        f"{devices} processed {_spread(files)} from files and {_spread(synthetic)} "
+        "of synthetic data in memory"
     )
     alone = f"the loader alone delivers {_spread(loader)}"
     told, data = telling(found), found["shares"]["data"]
@@ -273,20 +282,20 @@ def _sentence(
         above = least > 0 and data >= LITTLE
         doubt = ", less than the difference between the ways of measuring" if above else ""
         waited = found["ways"]["steps"]["data"]
-        seen = "" if waited is None else f", in the loop itself {_percent(waited)}"
+        seen = "" if waited is None else f", in the loop itself as {_percent(waited)}"
         # Either way can tell, unless they differ: the rounds leave room for little, or the loop
         # saw hardly any wait.
         little = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
         told_apart = little and "data" not in doubted(found)
         limit = _limit(found) if told_apart else "The limit cannot be determined"
-        said = f"{limit}: {able}. Waiting for data takes {share}{seen}{doubt}; {alone}."
+        said = f"{limit}: {able}. The wait for data was measured as {share}{seen}{doubt}; {alone}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
         said = "The loader is the limit, "
-        said += f"waiting takes {share}: {alone}; {able}. To fix it, {way_out}."
+        said += f"and waiting for it takes {share}: {alone}; {able}. To fix it, {way_out}."
     else:
         said = (
-            f"Loading and compute slow each other down, waiting takes {share}: {alone}; {able}. "
+            f"Loading and compute slow each other down, and waiting takes {share}: {alone}; {able}. "
             "They share a resource, most often the CPU cores."
         )
     if "synchronisation" in told:

@@ -273,7 +273,10 @@ class Run:
         self.record.add("attribution", shares)
         print(shares["sentence"])
         print(attribution.agreement(shares))
-        return attribution.table(shares)
+        table = attribution.table(shares)
+        if (table == attribution.UNSEEN).any(axis=None):
+            print(f"In the table, {attribution.UNSEEN} is a share that this way cannot see.")
+        return table
 
     def finish(self) -> None:
         """The run is whole: print where its record is."""
