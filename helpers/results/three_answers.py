@@ -155,7 +155,9 @@ def waiting(compared: Comparison) -> Answer:
         said = "No wait is clearly above zero and above the measurement's uncertainty."
         said = "" if len(broken) == len(runs) else said
         if known:
-            said += f" In {known} of {len(runs)} runs, no round measured a wait above 10 % of an epoch."
+            said += (
+                f" In {known} of {len(runs)} runs, no round measured a wait above 10 % of an epoch."
+            )
         return Answer(question, verdict, f"{said}{doubt}".strip())
     parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
     wait, those = next(iter(told.items()))

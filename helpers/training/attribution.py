@@ -19,11 +19,11 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.training.run_tables import MISSING
+
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
-UNSEEN = "-"
-"""In a table, a share that a way of measuring cannot see."""
 
 Shares = dict[str, float | None]
 
@@ -96,7 +96,7 @@ def read(content: Mapping[str, Any]) -> dict[str, Any]:
 def table(found: Mapping[str, Any]) -> pd.DataFrame:
     """The three ways beside each other, as text in percent of an epoch.
 
-    What a way cannot see is ``UNSEEN``.
+    What a way cannot see is ``MISSING``.
     """
     shown = pd.DataFrame({"by ablation": found["ways"]["ablation"]})
     for end, name in enumerate(("minimum", "maximum")):
@@ -104,8 +104,9 @@ def table(found: Mapping[str, Any]) -> pd.DataFrame:
     shown["from the steps"] = pd.Series(found["ways"]["steps"])
     if busy := found["devices_busy"]:
         shown[f"{busy['device']} busy in training"] = pd.Series({"compute": busy["busy"]})
-    percent = (100 * shown.astype(float)).rename_axis("% of an epoch")
-    return percent.apply(lambda column: column.map("{:.1f}".format, na_action="ignore")).fillna(UNSEEN)
+    percent = 100 * shown.astype(float).rename_axis("% of an epoch")
+    text = percent.apply(lambda column: column.map("{:.1f}".format, na_action="ignore"))
+    return text.fillna(MISSING)
 
 
 def doubted(found: Mapping[str, Any]) -> list[str]:
@@ -295,8 +296,8 @@ def _sentence(
         said += f"and waiting for it takes {share}: {alone}; {able}. To fix it, {way_out}."
     else:
         said = (
-            f"Loading and compute slow each other down, and waiting takes {share}: {alone}; {able}. "
-            "They share a resource, most often the CPU cores."
+            f"Loading and compute slow each other down, and waiting takes {share}: {alone}; "
+            f"{able}. They share a resource, most often the CPU cores."
         )
     if "synchronisation" in told:
         said += f" The all-reduce takes {_share(found, 'synchronisation')}: "

@@ -40,6 +40,7 @@ from helpers.training import (
     parameters,
     record,
     run_pictures,
+    run_tables,
 )
 from helpers.training.image_data import Data
 from helpers.training.in_world import WEIGHTS, Trained, Work
@@ -226,7 +227,7 @@ class Run:
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
         display(run_pictures.learning(self.history))
-        return pd.DataFrame(self.history).set_index("epoch").round(4)
+        return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
     def test(self) -> pd.DataFrame:
         """AUC per finding on the test part, by the weights that were saved: curves, a table."""
@@ -236,7 +237,7 @@ class Run:
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
         display(run_pictures.roc(image_data.labels(self.images.test), scores, result))
-        return result.table.round(3)
+        return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
@@ -258,7 +259,7 @@ class Run:
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
         display(trace.plot())
-        return self._utilisation.round(2)
+        return run_tables.shown(self._utilisation, 2)
 
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
@@ -274,8 +275,8 @@ class Run:
         print(shares["sentence"])
         print(attribution.agreement(shares))
         table = attribution.table(shares)
-        if (table == attribution.UNSEEN).any(axis=None):
-            print(f"In the table, {attribution.UNSEEN} is a share that this way cannot see.")
+        if (table == run_tables.MISSING).any(axis=None):
+            print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
         return table
 
     def finish(self) -> None:

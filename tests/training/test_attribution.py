@@ -229,7 +229,10 @@ def test_what_a_framework_hides_is_empty_and_not_zero() -> None:
     found = attribute(1000, 2300, 1100, history=[hidden])
     assert found["ways"]["steps"]["data"] is None and found["agreement"] == {}
     assert attribution.agreement(found) == "Only one way of measuring was possible."
-    assert list(attribution.table(found).loc["data", ["minimum", "from the steps"]]) == ["45.2", "-"]
+    assert list(attribution.table(found).loc["data", ["minimum", "from the steps"]]) == [
+        "45.2",
+        "-",
+    ]
 
 
 def test_of_a_resumed_run_only_the_last_process_counts() -> None:
