@@ -95,6 +95,19 @@ def test_files_faster_in_every_round_are_invalid() -> None:
     assert attribution.telling(found) == {}
 
 
+@pytest.mark.parametrize(("speed", "invalid"), [(950, False), (945, True), (120, True)])
+def test_slower_without_all_reduce_in_every_round_is_invalid(speed: float, invalid: bool) -> None:
+    """Else the compute share was 153 % of an epoch and "the limit"."""
+    quick = STEADY | {"data_seconds": 0.1, "images_per_second": 900.0}
+    found = attribute(990, 1000, 5000, silent=speed, history=[quick])
+    assert (found["invalid"] is not None) == invalid
+    if invalid:
+        assert found["shares"]["compute"] is None and attribution.telling(found) == {}
+        assert "without all-reduce was slower, " in found["sentence"]
+    once = around(120, (*EVEN[:5], 9.0))
+    assert attribute(990, 1000, 5000, silent=once, history=[quick])["invalid"] is None
+
+
 def test_one_round_in_which_files_were_not_faster_is_within_the_interval() -> None:
     once = around(1000, (*EVEN[:5], 1.2))
     assert attribute(1011, once, 5000)["invalid"] is None
@@ -213,6 +226,17 @@ def test_ways_agree_within_five_points_or_the_rounds_spread() -> None:
     assert doubted(1.11) == [] and doubted(1.09) == ["data"]  # by 4.9 and 5.1 points
     wide = (0.85, 1.0, 1.2, 1.0, 1.0, 1.0)
     assert doubted(1.09, wide) == []
+
+
+def test_a_difference_that_only_the_rounds_scatter_hides_is_told() -> None:
+    """ "They agree" beside 20 % by the rounds and 0 % in the loop was read as a mistake."""
+    wide = around(1000, (0.85, 1.0, 1.2, 1.0, 1.0, 1.0))
+    found = attribute(
+        800, wide, 5000, history=[STEADY | {"data_seconds": 1.09, "sync_seconds": None}]
+    )
+    assert attribution.agreement(found) == (
+        "On data the ways differ by 5 % of an epoch, no more than half the range of the rounds."
+    )
 
 
 def test_ways_that_differ_are_told() -> None:
