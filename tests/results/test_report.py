@@ -340,6 +340,15 @@ def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
     assert list(repeated_runs.summarise(compared)["runs"]) == [1, 1]
 
 
+def test_the_lanes_lead_speaks_of_gpus_only_where_there_are_some(tmp_path: Path) -> None:
+    for gpu in (True, False):
+        records.save(tmp_path / str(gpu), records.make(gpu=gpu))
+        compared = comparison.load(tmp_path / str(gpu))
+        lead = next(s for s in contents.sections(compared) if s.name == "devices").lead
+        assert ("the GPU was never without a kernel" in lead) == gpu
+        assert ("the host's CPU, because no GPU was used" in lead) != gpu
+
+
 def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:
     for devices, speed in ((1, 100), (2, 99)):
         records.save(tmp_path, records.make(devices=devices, speed=speed))
