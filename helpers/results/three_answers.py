@@ -220,7 +220,7 @@ def _shown(compared: Comparison) -> str:
     runs = compared.finished
     passed = sum(entry.comparable for entry in runs)
     return (
-        f"What they do show: {passed} of {len(runs)} runs ({_frameworks(compared)}) went all the "
+        f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
         "way from image files to a test AUC and passed the certificate that they train the same "
         "network"
         f"{f'; {found}' if (found := _aucs(compared)) else ''}."
