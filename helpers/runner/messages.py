@@ -148,8 +148,8 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
     seconds, unknown = estimate.total(history, to_run)
     if unknown == len(to_run):
         return (
-            "Estimate: none, for want of an earlier run here with the same notebook, settings, "
-            "data and devices"
+            "Estimate: none, because no earlier run here had the same notebook, settings, data and "
+            "devices"
         )
     rest = f", and {unknown} more without an earlier run to go by" if unknown else ""
     known = len(to_run) - unknown

@@ -41,6 +41,7 @@ from helpers.training import (
     parameters,
     record,
     run_pictures,
+    run_tables,
 )
 from helpers.training.image_data import Data
 from helpers.training.in_world import WEIGHTS, Trained, Work
@@ -242,7 +243,7 @@ class Run:
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
         display(run_pictures.learning(self.history))
-        return pd.DataFrame(self.history).set_index("epoch").round(4)
+        return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
     def test(self) -> pd.DataFrame:
         """AUC per finding on the test part, by the weights that were saved: curves, a table."""
@@ -252,7 +253,7 @@ class Run:
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
         display(run_pictures.roc(image_data.labels(self.images.test), scores, result))
-        return result.table.round(3)
+        return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
@@ -274,7 +275,7 @@ class Run:
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
         display(trace.plot())
-        return self._utilisation.round(2)
+        return run_tables.shown(self._utilisation, 2)
 
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
@@ -289,7 +290,10 @@ class Run:
         self.record.add("attribution", shares)
         print(shares["sentence"])
         print(attribution.agreement(shares))
-        return attribution.table(shares)
+        table = attribution.table(shares)
+        if (table == run_tables.MISSING).any(axis=None):
+            print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
+        return table
 
     def finish(self) -> None:
         """The run is whole: print where its record is."""

@@ -53,10 +53,12 @@ class Evaluation:
         few = self.table[~self.table["finding"].isin(self.in_mean)]
         if not few.empty:
             told = ", ".join(f"{row.finding} ({row.positives})" for row in few.itertuples())
-            lines.append(f"Not in the mean, for too few positive (or negative) images: {told}.")
+            lines.append(
+                f"Not in the mean, because of too few positive (or negative) images: {told}."
+            )
         lines.append(
-            "The intervals are over patients. How far another run would land, with other initial "
-            "weights or in another order, is not in them."
+            "The intervals are over patients. They do not include how much another run, with other "
+            "initial weights or in another order, would differ."
         )
         return "\n".join(lines)
 

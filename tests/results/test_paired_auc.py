@@ -41,6 +41,19 @@ def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
     return comparison.load(folder)
 
 
+def test_of_two_runs_the_reference_is_the_lower_and_not_in_the_middle(tmp_path: Path) -> None:
+    part, shared = images_of(60)
+    two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
+    said = chart_descriptions.differences(batch(tmp_path / "2", **two))
+    assert said.startswith("Each run minus Keras, 2 devices, whose mean AUC is the lower, on the")
+    other, luck = images_of(60, seed=1)
+    apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
+    assert "is the lower" in chart_descriptions.differences(apart)
+    three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
+    said = chart_descriptions.differences(three)
+    assert said.startswith("Each run minus Chainer, 2 devices, whose mean AUC is in the middle, on")
+
+
 def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
     part, shared = images_of()
     families = list(dict.fromkeys(row.family for row in ROWS))[:5]

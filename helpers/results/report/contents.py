@@ -232,10 +232,13 @@ _LEARNT = ("epochs", "auc", "paired")
 
 
 def _machine(compared: Comparison) -> Section:
+    on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
     lead = _joined(
         "The same axes for every framework, from the start of the first epoch: a longer lane is a "
-        "slower run, a valley is a device waiting. 100 % only means that the GPU was never "
-        "without a kernel, not that it was full.",
+        "slower run, a valley is a device waiting.",
+        "100 % only means that the GPU was never without a kernel, not that it was full."
+        if on_gpus
+        else "The lanes show the host's CPU, because no GPU was used.",
         chart_descriptions.shown(compared),
     )
     energy = comparison_tables.energy(compared)
