@@ -4,6 +4,7 @@ Every mistake is answered with the file, the line and what would be right.
 """
 
 import difflib
+import os
 import re
 import shlex
 import sys
@@ -71,7 +72,7 @@ def read(path: str | Path) -> Sweep:
     Raises:
         UserError: it cannot be read, is no TOML, or says something a sweep does not know.
     """
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
     text = _text(path)
     try:
         content = tomllib.loads(text)
@@ -95,6 +96,8 @@ def _text(path: Path) -> str:
         raise UserError(f"{path}: the sweep cannot be read: {why}") from None
     if len(text) > LARGEST:
         raise UserError(f"{path}: too large for a sweep, which is a few lines")
+    if re.search(r"(?:[^.=,{\n]{1,40}\.){64}", text):  # memory by the square of their number
+        raise UserError(f"{path}: too many dots for a sweep, whose keys have none")
     return text
 
 
@@ -125,7 +128,7 @@ def _one(where: str, key: str, value: Any) -> Any:
     if not _is_plain(value) and not (key == "warmup_epochs" and isinstance(value, float)):
         raise UserError(f"{where}: '{key}' takes one value, such as {EXAMPLES[key]}")
     if key == "data":
-        return str(Path(str(value)).expanduser())
+        return str(Path(os.path.expanduser(str(value))))  # noqa: PTH111 (it never fails)
     return str(value) if key in ("recipe", "name", "gpus") else value
 
 
@@ -148,11 +151,18 @@ def _not_toml(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
     problem, _, at = str(error).partition(" (at ")
     found = re.match(r"line (\d+)", at)
     number = int(found[1]) if found else text.rstrip().count("\n") + 1
+    if "overwrite" in problem:  # the value's end is told, and it may have begun lines before
+        while number > 1 and not re.match(_SETS, text.split("\n")[number - 1]):
+            number -= 1
     key = text.split("\n")[number - 1].partition("=")[0].strip()
     right = f"{key} = {EXAMPLES[key]}" if key in EXAMPLES else 'recipe = "demo" or devices = [1, 2]'
     if "overwrite" in problem:
         return f"{path}, line {number}: '{key}' stands there twice: keep one"
     return f"{path}, line {number}: not TOML: {problem}; write a line such as {right}"
+
+
+_SETS = r"""[ \t]*(\[|["'\w][^=\n]*=)"""
+"""The beginning of a line that sets a key, or of a table's header."""
 
 
 def _looks_like_yaml(text: str) -> bool:
