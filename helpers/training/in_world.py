@@ -230,6 +230,16 @@ def once(loader: Any) -> Any:
 
 
 def take_steps(work: Work, replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+    """The mean loss of ``steps`` steps, and their clock.
+
+    Raises:
+        ValueError: the lesson took more steps, or fewer, so every rate would be wrong.
+    """
     with StepClock(work.framework.completion) as clock:
         loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    if clock.steps != steps:
+        raise ValueError(
+            f"train_epoch noted {clock.steps} of {steps} steps: its loader has to give batches "
+            "without end, and clock.queued is called once after each step"
+        )
     return loss, clock

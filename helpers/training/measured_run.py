@@ -21,7 +21,7 @@ from IPython.display import display
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UnsupportedError
+from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import reference_checks, rehearsal
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import replicas
@@ -57,10 +57,15 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
     ``names`` are the notebook's ``globals()``, of which the parameters are taken.
 
     Raises:
-        UserError: what was asked for cannot be had.
+        UserError: what was asked for cannot be had, or the cell does not set all.
         UnsupportedError: this framework cannot compute in that precision, or on these devices, or
             the recipe has no network for it.
     """
+    missing = [name for name in (*PARAMETERS, "resume") if name not in names]
+    if missing:
+        raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
+    if not isinstance(names["resume"], bool):
+        raise UserError(f"resume is {names['resume']!r}: give True or False")
     given = {name: names[name] for name in PARAMETERS}
     setup = parameters.resolve(notebook, **given)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus

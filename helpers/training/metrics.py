@@ -79,10 +79,7 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
     """
     labels, scores = data_prep.labels(part), np.asarray(scores)
-    if labels.shape != scores.shape:
-        raise ValueError(f"labels {labels.shape} and scores {scores.shape} must have one shape")
-    if not np.isfinite(scores).all():
-        raise ValueError("scores hold NaN or infinity: the training diverged")
+    _check(labels, scores)
     numbers, patients = np.unique(part["patient"].to_numpy(), return_inverse=True)
     rankings = [_rank(*column, patients) for column in zip(labels.T, scores.T, strict=True)]
     counted = _counted(labels)
@@ -127,13 +124,24 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
     )
 
 
+def _check(labels: np.ndarray, scores: np.ndarray) -> None:
+    if labels.shape != scores.shape:
+        raise ValueError(f"labels {labels.shape} and scores {scores.shape} must have one shape")
+    if not np.isfinite(scores).all():
+        raise ValueError("scores hold NaN or infinity: the training diverged")
+
+
 def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
     """Mean AUC over the findings with ``FEWEST`` images of either class; NaN where none has.
 
     Args:
         labels: (N, findings), 0 or 1.
         scores: (N, findings), logits or probabilities.
+
+    Raises:
+        ValueError: the shapes do not fit, or a score is NaN or infinite.
     """
+    _check(labels, scores)
     counted = _counted(labels)
     if not counted.any():
         return float("nan")

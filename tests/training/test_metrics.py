@@ -246,6 +246,11 @@ def test_diverged_scores_are_refused() -> None:
     found, scores = drawn()
     with pytest.raises(ValueError, match="must have one shape"):
         evaluate(found, scores[:, :1])
+    labels = found[list(FINDINGS)].to_numpy()
+    with pytest.raises(ValueError, match="must have one shape"):
+        mean_auc(labels, scores[1:])
     scores[0, 0] = np.nan
+    with pytest.raises(ValueError, match="diverged"):
+        mean_auc(labels, scores)
     with pytest.raises(ValueError, match="diverged"):
         evaluate(found, scores)
