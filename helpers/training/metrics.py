@@ -70,7 +70,7 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
     percentile one (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13).
 
     Args:
-        part: the images: image, patient, and the 14 label columns.
+        part: the images: image, group (the patient), and the 14 label columns.
         scores: (images, 14), logits or probabilities: only their order counts.
 
     Raises:
@@ -81,10 +81,10 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
         raise ValueError(f"labels {labels.shape} and scores {scores.shape} must have one shape")
     if not np.isfinite(scores).all():
         raise ValueError("scores hold NaN or infinity: the training diverged")
-    numbers, patients = np.unique(part["patient"].to_numpy(), return_inverse=True)
+    numbers, patients = np.unique(part["group"].to_numpy(), return_inverse=True)
     rankings = [_rank(*column, patients) for column in zip(labels.T, scores.T, strict=True)]
     counted = _counted(labels)
-    sample = run_identity.images(part)
+    sample = run_identity.images(part, FINDINGS)
     sample.update(f"{counted.astype(int).tolist()}\n".encode())
     batches = []
     for drawn in _draws(len(numbers)):
