@@ -53,7 +53,7 @@ class Data:
     def read(self, row: int) -> np.ndarray:
         """The image in that row, uint8 (H, W, planes)."""
         if self._array is None:
-            return in_colour(self.reader.read(row), self.planes)
+            return in_colour(self.reader.read(int(row)), self.planes)
         return in_colour(self._array[row], self.planes)
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:

@@ -51,9 +51,8 @@ def task_of(reader: Reader) -> str:
 
 def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
     """The tables ``train``, ``valid`` and ``test`` of ``image_data.Data``."""
-    pictures = isinstance(reader, Pictures)
-    table = reader.table() if pictures else _table(reader, recipe)
-    parts = reader.parts(recipe.seed) if pictures else reader.parts()
+    table = reader.table() if isinstance(reader, Pictures) else _table(reader, recipe)
+    parts = reader.parts(recipe.seed) if isinstance(reader, Pictures) else reader.parts()
     return {name: table.iloc[rows].reset_index(drop=True) for name, rows in parts.items()}
 
 
