@@ -59,8 +59,8 @@ class Data:
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
         if self.task == "classes":
-            return table["class"].to_numpy(np.int64)
-        return table[list(self.classes)].to_numpy(np.float32)
+            return np.array(table["class"], np.int64)
+        return np.array(table[list(self.classes)], np.float32)  # pandas' own may not be written to
 
     @property
     def labels(self) -> list[str]:
@@ -73,12 +73,12 @@ class Data:
     def array(self) -> np.ndarray | None:
         """All images, uint8 (images, H, W, planes), mapped or in memory; ``row`` is the place.
 
-        None where each has to be read (or to change its colour).
+        None where each has to be read, or to change its colour.
         """
-        if self._array is None:
-            return None
-        array = self._array[..., np.newaxis] if self._array.ndim == 3 else self._array
-        return array if array.shape[3] == self.planes else None
+        array = self._of_reader
+        if array is not None and array.ndim == 3:
+            array = array[..., np.newaxis]
+        return array if array is not None and array.shape[3] == self.planes else None
 
     @property
     def files(self) -> bool:
@@ -129,11 +129,14 @@ class Data:
             return [int(path.rpartition("+")[2]) for path in images["path"]]
         return [Path(path).stat().st_size for path in images["path"]]
 
+    @property
+    def _of_reader(self) -> np.ndarray | None:
+        return self.reader.array if isinstance(self.reader, Pictures) else None
+
     @cached_property
     def _array(self) -> np.ndarray | None:
-        """Of the reader's own colour; no memory map, of which each image would be one again."""
-        array = self.reader.array if isinstance(self.reader, Pictures) else None
-        return None if array is None else np.asarray(array)
+        """The reader's; no memory map, of which each image would be one again."""
+        return None if self._of_reader is None else np.asarray(self._of_reader)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process maps or reads the array again: sent there, it would be one more copy.
