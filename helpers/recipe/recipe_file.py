@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data_prep import FINDINGS
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import own_code, toml_file
@@ -220,7 +219,6 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         weights=model.get("weights", "seeded" if network == "own" else "auto"),
         **({"drop_by": drops["by"], "drop_epochs": tuple(drops["epochs"])} if drops else {}),
         **_target(file, task, target),
-        findings=FINDINGS if reader == "nih" else (),
         network=network,
         reader=reader,
         folder=_folder(data.get("folder", "auto"), folder),

@@ -280,7 +280,7 @@ def _check(batch: Batch) -> None:
             seed=seed,
         )
         setup.recipe.steps(len(image_data.load_data(setup).train))
-    image_data.check_images(setup.data)
+    image_data.check_images(setup.recipe.recipe, setup.data)
 
 
 def _compare(batch: Batch, stall_minutes: float) -> str | None:

@@ -20,7 +20,7 @@ from helpers.fairness.rehearsal import Trial
 from helpers.networks import weights
 from helpers.networks.weights import Arrays
 from helpers.recipe import ScaledRecipe
-from helpers.training import checkpoint, image_data, measurement_rounds, metrics
+from helpers.training import checkpoint, measurement_rounds, metrics
 from helpers.training.image_data import Data
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import Stopwatch
@@ -50,11 +50,12 @@ class Work:
         return ahead * -(-self.workers // world.processes) if ahead > 0 else -ahead
 
     def noise(self, world: World, size: int) -> list[Share]:
-        """``size`` images of noise without findings for each device of this process."""
+        """``size`` images of noise, without findings or of the first class, for each own device."""
         random = np.random.default_rng(self.recipe.recipe.seed)
-        side, outputs = self.recipe.recipe.crop, len(self.recipe.recipe.findings)
-        grey = random.integers(0, 256, (size, side, side), dtype=np.uint8)
-        return [(grey, np.zeros((size, outputs), np.float32))] * len(world.devices)
+        shape = (size, self.recipe.recipe.crop, self.recipe.recipe.crop, self.images.planes)
+        pixels = random.integers(0, 256, shape, dtype=np.uint8)
+        targets = np.zeros_like(self.images.targets(self.images.train[:1])).repeat(size, axis=0)
+        return [(pixels, targets)] * len(world.devices)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     lesson.ready(replica, [loader])
     loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
-    count = sum(len(grey) for grey, _ in trial.shares)
+    count = sum(len(pixels) for pixels, _ in trial.shares)
     logits, _ = lesson.predict(replica, once(loader), count)
     lesson.stop(replica)
     # Processes read every n-th image; here each has a share of its own.
@@ -143,7 +144,7 @@ def train(
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
             scores, valid_loss = lesson.predict(replica, batches, len(work.images.valid))
-            auc = metrics.mean_auc(image_data.labels(work.images.valid), scores)
+            auc = metrics.mean_auc(work.images.targets(work.images.valid), scores)
         history.append(
             {
                 "epoch": epoch,

@@ -130,7 +130,7 @@ class Run:
 
     @cached_property
     def images(self) -> Data:
-        """The images' tables: ``train``, ``valid`` and ``test``, split by patient."""
+        """The images' tables, ``train``, ``valid`` and ``test``, and what reads them."""
         return image_data.load_data(self.setup)
 
     @property
@@ -143,7 +143,7 @@ class Run:
     def initial(self) -> Weights:
         """The weights that every framework starts from."""
         recipe = self.recipe.recipe
-        outputs = len(recipe.findings)
+        outputs = len(self.images.classes)
         found = weights.canonical(
             recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
         )
@@ -166,12 +166,11 @@ class Run:
         Args:
             model: the network that will train, with the initial weights.
             build_model: what made it.
-            evaluate_pixels: from a grey image, uint8 (H, W), to what the network sees of it in an
-                evaluation, float32 (3, crop, crop).
+            evaluate_pixels: from an image, uint8 (H, W, planes), to what the network sees of it in
+                an evaluation, float32 (3, crop, crop).
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
                 it when it ends.
         """
-        findings = self.recipe.recipe.findings
         check = partial(
             reference_checks.certify,
             self.framework,
@@ -181,7 +180,8 @@ class Run:
             build_model=build_model,
             devices=self.devices,
             evaluate_pixels=evaluate_pixels,
-            findings=[column for column in self.images.train.columns if column in findings],
+            labels=self.images.labels,
+            classes=self.images.classes,
             architecture=self.network,
         )
         in_kernel = processes == IN_KERNEL
@@ -257,7 +257,7 @@ class Run:
         result = metrics.evaluate(self.images.test, scores)
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
-        display(run_pictures.roc(image_data.labels(self.images.test), scores, result))
+        display(run_pictures.roc(self.images.targets(self.images.test), scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     def take_apart(self) -> pd.DataFrame:

@@ -72,7 +72,7 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
     percentile one (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13).
 
     Args:
-        part: the images: image, patient, and the 14 label columns.
+        part: the images: image, group (the patient), and the 14 label columns.
         scores: (images, 14), logits or probabilities: only their order counts.
 
     Raises:
@@ -80,10 +80,10 @@ def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
     """
     labels, scores = data_prep.labels(part), np.asarray(scores)
     _check(labels, scores)
-    numbers, patients = np.unique(part["patient"].to_numpy(), return_inverse=True)
+    numbers, patients = np.unique(part["group"].to_numpy(), return_inverse=True)
     rankings = [_rank(*column, patients) for column in zip(labels.T, scores.T, strict=True)]
     counted = _counted(labels)
-    sample = run_identity.images(part)
+    sample = run_identity.images(part, FINDINGS)
     sample.update(f"{counted.astype(int).tolist()}\n".encode())
     batches = []
     for drawn in _draws(len(numbers)):

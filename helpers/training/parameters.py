@@ -11,7 +11,8 @@ from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
 from helpers.recipe import ScaledRecipe, lookup
 from helpers.training import loader_workers
-from helpers.training.image_data import fit_to_images, prepare_data
+from helpers.training.image_data import fit_to_images
+from helpers.training.image_folders import prepare_data
 
 BY_HAND = "interactive"
 """The folder under ``runs/`` of what no batch runs."""
@@ -33,7 +34,7 @@ class Setup:
 
     devices: Devices
     recipe: ScaledRecipe
-    data: Path
+    data: Path | None
     folder: Path
     workers: int
     measure_workers: bool = False
@@ -84,11 +85,6 @@ def resolve(
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
     chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
-    if (chosen.network, chosen.reader) != ("densenet121", "nih"):
-        raise UserError(
-            f"the recipe {chosen.name} is of the network {chosen.network} and the reader "
-            f"{chosen.reader}: the notebooks train densenet121 on nih so far"
-        )
     if isinstance(warmup, float):
         chosen = replace(chosen, warmup_epochs=warmup)
     images, epochs, workers = (

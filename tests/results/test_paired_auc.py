@@ -21,7 +21,7 @@ def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndar
     random = np.random.default_rng(seed)
     of = np.repeat(np.arange(patients), random.integers(1, 6, patients))
     part = pd.DataFrame(random.random((len(of), 14)) < 0.2, columns=list(FINDINGS), dtype=np.uint8)
-    part.insert(0, "patient", of)
+    part.insert(0, "group", of)
     part.insert(0, "image", [f"{seed}-{number}.png" for number in range(len(of))])
     return part, random.normal(size=(patients, 14))[of]
 
@@ -127,7 +127,7 @@ def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -
         noise = 0.4 * np.random.default_rng(seed).normal(size=shared.shape)
         scores.append(skill * labels + shared + noise)
     random, plain = np.random.default_rng(5), []
-    rows = [np.flatnonzero(part["patient"] == patient) for patient in range(60)]
+    rows = [np.flatnonzero(part["group"] == patient) for patient in range(60)]
     for _ in range(150):
         drawn = np.concatenate([rows[i] for i in random.integers(0, 60, 60)])
         plain.append(
