@@ -52,6 +52,14 @@ class Data:
             state["packed"] = data_prep.open_packed(state["folder"])[0]
         self.__dict__.update(state)
 
+    # Of the NIH's findings only, until `load_data` reads the recipe's own.
+    task = "findings"
+    classes = data_prep.FINDINGS
+
+    def targets(self, table: pd.DataFrame) -> np.ndarray:
+        """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
+        return labels(table)
+
     @property
     def format(self) -> str:
         """``png``, ``jpg`` or ``packed``."""
@@ -132,7 +140,7 @@ def image_size(folder: Path) -> int:
 def load_data(setup: "Setup") -> Data:
     """The folder's checked catalogue, split by patient 70/10/20 with the recipe's seed."""
     catalog, packed = _open(setup.data)
-    catalog = catalog.assign(row=np.arange(len(catalog)))
+    catalog = catalog.assign(row=np.arange(len(catalog)), group=catalog["patient"])
     parts = data_prep.split_by_patient(catalog, seed=setup.recipe.recipe.seed)
     return Data(
         **parts,

@@ -13,7 +13,7 @@ from helpers.frameworks import ROWS
 from helpers.results import comparison, paired_auc
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
-from helpers.training import metrics, record
+from helpers.training import record, roc_auc
 
 
 def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
@@ -31,7 +31,9 @@ def scored(
 ) -> dict[str, Any]:
     """The section ``test`` of a network with this ``skill`` that errs much as the others do."""
     noise = own * np.random.default_rng(seed).normal(size=shared.shape)
-    result = metrics.evaluate(part, skill * part[list(FINDINGS)].to_numpy() + shared + noise)
+    result = records.evaluate_findings(
+        part, skill * part[list(FINDINGS)].to_numpy() + shared + noise
+    )
     return record.plain(record.test(result, 0.2, 1.0))  # type: ignore[no-any-return]
 
 
@@ -118,8 +120,8 @@ def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -
     for _ in range(150):
         drawn = np.concatenate([rows[i] for i in random.integers(0, 60, 60)])
         plain.append(
-            metrics.mean_auc(labels[drawn], scores[0][drawn])
-            - metrics.mean_auc(labels[drawn], scores[1][drawn])
+            roc_auc.mean_auc(labels[drawn], scores[0][drawn])
+            - roc_auc.mean_auc(labels[drawn], scores[1][drawn])
         )
     assert found["difference"] == pytest.approx(one["mean_auc"] - other["mean_auc"])
     width = np.quantile(plain, 0.975) - np.quantile(plain, 0.025)

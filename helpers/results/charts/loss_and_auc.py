@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from helpers.results import published
-from helpers.results.charts.style import labels_of, line_of, name_rows, safe
+from helpers.results.charts.style import labels_of, line_of, name_rows
 from helpers.results.comparison import Comparison, Entry, widest
 from helpers.results.learning_curves import history
 from helpers.training.figure_style import (
@@ -16,6 +16,7 @@ from helpers.training.figure_style import (
     figure_of,
     legend_below,
     panels,
+    safe,
     styled,
 )
 

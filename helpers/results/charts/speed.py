@@ -15,7 +15,6 @@ from helpers.results.charts.style import (
     line_of,
     marker_of,
     name_rows,
-    safe,
 )
 from helpers.results.comparability import together
 from helpers.results.comparison import Comparison, devices
@@ -33,6 +32,7 @@ from helpers.training.figure_style import (
     heading,
     legend_below,
     panels,
+    safe,
     styled,
 )
 
