@@ -15,17 +15,14 @@ NONE = "n/a"
 class Metric:
     """One measure of a trained network, from 0 to 1.
 
-    name: the recipe's. short, of_part and of_test: what it is called, in a column, of any part and
-    of the test part. tested: its field of the record's section ``test``, and those of the ends of
-    its interval. figure: its column in ``helpers.results.comparison.results``. percent: whether
-    people read it in percent.
+    name: the recipe's. short: in a column or a line. whole: of all of a part. tested: its field of
+    the record's section ``test``, and those of the ends of its interval. figure: its column in
+    ``helpers.results.comparison.results``. percent: whether people read it in percent.
     """
 
     name: str
     short: str
-    of_part: str
-    of_test: str
-    of_validation: str
+    whole: str
     tested: tuple[str, str, str]
     figure: str
     percent: bool
@@ -41,15 +38,29 @@ class Metric:
         return f"{self.name}_low", f"{self.name}_high"
 
     @property
+    def of_test(self) -> str:
+        """``mean test AUC``, ``test top-1``."""
+        return self.whole.replace(self.short, f"test {self.short}")
+
+    @property
+    def of_validation(self) -> str:
+        """``mean validation AUC``, ``validation top-1``."""
+        return self.whole.replace(self.short, f"validation {self.short}")
+
+    @property
+    def heading(self) -> str:
+        """Above a chart of the validation after each epoch."""
+        return f"{capital(self.whole)} on the validation part{', %' if self.percent else ''}"
+
+    @property
     def scale(self) -> float:
         """What a value is multiplied by where it is drawn."""
         return 100.0 if self.percent else 1.0
 
     @property
-    def heading(self) -> str:
-        """Above a chart."""
-        name = self.of_part[0].upper() + self.of_part[1:]
-        return f"{name} on the validation part{', %' if self.percent else ''}"
+    def least(self) -> float:
+        """The least value that is worth asking for."""
+        return 0.0 if self.percent else 0.5
 
     def text(self, value: float | None) -> str:
         """``0.757``, ``75.7 %``; ``n/a`` without a value."""
@@ -58,14 +69,18 @@ class Metric:
         return f"{100 * value:.1f} %" if self.percent else f"{value:.3f}"
 
     def difference(self, value: float) -> str:
-        """``+0.012``, ``+1.2 points``, which are hundredths of all images."""
+        """``+0.012``, ``+1.2 points``: percentage points."""
         return f"{100 * value:+.1f} points" if self.percent else f"{value:+.3f}"
 
     def target(self, value: float) -> str:
-        """A value to be reached, with no more digits than it has: ``0.70``, ``70 %``."""
+        """A value to be reached, with all its digits: ``0.70``, ``70 %``."""
         if self.percent:
             return f"{100 * value:g} %"
         return f"{value:.2f}" if math.isclose(value, round(value, 2)) else f"{value:g}"
+
+    def plain(self, value: float) -> str:
+        """With as few digits as it takes: ``0.5``, ``10 %``."""
+        return f"{100 * value:.3g} %" if self.percent else f"{value:.3g}"
 
     def of(self, test: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
         """The metric and the ends of its interval in a record's section ``test``."""
@@ -76,9 +91,7 @@ class Metric:
 AUC = Metric(
     "auc",
     short="AUC",
-    of_part="mean AUC",
-    of_test="mean test AUC",
-    of_validation="mean validation AUC",
+    whole="mean AUC",
     tested=("mean_auc", "mean_low", "mean_high"),
     figure="mean_auc",
     percent=False,
@@ -87,9 +100,7 @@ TOP1, TOP5 = (
     Metric(
         name,
         short=short,
-        of_part=short,
-        of_test=f"test {short}",
-        of_validation=f"validation {short}",
+        whole=short,
         tested=(name, f"{name}_low", f"{name}_high"),
         figure=f"test_{name}",
         percent=True,
@@ -100,19 +111,23 @@ TOP1, TOP5 = (
 
 @dataclass(frozen=True)
 class Task:
-    """What the outputs of a network are, and how well it finds them.
+    """What the outputs of a network stand for, and how well it tells them.
 
-    name: the recipe's, and the field of a record's section ``test`` that has a row for each of
-    them. metrics: the first is the one that runs are compared by; the rows have it too. one: what
-    a single output stands for. whole: what the first metric is over, as a table's row. groups:
-    what is drawn for its interval.
+    name: the recipe's, and the field of a record's section ``test`` that has a row for each output.
+    metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.
+    whole, wholes: what the first metric is of, as a table's row and before a list. file: the CSV
+    file with those rows. groups: what is drawn for intervals. missing: why a row has no metric, if
+    it does not say so itself.
     """
 
     name: str
     metrics: tuple[Metric, ...]
     one: str
     whole: str
+    wholes: str
+    file: str
     groups: str
+    missing: str
 
     @property
     def metric(self) -> Metric:
@@ -125,13 +140,33 @@ class Task:
         told = [f"{name} {text}" for name, text in texts.items() if text != NONE]
         return ", ".join(told) or f"{self.metric.short} {NONE}"
 
-    def chance(self, outputs: int) -> float:
-        """What guessing comes to, by the first metric."""
-        return 0.5 if self.metric is AUC else 1 / outputs
+    def chance(self, outputs: int | None) -> float | None:
+        """What guessing comes to, by the first metric; None where that hangs on how many."""
+        if self.metric is AUC:
+            return 0.5
+        return 1 / outputs if outputs else None
 
 
-FINDINGS = Task("findings", (AUC,), one="finding", whole="Mean", groups="patients")
-CLASSES = Task("classes", (TOP1, TOP5), one="class", whole="All images", groups="groups")
+FINDINGS = Task(
+    "findings",
+    (AUC,),
+    one="finding",
+    whole="Mean",
+    wholes="Means",
+    file="auc",
+    groups="patients",
+    missing="AUC missing",
+)
+CLASSES = Task(
+    "classes",
+    (TOP1, TOP5),
+    one="class",
+    whole="All images",
+    wholes="Of all images",
+    file="classes",
+    groups="groups of images",
+    missing="no test image",
+)
 TASKS = {task.name: task for task in (FINDINGS, CLASSES)}
 
 
@@ -144,3 +179,8 @@ def metric_of(recipe: Mapping[str, Any]) -> Metric:
     """The metric that a recipe's targets are of; learning is shown by it."""
     task = of(recipe)
     return next((m for m in task.metrics if m.name == recipe.get("metric")), task.metric)
+
+
+def capital(text: str) -> str:
+    """With a capital, as at a sentence's beginning; the rest as it is."""
+    return text[:1].upper() + text[1:]
