@@ -55,6 +55,14 @@ def chances(entries: Sequence[Entry]) -> list[float]:
     return sorted(chance for chance in found if chance is not None)
 
 
+def drawn(compared: Comparison) -> str:
+    """What the intervals are over: ``images`` where each stands alone."""
+    tests = [entry.content["test"] for entry in compared.finished]
+    images = [sum(row["images"] for row in test.get("classes", [])) for test in tests]
+    alone = all(test.get("groups") == count for test, count in zip(tests, images, strict=True))
+    return "images" if tests and alone else compared.task.groups
+
+
 def names(compared: Comparison) -> list[str]:
     """The findings or classes to be shown, in the records' order.
 

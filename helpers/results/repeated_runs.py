@@ -84,7 +84,7 @@ def with_range(
     if row["runs"] == 1:
         return shown
     low, high = row[f"{figure}_low"] / divisor, row[f"{figure}_high"] / divisor
-    return f"{shown} ({text(low)} to {text(high)})"
+    return f"{shown} ({_bare(text(low))} to {_bare(text(high))})"
 
 
 def metric_with_interval(row: pd.Series, metric: Metric) -> str:
@@ -106,12 +106,20 @@ def with_interval(
     high: float | None,
     text: Callable[[float], str] = "{:.3f}".format,
 ) -> str:
-    """``0.757 (0.731 to 0.781)``; without its interval where it has none; ``n/a`` without value."""
+    """``0.757 (0.731 to 0.781)``, ``75.7 % (73.1 to 78.1)``.
+
+    Without its interval where it has none; ``n/a`` without value.
+    """
     if value is None or pd.isna(value):
         return NONE
     if low is None or high is None or pd.isna(low) or pd.isna(high):
         return text(value)
-    return f"{text(value)} ({text(low)} to {text(high)})"
+    return f"{text(value)} ({_bare(text(low))} to {_bare(text(high))})"
+
+
+def _bare(text: str) -> str:
+    """Without a unit that stands before the bracket already."""
+    return text.removesuffix(" %").removesuffix(" points")
 
 
 def _only(values: pd.Series) -> float:

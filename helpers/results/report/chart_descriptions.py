@@ -114,16 +114,18 @@ def left_out(compared: Comparison) -> str:
 
 def uncertainty(compared: Comparison) -> str:
     """What the metric's intervals include and leave out."""
-    task = compared.task
     text = (
-        f"{capital(task.metric.short)} intervals are 95 %, over the test part's {task.groups}. "
-        "They do not include how much another run, with other initial weights or in another order, "
-        "would differ"
+        f"{capital(compared.task.metric.short)} intervals are 95 %, over the test part's "
+        f"{by_class_numbers.drawn(compared)}. They do not include how much another run, with other "
+        "initial weights or in another order, would differ"
     )
     if not _repeated(compared):
         return f"{text}, which single runs cannot show."
     if len(_seeds(compared)) == 1:
         return f"{text}. The range over runs, all of one seed, shows only what a seed leaves open."
+    samples = [entry.content["test"].get("sample") for entry in compared.finished]
+    if None not in samples and len(set(samples)) == 1:
+        return f"{text}. The range over a framework's runs shows that."
     return (
         f"{text}. The range over a framework's runs shows that, and the effect of other test "
         "images too, because the seed also decides the split."
@@ -136,15 +138,14 @@ def differences(compared: Comparison) -> str:
     if base is None:
         return ""
     text = (
-        f"Each run minus {base}, whose {metric.whole} is in the middle, on the same images. All "
-        "are "
-        "resampled with the same draws, so an easy or hard test part affects all alike and "
-        "cancels out. "
+        f"Each run minus {base}, whose {metric.whole} is in the middle, on the same images. "
+        "All are resampled with the same draws, so an easy or hard test part affects all alike "
+        "and cancels out. "
     )
     if paired.differences(compared)["pairs"].max() > 1:
         text += (
             f"Repeats are paired and their differences averaged (the {metric.short} beside is a "
-            f"median); the interval covers both {compared.task.groups} and runs. "
+            f"median); the interval covers both {by_class_numbers.drawn(compared)} and runs. "
         )
     else:
         text += (
