@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from helpers.recipe import RECIPES, lookup
+from helpers.results import agreement
 
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison
@@ -62,8 +63,17 @@ def ranks(content: dict[str, Any]) -> bool:
     return kind(content) == "gpu"
 
 
-_WORK = {"recipe": "name", "crop": "crop", "epochs": "epochs", "batch size": "batch"}
-"""What decides how much a run computes: where it differs, times rank no framework."""
+_WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "recipe": lambda recipe: recipe["name"],
+    "crop": lambda recipe: recipe["crop"],
+    "epochs": lambda recipe: recipe["epochs"],
+    "batch size": lambda recipe: recipe["batch"],
+    "task": lambda recipe: recipe.get("task", "findings"),
+    "network": lambda recipe: recipe.get("network", "densenet121"),
+    "reader": lambda recipe: recipe.get("reader", "nih"),
+    "optimiser": agreement.optimizer,
+}
+"""What decides how much a run computes, or on what: where it differs, times rank no framework."""
 
 
 def unequal(compared: Comparison) -> str | None:
@@ -73,10 +83,13 @@ def unequal(compared: Comparison) -> str | None:
     """
     recipes = [entry.content["recipe"] for entry in compared.finished]
     said = []
-    for what, key in _WORK.items():
-        found = sorted({recipe[key] for recipe in recipes})
+    for what, get in _WORK.items():
+        found = sorted({get(recipe) for recipe in recipes})
         if len(found) > 1:
             said.append(f"{what} ({', '.join(map(str, found))})")
+    texts = sorted({recipe["sha256"][:12] for recipe in recipes if recipe.get("sha256")})
+    if len(texts) > 1 and not any(what.startswith("recipe") for what in said):
+        said.append(f"the recipe's text (SHA-256 {', '.join(texts)})")
     if not said:
         return None
     return f"These runs did not train the same: they differ in {' and '.join(said)}."

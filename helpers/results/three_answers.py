@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.results import device_waits, paired_auc
+from helpers.results import device_waits, paired
 from helpers.results.agreement import differences
 from helpers.results.comparability import marked, off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
@@ -51,7 +51,7 @@ def _in_short(compared: Comparison) -> str:
     if first.verdict == UNRANKED:
         same = " the same network" if fair.verdict == "yes" else ""
         parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
-        parts += filter(None, [_aucs(compared)])
+        parts += filter(None, [_told_apart(compared)])
         return f"{'; '.join(parts)}; speed is not ranked here."
     named = (
         f"No framework can be called fastest on {machine}"
@@ -221,23 +221,23 @@ def _shown(compared: Comparison) -> str:
     passed = sum(entry.comparable for entry in runs)
     return (
         f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
-        "way from image files to a test AUC and passed the certificate that they train the same "
-        "network"
-        f"{f'; {found}' if (found := _aucs(compared)) else ''}."
+        f"way from image files to a test {compared.task.metric.short} and passed the certificate "
+        "that they train the same network"
+        f"{f'; {found}' if (found := _told_apart(compared)) else ''}."
     )
 
 
-def _aucs(compared: Comparison) -> str:
-    """Which mean AUCs can be told apart from the reference's; empty if none can be paired."""
-    found = paired_auc.differences(compared)
+def _told_apart(compared: Comparison) -> str:
+    """Whose mean AUC or top-1 can be told apart from the reference's; empty if none is paired."""
+    found, name = paired.differences(compared), compared.task.metric.whole
     if found.empty:
         return ""
     base = found["reference"].iloc[0]
     apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
     if not apart:
-        return f"on the same test images, no mean AUC can be told apart from that of {base}"
+        return f"on the same test images, no {name} can be told apart from that of {base}"
     said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
-    return f"compared with the mean AUC of {base} on the same test images, {_listed(said)}"
+    return f"compared with the {name} of {base} on the same test images, {_listed(said)}"
 
 
 def _machine(compared: Comparison) -> str:

@@ -5,6 +5,7 @@ from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import lookup
 from helpers.runner.plans import Plan
+from helpers.training.tasks import FINDINGS, TASKS, Task
 
 
 def check(plan: Plan) -> None:
@@ -48,6 +49,16 @@ def changed(plan: Plan) -> str | None:
     if differing or now.keys() != plan.recipe_digests.keys():
         return f"{', '.join(differing) or plan.recipe} was changed since the batch began"
     return None
+
+
+def task(plan: Plan) -> Task:
+    """What the batch's runs are trained for; findings where its recipe is gone (``changed``)."""
+    if plan.recipe == "auto":
+        return FINDINGS
+    try:
+        return TASKS[lookup(plan.recipe).task]
+    except UserError:
+        return FINDINGS
 
 
 def in_words(plan: Plan) -> list[str]:

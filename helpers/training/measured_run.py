@@ -40,8 +40,10 @@ from helpers.training import (
     metrics,
     parameters,
     record,
+    run_identity,
     run_pictures,
     run_tables,
+    tasks,
 )
 from helpers.training.image_data import Data
 from helpers.training.in_world import WEIGHTS, Trained, Work
@@ -247,17 +249,29 @@ class Run:
         self.record.add("epochs", self.history)
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
-        display(run_pictures.learning(self.history))
+        display(run_pictures.learning(self.history, tasks.TASKS[self.images.task]))
         return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
     def test(self) -> pd.DataFrame:
-        """AUC per finding on the test part, by the weights that were saved: curves, a table."""
+        """How well each finding or class of the test part is told, by the weights that were saved.
+
+        With intervals, as a chart and a table.
+        """
         arrays = weights.load(self.folder / WEIGHTS)
         scores, loss, seconds = self.with_replica(in_world.test, arrays, 0)[0]
-        result = metrics.evaluate(self.images.test, scores)
+        images, part = self.images, self.images.test
+        targets = images.targets(part)
+        result = metrics.evaluate(
+            images.task,
+            targets,
+            scores,
+            groups=part["group"],
+            names=images.classes,
+            sample=run_identity.images(part, images.classes),
+        )
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
-        display(run_pictures.roc(self.images.targets(self.images.test), scores, result))
+        display(run_pictures.TEST[images.task](targets, scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     def take_apart(self) -> pd.DataFrame:
@@ -367,7 +381,7 @@ class Run:
         left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
         line = (
             f"Epoch {row['epoch']} of {epochs}: loss {row['train_loss']:.4f}, validation loss "
-            f"{row['valid_loss']:.4f}, AUC {row['valid_auc']:.3f}, "
+            f"{row['valid_loss']:.4f}, {tasks.TASKS[self.images.task].said(row)}, "
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""

@@ -19,6 +19,7 @@ from helpers.results import (
     comparison_tables,
     device_waits,
     learning_curves,
+    limits,
     published,
     repeated_runs,
     report,
@@ -200,7 +201,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
         .count("finished, resumed after epoch 3")
         == 1
     )
-    said = comparison.remarks(compared)["remark"]
+    said = limits.remarks(compared)["remark"]
     assert "times are those of its last process" in said[run]
     page = report.write(tmp_path).read_text()
     badge = r'<th scope="row">PyTorch <span class="badge">resumed on 2 devices</span>'
@@ -379,11 +380,11 @@ def test_time_to_an_auc_counts_whole_epochs(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("Keras", speed=200, auc=0.72))  # 0.60 to 0.72
     compared = comparison.load(tmp_path)
     assert learning_curves.target(compared) == 0.72
-    rows = {row["run"]: row for row in learning_curves.time_to_auc(compared)}
+    rows = {row["run"]: row for row in learning_curves.time_to(compared)}
     assert rows["PyTorch, 2 devices"]["epoch"] == 4
     assert rows["PyTorch, 2 devices"]["seconds"] == pytest.approx(4 * (1024 / 100 + 1))
     assert rows["Keras, 2 devices"]["epoch"] == 5
-    late = {row["run"]: row["seconds"] for row in learning_curves.time_to_auc(compared, 0.74)}
+    late = {row["run"]: row["seconds"] for row in learning_curves.time_to(compared, 0.74)}
     assert late["Keras, 2 devices"] is None
     assert learning_curves.table(compared, 0.74).loc["Keras, 2 devices", "time"] == "not reached"
 
@@ -512,7 +513,7 @@ def test_what_a_framework_does_not_do_is_told_once(tmp_path: Path) -> None:
         records.save(
             tmp_path, records.make(name, skipped=[same] if name == "Keras" else [same, own])
         )
-    said = comparison.remarks(comparison.load(tmp_path))["remark"]
+    said = limits.remarks(comparison.load(tmp_path))["remark"]
     assert f"{same['what']}: {same['reason']}" in list(said[["every finished run"]])
     assert said[["MXNet Gluon, 2 devices"]].to_list() == ["bf16: not in MXNet Gluon"]
 

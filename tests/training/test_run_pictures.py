@@ -5,9 +5,10 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+import records
 
 import data_prep
-from helpers.training import image_data, metrics, parameters, run_pictures
+from helpers.training import image_data, parameters, run_pictures, tasks
 from helpers.training.image_data import Data
 
 
@@ -43,7 +44,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     history = [
         {"epoch": e, "train_loss": 1 / e, "valid_loss": 2 / e, "valid_auc": None} for e in (1, 2)
     ]
-    left, right = run_pictures.learning(history).axes
+    left, right = run_pictures.learning(history, tasks.FINDINGS).axes
     assert [np.asarray(line.get_ydata()).tolist() for line in left.lines] == [[1, 0.5], [2, 1]]
     assert np.isnan(np.asarray(right.lines[0].get_ydata(), float)).all()
 
@@ -53,7 +54,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     scores[:30, 0] += 1  # told apart without a fault
     part = pytest.importorskip("pandas").DataFrame(labels, columns=list(data_prep.FINDINGS))
     part["group"], part["image"] = range(60), [f"{n}.png" for n in range(60)]
-    result = metrics.evaluate(part, scores)
+    result = records.evaluate_findings(part, scores)
     (axes,) = run_pictures.roc(labels, scores, result).axes
     best = next(line for line in axes.lines if str(line.get_label()).endswith("1.00"))
     assert str(best.get_label()).startswith(data_prep.FINDINGS[0].replace("_", " "))
@@ -64,5 +65,5 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
 def test_nothing_to_draw_is_no_error(data: Data, tmp_path: Path) -> None:
     none = np.zeros((6, 14), np.float32)
     part = data.train.iloc[:6].assign(**dict.fromkeys(data_prep.FINDINGS, 0))
-    result = metrics.evaluate(part, none)
+    result = records.evaluate_findings(part, none)
     assert len(run_pictures.roc(none, none, result).axes) == 1
