@@ -99,13 +99,13 @@ def test_files_faster_in_every_round_are_invalid() -> None:
 def test_slower_without_all_reduce_in_every_round_is_invalid(speed: float, invalid: bool) -> None:
     """Else the compute share was 153 % of an epoch and "the limit"."""
     quick = STEADY | {"data_seconds": 0.1, "images_per_second": 900.0}
-    found = attribute(990, 1000, 5000, silent=speed, history=[quick])
+    found = attribute(990, 1000, 5000, no_allreduce=speed, history=[quick])
     assert (found["invalid"] is not None) == invalid
     if invalid:
         assert found["shares"]["compute"] is None and attribution.telling(found) == {}
         assert "without all-reduce was slower, " in found["sentence"]
     once = around(120, (*EVEN[:5], 9.0))
-    assert attribute(990, 1000, 5000, silent=once, history=[quick])["invalid"] is None
+    assert attribute(990, 1000, 5000, no_allreduce=once, history=[quick])["invalid"] is None
 
 
 def test_one_round_in_which_files_were_not_faster_is_within_the_interval() -> None:
