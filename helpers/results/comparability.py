@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from helpers.recipe import RECIPES
@@ -62,7 +62,14 @@ def ranks(content: dict[str, Any]) -> bool:
     return kind(content) == "gpu"
 
 
-_WORK = {"recipe": "name", "crop": "crop", "epochs": "epochs", "batch size": "batch"}
+_WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "recipe": lambda c: c["recipe"]["name"],
+    "crop": lambda c: c["recipe"]["crop"],
+    "epochs": lambda c: c["recipe"]["epochs"],
+    "batch size": lambda c: c["recipe"]["batch"],
+    # Of all parts: the seed decides which patients are in which.
+    "number of images": lambda c: sum(c["data"]["images"].values()),
+}
 """What decides how much a run computes: where it differs, times rank no framework."""
 
 
@@ -71,10 +78,10 @@ def unequal(compared: Comparison) -> str | None:
 
     None where all did the same work.
     """
-    recipes = [entry.content["recipe"] for entry in compared.finished]
+    contents = [entry.content for entry in compared.finished]
     said = []
-    for what, key in _WORK.items():
-        found = sorted({recipe[key] for recipe in recipes})
+    for what, work in _WORK.items():
+        found = sorted({work(content) for content in contents})
         if len(found) > 1:
             said.append(f"{what} ({', '.join(map(str, found))})")
     if not said:
