@@ -233,7 +233,7 @@ def _invalid(
             f"the epochs on files were faster, {trained:,.0f} images/s, than synthetic data in "
             f"section 11, {_spread(synthetic)}: the two were measured at different speeds"
         )
-    if (alone := measured.get("silent")) and all(
+    if (alone := measured.get("no_allreduce")) and all(
         q < (1 - LITTLE) * s for s, q in zip(synthetic["rounds"], alone["rounds"], strict=True)
     ):
         return (
