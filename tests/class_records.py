@@ -25,7 +25,7 @@ def make(
     small: bool = False,
     **given: Any,
 ) -> dict[str, Any]:
-    """A finished run's record with a top-1 of about ``top1``; ``given`` as for ``records.make``."""
+    """A finished run's record whose top-1 is about ``top1``; ``given`` is for ``records.make``."""
     content = records.make(framework, devices, **given)
     content["recipe"] = lookup(recipe, small=small).on(devices).as_record()
     content["test"] = test(top1, names)
@@ -34,7 +34,7 @@ def make(
         del epoch["valid_auc"]
         top5 = None if len(names) <= accuracy.GUESSES else 1.0
         epoch |= {"valid_top1": round(reached * (0.5 + 0.1 * number), 6), "valid_top5": top5}
-    whole: dict[str, Any] = record.plain(content | given.get("sections", {}))
+    whole: dict[str, Any] = record.plain(content)
     return whole
 
 
