@@ -53,3 +53,21 @@ def test_the_parameters_are_those_of_the_cell() -> None:
 def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shared: bool) -> None:
     world = World(0, size, ("device",) * devices, "gpu" if gpus else "cpu", gpus)
     assert (world.processes, world.shares_gpus) == (processes, shared)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_device_says_why_a_measurement_is_missing(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ("files", "synthetic", "loader")
+    run = SimpleNamespace(
+        history=[{"steps": 4, "train_seconds": 1.0}],
+        initial=SimpleNamespace(arrays={}),
+        with_replica=lambda *given: [{kind: [0.5] * 6 for kind in kinds}],
+        monitor=SimpleNamespace(stop=lambda: None),
+        recipe=SimpleNamespace(global_batch=64),
+        record=SimpleNamespace(add=lambda *given: None),
+        devices=("cpu",) * count,
+    )
+    assert len(Run.take_apart(run)) == 3  # type: ignore[arg-type]
+    assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)
