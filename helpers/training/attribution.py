@@ -150,15 +150,20 @@ def agreement(found: Mapping[str, Any]) -> str:
         return f"The ways differ {' and '.join(apart)}: no figure is more certain than that."
     if not found["agreement"]:
         return "Only one way of measuring was possible."
-    near = [what for what, said in found["agreement"].items() if said["difference"] <= LITTLE]
-    told = [f"The ways agree on {' and '.join(near)}, within {_percent(LITTLE)} of an epoch."]
-    told += [
-        f"On {what} the ways differ by {_percent(said['difference'])} of an epoch, no more than "
-        "half the range of the rounds."
-        for what, said in found["agreement"].items()
-        if what not in near
-    ]
-    return " ".join(told if near else told[1:])
+    near, far = [], []
+    for what, said in found["agreement"].items():
+        if said["difference"] <= LITTLE:
+            near.append(what)
+        else:
+            far.append(f"on {what} by {_percent(said['difference'])} of an epoch")
+    told = []
+    if near:
+        told.append(
+            f"The ways agree on {' and '.join(near)}, within {_percent(LITTLE)} of an epoch."
+        )
+    if far:
+        told.append(f"The ways differ {' and '.join(far)}, within half the range of the rounds.")
+    return " ".join(told)
 
 
 def _by_ablation(

@@ -341,13 +341,16 @@ def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
     assert list(repeated_runs.summarise(compared)["runs"]) == [1, 1]
 
 
-def test_the_lanes_lead_speaks_of_gpus_only_where_there_are_some(tmp_path: Path) -> None:
+def test_what_only_gpus_show_is_said_of_gpus_only(tmp_path: Path) -> None:
     for gpu in (True, False):
         records.save(tmp_path / str(gpu), records.make(gpu=gpu))
         compared = comparison.load(tmp_path / str(gpu))
         lead = next(s for s in contents.sections(compared) if s.name == "devices").lead
         assert ("the GPU was never without a kernel" in lead) == gpu
         assert ("the host's CPU, because no GPU was used" in lead) != gpu
+        page = (report.write(tmp_path / str(gpu))).read_text()
+        assert ("compare the pattern, not the minutes" in page) == gpu
+        assert ("neither the minutes nor their pattern" in page) != gpu
 
 
 def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:

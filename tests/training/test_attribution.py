@@ -237,7 +237,7 @@ def test_a_difference_that_only_the_rounds_scatter_hides_is_told() -> None:
         800, wide, 5000, history=[STEADY | {"data_seconds": 1.09, "sync_seconds": None}]
     )
     assert attribution.agreement(found) == (
-        "On data the ways differ by 5 % of an epoch, no more than half the range of the rounds."
+        "The ways differ on data by 5 % of an epoch, within half the range of the rounds."
     )
 
 

@@ -112,3 +112,21 @@ def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measure
         in_world.take_steps(work, None, None, 4)
     taken = 4
     assert in_world.take_steps(work, None, None, 4)[0] == 0.5
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_device_says_why_a_measurement_is_missing(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ("files", "synthetic", "loader")
+    run = SimpleNamespace(
+        history=[{"steps": 4, "train_seconds": 1.0}],
+        initial=SimpleNamespace(arrays={}),
+        with_replica=lambda *given: [{kind: [0.5] * 6 for kind in kinds}],
+        monitor=SimpleNamespace(stop=lambda: None),
+        recipe=SimpleNamespace(global_batch=64),
+        record=SimpleNamespace(add=lambda *given: None),
+        devices=("cpu",) * count,
+    )
+    assert len(Run.take_apart(run)) == 3  # type: ignore[arg-type]
+    assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)

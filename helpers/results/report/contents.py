@@ -152,7 +152,10 @@ def _speed(compared: Comparison) -> Section:
             "Beside the published times",
             charts.placed,
             chart_descriptions.placed(compared),
-            "Hardware, images and versions differ: compare the pattern, not the minutes.",
+            "Hardware, images and versions differ: compare the pattern, not the minutes."
+            if unranked(compared) is None
+            else "Hardware, images and versions differ, and the times measured here rank nothing: "
+            "neither the minutes nor their pattern can be compared.",
         ),
     ]
     article = ", as in the article this repeats" if beside else ""
