@@ -19,6 +19,9 @@ from helpers.training import image_readers, run_identity
 if TYPE_CHECKING:  # it reads what is said here
     from helpers.training.parameters import Setup
 
+NATIVE = ("png", "jpg", "jpeg")
+"""Files that frameworks decode themselves."""
+
 LARGEST = 264
 """Above this many pixels images are to be resized first, unless the recipe's own size is larger."""
 LARGEST_UNSIZED = 1024
@@ -80,10 +83,20 @@ class Data:
             array = array[..., np.newaxis]
         return array if array is not None and array.shape[3] == self.planes else None
 
-    @property
+    @cached_property
     def files(self) -> bool:
-        """Whether each ``path`` is a PNG or JPEG, for a framework that reads such itself."""
-        return self.format in ("png", "jpg", "jpeg")
+        """Whether each ``path`` is a PNG or JPEG, for a framework that reads such itself.
+
+        Of colours that are to be grey none is: each framework has its own weights for them.
+        """
+        if self.folder is None or self.format not in NATIVE:
+            return False
+        if data_prep.is_complete(self.folder) or self.recipe.reader == "nih":
+            return True
+        parts = (self.train, self.valid, self.test)
+        return self.planes == 3 and all(
+            path.lower().endswith(NATIVE) for part in parts for path in part["path"]
+        )
 
     @property
     def format(self) -> str:
