@@ -227,8 +227,10 @@ class ScaledRecipe:
         recipe, growth = self.recipe, self.recipe.growth(self.devices)
         decay = f", weight decay {recipe.weight_decay:g}" if recipe.weight_decay else ""
         return (
-            f"{recipe.name}: {recipe.batch} images x {self.devices} devices = global batch "
+            f"{recipe.name}: {recipe.batch} images x {self.devices} "
+            f"device{'s' * (self.devices != 1)} = global batch "
             f"{self.global_batch}; {recipe.optimizer}{decay}; learning rate "
             f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}; "
-            f"crop {recipe.crop} of {recipe.resized} px; {recipe.epochs} epochs; {recipe.precision}"
+            f"crop {recipe.crop} of {recipe.resized} px; "
+            f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}"
         )

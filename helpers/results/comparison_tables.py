@@ -150,8 +150,8 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "devices": _devices_cell(content["devices"]),
             "driver": hardware["driver"] or "none",
             "recipe": (
-                f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
-                f"{recipe['precision']}"
+                f"{recipe['name']}, {recipe['crop']} px, "
+                f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
             ),
             "seed": str(recipe["seed"]),
             "global batch": str(recipe["global_batch"]),

@@ -204,10 +204,10 @@ def _marked(row: pd.Series) -> str:
     return marked(row["label"], row["marks"])
 
 
-def _listed(texts: Iterable[str]) -> str:
+def _listed(texts: Iterable[str], word: str = "and") -> str:
     """``A``, ``A and B``, ``A, B and C``."""
     *most, last = texts
-    return f"{', '.join(most)} and {last}" if most else last
+    return f"{', '.join(most)} {word} {last}" if most else last
 
 
 def _frameworks(compared: Comparison) -> str:
@@ -243,6 +243,8 @@ def _told_apart(compared: Comparison) -> str:
 def _machine(compared: Comparison) -> str:
     """``4 NVIDIA H100``: the most that were used; ``1 and 2 virtual CPU devices``: all numbers.
 
+    ``1 or 2`` where not every framework ran on all of them.
+
     Where some runs rank, of those.
     """
     entries = [entry for entry in latest_of_each(compared.finished) if entry.devices]
@@ -251,7 +253,11 @@ def _machine(compared: Comparison) -> str:
     found = last.content["devices"]
     if found["kind"] == "cpu":
         counts = sorted({entry.devices or 0 for entry in entries})
-        return f"{_listed(map(str, counts))} virtual CPU device{'s' if counts[-1] > 1 else ''}"
+        every = len(entries) == len(counts) * len({entry.label for entry in entries})
+        word = "and" if every else "or"
+        return (
+            f"{_listed(map(str, counts), word)} virtual CPU device{'s' if counts[-1] > 1 else ''}"
+        )
     names = ", ".join(dict.fromkeys(found["names"]))
     if gpus := found.get("shared_gpus"):
         return f"{gpus} {names} shared by {found['count']} replicas"

@@ -410,6 +410,9 @@ def test_all_numbers_of_devices_are_named_where_nothing_is_ranked(tmp_path: Path
             records.save(tmp_path, records.make(name, devices=count))
     line = three_answers.headline(comparison.load(tmp_path))
     assert "trained the same network on 1, 2 and 4 virtual CPU devices" in line
+    records.save(tmp_path, records.make("Chainer", devices=2))
+    line = three_answers.headline(comparison.load(tmp_path))
+    assert "3 frameworks trained the same network on 1, 2 or 4 virtual CPU devices" in line
 
 
 @pytest.mark.parametrize(
