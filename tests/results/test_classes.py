@@ -211,7 +211,7 @@ def test_of_a_thousand_classes_the_worst_are_shown_and_the_rest_is_counted(tmp_p
     assert max(every[name] for name in shown) <= min(left)
     said = "Of 60 classes the 20 with the lowest top-1."
     assert by_class.left_out(compared).strip() == said
-    assert (tmp_path / "x").mkdir() is None
+    (tmp_path / "x").mkdir()
     page = report.write([tmp_path], tmp_path / "x").read_text()
     assert page.count(said) == 2  # at the chart and at the table
     assert len(pd.read_csv(tmp_path / "x" / report.CSV / "classes.csv")) == 60

@@ -64,7 +64,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
 
 
 def test_of_classes_learning_is_shown_by_top_1_and_top_5_where_there_is_one() -> None:
-    rows = [
+    rows: list[dict[str, float | None]] = [
         {"epoch": e, "train_loss": 1 / e, "valid_loss": 2 / e, "valid_top1": 0.2 * e}
         for e in (1, 2)
     ]
