@@ -181,13 +181,13 @@ def resamples(auc: float, half: float = 0.03) -> list[float]:
 
 
 def evaluate_findings(part: pd.DataFrame, scores: np.ndarray) -> roc_auc.Evaluation:
-    """What scores of images with columns image, patient and the 14 findings come to."""
+    """What scores of images with columns image, group and the 14 findings come to."""
     return roc_auc.evaluate(
         part[list(FINDINGS)].to_numpy(),
         scores,
-        part["patient"],
+        part["group"],
         FINDINGS,
-        run_identity.images(part),
+        run_identity.images(part, FINDINGS),
     )
 
 

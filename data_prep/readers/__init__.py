@@ -50,8 +50,13 @@ READERS = ("nih", "table", "imagefolder", "cifar10")
 class Reader(Protocol):
     """What every reader has; see above."""
 
-    classes: Sequence[str]
-    targets: np.ndarray
+    @property
+    def classes(self) -> Sequence[str]:
+        """Names of the classes, or of the findings."""
+
+    @property
+    def targets(self) -> np.ndarray:
+        """Integers (images,), or 0 and 1 (images, findings)."""
 
     def parts(self) -> Mapping[str, np.ndarray]:
         """The indices of each part's images."""
@@ -113,6 +118,7 @@ def find(
     name: str, folder: str | os.PathLike[str], **options: Any
 ) -> tuple[Catalog, np.ndarray | None]:
     """The catalogue of a folder, and the pixels of all its images where those are in one array."""
+    from data_prep import packed
     from data_prep.readers import kept
 
     folder = Path(folder)
@@ -128,7 +134,7 @@ def find(
     if not folder.exists():
         raise DataError(f"{folder} does not exist: name the folder with the images")
     catalog = read(folder, **options)
-    array = None
+    array = packed.open_array(folder)[0] if packed.is_packed(folder) else None
     if catalog.kind == "record":
         from data_prep.readers import cifar10
 

@@ -116,9 +116,15 @@ def _as_jpeg(name: str) -> str:
 def catalog(folder: Path, only_present: bool = False) -> Catalog:
     """The general catalogue of a data folder; see `read_catalog`, which says what is checked.
 
-    `only_present` leaves out images that are named but not there.
+    `only_present` leaves out images that are named but not there. Of a packed folder row i is
+    image i of its array.
     """
-    table = read_catalog(folder, only_present=only_present)
+    from data_prep import packed  # which reads such folders itself
+
+    if packed.is_packed(folder):
+        table = packed.open_packed(folder)[1]
+    else:
+        table = read_catalog(folder, only_present=only_present)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
     return Catalog(
         folder,

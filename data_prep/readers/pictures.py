@@ -56,9 +56,12 @@ class Pictures:
         """`findings` or `classes`."""
         return self.catalog.task
 
-    def parts(self) -> dict[str, np.ndarray]:
-        """`train`, `valid` and `test`: int64 indices, ascending; no group is in two of them."""
-        return split(self.catalog, **self._split)
+    def parts(self, seed: int | None = None) -> dict[str, np.ndarray]:
+        """`train`, `valid` and `test`: int64 indices, ascending; no group is in two of them.
+
+        `seed` is another than the reader was opened with.
+        """
+        return split(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
 
     def read(self, i: int) -> np.ndarray:
         """Image i, uint8 (height, width, channels)."""

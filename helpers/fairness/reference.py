@@ -99,18 +99,18 @@ PATHS = (
 
 
 def batch(network: str = "densenet121") -> tuple[np.ndarray, np.ndarray]:
-    """Grey images uint8 (4, 64, 64), smaller for some, and targets float32 (4, 14)."""
+    """Grey images uint8 (4, 64, 64, 1), smaller for some, and targets float32 (4, 14)."""
     random = np.random.Generator(np.random.PCG64(SEED))
     pixels = KEPT[network].pixels
-    grey = random.integers(0, 256, (IMAGES, pixels, pixels), dtype=np.uint8)
+    grey = random.integers(0, 256, (IMAGES, pixels, pixels, 1), dtype=np.uint8)
     targets = (random.random((IMAGES, 14)) < 0.3).astype(np.float32)
     return grey, targets
 
 
-def network_input(grey: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.ndarray:
-    """What the network sees of grey images (N, H, W): normalised float64 (N, 3, H, W)."""
+def network_input(pixels: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.ndarray:
+    """What the network sees of grey or RGB images (N, H, W, C): normalised float64 (N, 3, H, W)."""
     mean, std = (np.asarray(values)[:, None, None] for values in (recipe.mean, recipe.std))
-    return (grey[:, None].astype(np.float64) / 255 - mean) / std
+    return (pixels.transpose(0, 3, 1, 2).astype(np.float64) / 255 - mean) / std
 
 
 def arrays(network: str = "densenet121") -> Mapping[str, np.ndarray]:
@@ -166,7 +166,7 @@ def _load(network: str) -> Mapping[str, np.ndarray]:
 
 
 def after_conv0(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
-    """The first convolution's output, float64 (N, 64, H/2, W/2), of grey images (N, H, W)."""
+    """The first convolution's output, float64 (N, 64, H/2, W/2), of grey images (N, H, W, 1)."""
     images = np.pad(network_input(grey), ((0, 0), (0, 0), (3, 3), (3, 3)))
     windows = np.lib.stride_tricks.sliding_window_view(images, (7, 7), (2, 3))[:, :, ::2, ::2]
     kernel = arrays["features.conv0.weight"].astype(np.float64)
@@ -174,7 +174,7 @@ def after_conv0(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarra
 
 
 def shallow_logits(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
-    """What the shallow net makes of grey images (N, H, W) in evaluation mode: float64 (N, 14)."""
+    """The shallow net's logits, float64 (N, 14), of grey images (N, H, W, 1) in evaluation mode."""
     names = ("weight", "bias", "running_mean", "running_var")
     scale, offset, mean, variance = (
         arrays[f"features.norm0.{name}"].astype(np.float64)[:, None, None] for name in names

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from data_prep import FINDINGS
 from helpers.fairness import reference
 from helpers.fairness.certificate import Certificate, Check
 from helpers.networks.weights import Weights
@@ -41,7 +40,8 @@ def certify(
     build_model: Callable[[Mapping[str, np.ndarray]], Any],
     devices: Sequence[Any],
     evaluate_pixels: Callable[[np.ndarray], np.ndarray],
-    findings: Sequence[str],
+    labels: Sequence[str],
+    classes: Sequence[str],
     architecture: str = "densenet121",
 ) -> Certificate:
     """Hold a notebook's inputs and network against the shared definitions and the reference.
@@ -51,16 +51,17 @@ def certify(
         model: the notebook's model with the canonical weights loaded.
         build_model: the notebook's function that makes such a model.
         devices: the replicas' devices.
-        evaluate_pixels: the notebook's evaluation pipeline from a grey uint8 image (H, W) to what
-            the network sees, float32 (channels, crop, crop).
-        findings: the notebook's label columns in its order of outputs.
+        evaluate_pixels: the notebook's evaluation pipeline from a uint8 image (H, W, C) to what
+            the network sees, float32 (3, crop, crop).
+        labels: the notebook's label columns in its order of outputs.
+        classes: the images' own order.
         architecture: what ``build_model`` makes, one of ``shapes.NETWORKS``.
     """
     began = time.perf_counter()
     network = framework.exact(build_model, reference.arrays(architecture))
     checks = (
         same_weights(framework.dump_weights(model), weights.arrays),
-        *same_inputs(evaluate_pixels, findings, recipe),
+        *same_inputs(evaluate_pixels, labels, classes, recipe),
         *same_network(framework, network, devices[:1], architecture),
         *same_in_training(framework, build_model, network, architecture),
         *same_on_all_devices(framework, network, devices, architecture),
@@ -80,17 +81,18 @@ def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarra
 
 def same_inputs(
     evaluate_pixels: Callable[[np.ndarray], np.ndarray],
-    findings: Sequence[str],
+    labels: Sequence[str],
+    classes: Sequence[str],
     recipe: ScaledRecipe,
 ) -> list[Check]:
     """Pixels at evaluation, order of the labels, and how the recipe is scaled."""
-    image = canonical_image(recipe.recipe.resized)
+    image = canonical_image(recipe.recipe.resized, recipe.recipe.planes)
     seen = np.asarray(evaluate_pixels(image))
     expected = expected_pixels(image, recipe.recipe)
     same_shape = seen.shape == expected.shape
     pixels = float(np.abs(seen - expected).max()) if same_shape else float("inf")
-    misplaced = sum(ours != theirs for ours, theirs in zip(findings, FINDINGS, strict=False))
-    misplaced += abs(len(findings) - len(FINDINGS))
+    misplaced = sum(ours != theirs for ours, theirs in zip(labels, classes, strict=False))
+    misplaced += abs(len(labels) - len(classes))
     by, scaling = recipe.devices, recipe.recipe.scaling
     growth, words = {
         "linear": (by, "learning rate x devices"),
@@ -232,16 +234,20 @@ def scale_in_words(found: np.ndarray, known: np.ndarray) -> str:
     return f"{scale:.3g} times as long: a sum in place of a mean?"
 
 
-def canonical_image(pixels: int) -> np.ndarray:
-    """A grey uint8 image (pixels, pixels) that no crop, flip or resize leaves unchanged."""
+def canonical_image(pixels: int, planes: int = 1) -> np.ndarray:
+    """A uint8 image (pixels, pixels, planes) that no crop, flip or resize leaves unchanged.
+
+    Nor does another order of its planes.
+    """
     y, x = np.mgrid[:pixels, :pixels]
-    return ((3 * x + 7 * y + (x * y) // 5) % 256).astype(np.uint8)
+    each = [(3 + plane) * x + (7 - plane) * y + (x * y) // (5 + plane) for plane in range(planes)]
+    return (np.stack(each, axis=-1) % 256).astype(np.uint8)
 
 
 def expected_pixels(image: np.ndarray, recipe: Recipe) -> np.ndarray:
     """What the network is to see at evaluation: the centre crop, normalised per channel.
 
-    Grey is repeated on every channel; float32 (channels, crop, crop). torchvision's convention
+    Grey is repeated on every channel; float32 (3, crop, crop). torchvision's convention
     for an odd margin: the offset is rounded to the nearest even integer.
     """
     top = round((image.shape[0] - recipe.crop) / 2)

@@ -59,8 +59,8 @@ plain gradient descent the first two are the same.)"""
 class Trial:
     """What a notebook's training loop is to do for the check, whatever its recipe says.
 
-    ``weights`` are those of ``framework.shallow``. ``shares`` holds a batch for each device, grey
-    uint8 (n, H, W) and targets float32 (n, 14); a step at each of ``rates`` is to be taken on the
+    ``weights`` are those of ``framework.shallow``. ``shares`` holds a batch for each device, as
+    ``helpers.training.world.Share``; a step at each of ``rates`` is to be taken on the
     same batches, by ``rule``.
     """
 

@@ -5,13 +5,13 @@ wrong and what would be right.
 """
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data_prep import FINDINGS
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import own_code, toml_file
@@ -219,7 +219,6 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         weights=model.get("weights", "seeded" if network == "own" else "auto"),
         **({"drop_by": drops["by"], "drop_epochs": tuple(drops["epochs"])} if drops else {}),
         **_target(file, task, target),
-        findings=FINDINGS if reader == "nih" else (),
         network=network,
         reader=reader,
         folder=_folder(data.get("folder", "auto"), folder),
@@ -276,4 +275,4 @@ def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, A
 
 def _folder(said: str, beside: Path) -> str:
     """``auto``, or a folder from the recipe's own."""
-    return said if said == "auto" else str(beside / Path(said).expanduser())
+    return said if said == "auto" else str(beside / os.path.expanduser(said))  # noqa: PTH111 (it never fails)

@@ -9,9 +9,9 @@ https://arxiv.org/abs/1711.05225), as ``recipes/chexnet.toml`` has them.
 
 import math
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from typing import Any
 
-from data_prep import FINDINGS
 from helpers.errors import UserError
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -31,6 +31,9 @@ SCALINGS = ("linear", "sqrt", "none")
 
 IN_ARTICLE = 224 / 264
 """Crop to image, of the NIH's images in whatever size they are."""
+
+LEAST_CROP = {"densenet121": 32, "resnet44": 8, "resnet50": 32}
+"""Pixels of a side, of which one (two, in ResNet44) is left in a network's last layers."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,6 @@ class Recipe:
     channels: int = 3
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    findings: tuple[str, ...] = FINDINGS
     epochs: int = 5
     batch: int = 64
     learning_rate: float = 1e-4
@@ -103,23 +105,33 @@ class Recipe:
     sha256: str = ""
 
     def for_images(self, pixels: int) -> "Recipe":
-        """The same recipe for image files of ``pixels`` x ``pixels``.
+        """The same recipe for images of ``pixels`` x ``pixels``, or whose shorter side that is.
 
         Crop and image keep their ratio; the NIH's images the article's of 224 to 264, so that a
-        64 px file gets a 54 px crop.
+        64 px file gets a 54 px crop. Without a size of the recipe's own no crop is taken.
+
+        Raises:
+            UserError: too small a crop for the network.
         """
-        if pixels == self.resized:
-            return self
-        if self.resized == 0:
-            return replace(self, resized=pixels, crop=pixels)
-        ratio = IN_ARTICLE if self.reader == "nih" else self.crop / self.resized
-        crop = round(pixels * ratio)
-        if self.network == "densenet121" and crop < 32:
+        crop, ratio = self.crop, 1.0
+        if self.resized:
+            ratio = IN_ARTICLE if self.reader == "nih" else self.crop / self.resized
+        if pixels != self.resized:
+            crop = max(round(pixels * ratio), 1)
+        least = LEAST_CROP.get(self.network, 1)
+        if crop < least:
+            enough = next(size for size in count(least) if round(size * ratio) >= least)
             raise UserError(
-                f"images of {pixels} px are too small: DenseNet121 needs a crop of at least 32 px, "
-                "so resize to 38 px or more (data-prep resize SOURCE TARGET --size 38)"
+                f"images of {pixels} px are too small: {self.network} needs a crop of at least "
+                f"{least} px, so resize to {enough} px or more "
+                f"(data-prep resize SOURCE TARGET --size {enough})"
             )
-        return replace(self, resized=pixels, crop=max(crop, 1))
+        return replace(self, resized=pixels, crop=crop)
+
+    @property
+    def planes(self) -> int:
+        """Of an image: 1 (grey) or 3 (RGB)."""
+        return 3 if self.colour == "rgb" else 1
 
     @property
     def rule(self) -> Rule:
@@ -136,7 +148,7 @@ class Recipe:
         if self.network != "own" or framework in self.own:
             return None
         has = ", ".join(what for what in self.own if what != "reader")
-        return f"the recipe {self.name} has no network of its own for {framework}, but for {has}"
+        return f"the recipe {self.name} has no network of its own for {framework}, only for {has}"
 
     def with_batch(self, batch: int) -> "Recipe":
         """The same recipe with ``batch`` images per device and its learning rate in proportion."""

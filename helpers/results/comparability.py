@@ -64,14 +64,16 @@ def ranks(content: dict[str, Any]) -> bool:
 
 
 _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "recipe": lambda recipe: recipe["name"],
-    "crop": lambda recipe: recipe["crop"],
-    "epochs": lambda recipe: recipe["epochs"],
-    "batch size": lambda recipe: recipe["batch"],
-    "task": lambda recipe: recipe.get("task", "findings"),
-    "network": lambda recipe: recipe.get("network", "densenet121"),
-    "reader": lambda recipe: recipe.get("reader", "nih"),
-    "optimiser": agreement.optimizer,
+    "recipe": lambda c: c["recipe"]["name"],
+    "crop": lambda c: c["recipe"]["crop"],
+    "epochs": lambda c: c["recipe"]["epochs"],
+    "batch size": lambda c: c["recipe"]["batch"],
+    # Of all parts: the seed decides which patients are in which.
+    "number of images": lambda c: sum(c["data"]["images"].values()),
+    "task": lambda c: c["recipe"].get("task", "findings"),
+    "network": lambda c: c["recipe"].get("network", "densenet121"),
+    "reader": lambda c: c["recipe"].get("reader", "nih"),
+    "optimiser": lambda c: agreement.optimizer(c["recipe"]),
 }
 """What decides how much a run computes, or on what: where it differs, times rank no framework."""
 
@@ -81,13 +83,14 @@ def unequal(compared: Comparison) -> str | None:
 
     None where all did the same work.
     """
-    recipes = [entry.content["recipe"] for entry in compared.finished]
+    contents = [entry.content for entry in compared.finished]
     said = []
-    for what, get in _WORK.items():
-        found = sorted({get(recipe) for recipe in recipes})
+    for what, work in _WORK.items():
+        found = sorted({work(content) for content in contents})
         if len(found) > 1:
             said.append(f"{what} ({', '.join(map(str, found))})")
-    texts = sorted({recipe["sha256"][:12] for recipe in recipes if recipe.get("sha256")})
+    digests = {content["recipe"].get("sha256") for content in contents} - {None, ""}
+    texts = sorted(digest[:12] for digest in digests)
     if len(texts) > 1 and not any(what.startswith("recipe") for what in said):
         said.append(f"the recipe's text (SHA-256 {', '.join(texts)})")
     if not said:

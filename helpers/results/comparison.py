@@ -6,6 +6,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -118,15 +119,21 @@ class Comparison:
 def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
     """The runs of a batch (a name under ``runs/``, or a folder), or of several together.
 
-    A record that cannot be read is reported in the result, it does not hide the others. Nor does
-    one of another task than the last run of its batch.
+    A batch that is named twice counts once. A record that cannot be read is reported in the
+    result, it does not hide the others. Nor does one of another task than the last run of its
+    batch.
 
     Raises:
-        UserError: the batches are of different tasks.
+        UserError: one of several batches is not there, or they are of different tasks.
     """
     if isinstance(batches, str | Path):
         batches = [batches]
-    folders = tuple(_folder(batch) for batch in batches)
+    # Latest is a link to a batch that may be named beside it.
+    found = {folder.resolve(): folder for folder in map(_folder, batches)}
+    folders = tuple(found.values())
+    gone = [folder for folder in folders if not folder.is_dir()]
+    if gone and len(folders) > 1:
+        raise UserError(f"{gone[0]}: there is no such batch")
     entries, unreadable = [], []
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
@@ -206,13 +213,16 @@ _COLUMNS = (
 _ENERGY = ("joules", "images_per_joule")
 
 # Runs that differ in one of these are never repeats of each other: it stands in their label.
-_SETTINGS: dict[str, Callable[[Any], str]] = {
-    "name": str,
-    "precision": str,
-    "crop": "{} px".format,
-    "epochs": lambda number: f"{number} epoch{'s' * (number != 1)}",
-    "batch": "{} per device".format,
-    "warmup_epochs": "warm-up {:g}".format,
+_SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "recipe": lambda c: str(c["recipe"]["name"]),
+    "precision": lambda c: str(c["recipe"]["precision"]),
+    "crop": lambda c: f"{c['recipe']['crop']} px",
+    "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
+    "batch": lambda c: f"{c['recipe']['batch']} per device",
+    "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
+    "device": lambda c: f"on {_device(c['devices'])}",
+    "images": lambda c: f"{sum(c['data']['images'].values())} images",
+    "data": lambda c: f"data {c['data']['sha256'][:6]}",
 }
 
 
@@ -240,18 +250,24 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
     return [entry for entry in entries if entry.task in (task, None)], others
 
 
+def _device(devices: dict[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
+
+
 def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
     """The entries with what sets them apart in their labels, where anything does."""
-    recipes = [entry.content.get("recipe", {}) for entry in entries]
-    several = [
-        key for key in _SETTINGS if len({r[key] for r in recipes if r.get(key) is not None}) > 1
-    ]
+    settings: list[dict[str, str]] = []
+    for entry in entries:
+        settings.append({})
+        for what, said in _SETTINGS.items():
+            with suppress(KeyError):  # a run that never began, or an older record
+                settings[-1][what] = said(entry.content)
+    several = [w for w in _SETTINGS if len({found[w] for found in settings if w in found}) > 1]
+    if "images" in several and "data" in several:
+        several.remove("data")  # other data, as their number says already
     return [
-        replace(
-            entry,
-            setting=" ".join(_SETTINGS[key](r[key]) for key in several if key in r),
-        )
-        for entry, r in zip(entries, recipes, strict=True)
+        replace(entry, setting=" ".join(found[what] for what in several if what in found))
+        for entry, found in zip(entries, settings, strict=True)
     ]
 
 

@@ -148,14 +148,16 @@ def waiting(compared: Comparison) -> Answer:
         doubt = f" The measurement is invalid in {names}; the sentences of these runs say why."
     if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
         figures = "; the figures are the last one's" if told else ""
-        doubt += f" With repeated runs, every one has to show it{figures}."
+        doubt += f" With repeated runs, a wait counts only if every one shows it{figures}."
     if not told:
         known = len(device_waits.bounded(compared))
-        verdict = "little" if 2 * known > len(runs) else "unknown"
+        verdict = "hardly anything" if 2 * known > len(runs) else "unknown"
         said = "No wait is clearly above zero and above the measurement's uncertainty."
         said = "" if len(broken) == len(runs) else said
         if known:
-            said += f" In {known} of {len(runs)} runs the rounds allow for no wait above 10 %."
+            said += (
+                f" In {known} of {len(runs)} runs, no round measured a wait above 10 % of an epoch."
+            )
         return Answer(question, verdict, f"{said}{doubt}".strip())
     parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
     wait, those = next(iter(told.items()))
@@ -218,9 +220,9 @@ def _shown(compared: Comparison) -> str:
     runs = compared.finished
     passed = sum(entry.comparable for entry in runs)
     return (
-        f"What this batch shows instead: {passed} of {len(runs)} runs, of {_frameworks(compared)}, "
-        "passed the certificate that they train the same network, and got from files to a test "
-        f"{compared.task.metric.short}"
+        f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
+        f"way from image files to a test {compared.task.metric.short} and passed the certificate "
+        "that they train the same network"
         f"{f'; {found}' if (found := _told_apart(compared)) else ''}."
     )
 

@@ -20,7 +20,7 @@ from helpers.frameworks import devices as device_helpers
 from helpers.recipe import lookup
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
-from helpers.training import image_data, record
+from helpers.training import image_folders, image_readers, record
 
 LATEST = 5
 """Of how many earlier runs the median is taken: the last ones know today's code and driver."""
@@ -70,12 +70,12 @@ class History:
                 name = "chexnet" if found.kind == "gpu" else "demo"
             recipe = lookup(name, small=found.kind == "cpu")
             data = recipe.folder if self._plan.data == "auto" else self._plan.data
-            folder = image_data.data_folder(recipe, data)
+            folder = image_folders.data_folder(recipe, data)
             self._keys[where] = _key(
                 state.notebook,
                 recipe.name,
                 _asked(self._plan, recipe.epochs, recipe.batch),
-                str(folder),
+                image_readers.called(recipe, folder),
                 found.kind,
                 found.names,
                 found.shared_gpus,

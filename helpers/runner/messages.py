@@ -29,8 +29,12 @@ def announce(batch: Batch, history: History) -> None:
         (kernel, n, gpus): installed.problem(kernel, devices.used(n, gpus), n)
         for kernel, n, gpus in wanted
     }
+    unsuited = {
+        notebook: recipes.problem(batch.plan, notebook)
+        for notebook in {state.notebook for state in batch.runs}
+    }
     for state in batch.runs:
-        problem = problems[state.kernel, state.devices, state.gpus]
+        problem = problems[state.kernel, state.devices, state.gpus] or unsuited[state.notebook]
         if batch.is_finished(state):
             note = "finished before, kept"
         elif problem:
@@ -147,8 +151,8 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
     seconds, unknown = estimate.total(history, to_run)
     if unknown == len(to_run):
         return (
-            "Estimate: none, for want of an earlier run here with the same notebook, settings, "
-            "data and devices"
+            "Estimate: none, because no earlier run here had the same notebook, settings, data and "
+            "devices"
         )
     rest = f", and {unknown} more without an earlier run to go by" if unknown else ""
     known = len(to_run) - unknown

@@ -14,7 +14,7 @@ from helpers.frameworks import devices as device_helpers
 from helpers.frameworks import order
 from helpers.frameworks.capabilities import sharing
 from helpers.recipe import PRECISIONS, full_name, lookup
-from helpers.training import image_data, parameters
+from helpers.training import image_folders, parameters
 
 MOST_RUNS = 10_000
 """More is a slip of the keyboard."""
@@ -197,7 +197,7 @@ def make_plan(
         warmup = parameters.epochs_of_warmup(warmup_epochs)
     if data != "auto":
         with _choosing("data"):
-            data = str(image_data.prepare_data(chosen, data))
+            data = str(image_folders.prepare_data(chosen, data))
     known = framework_notebooks()
     with _choosing("frameworks" if frameworks else "notebooks"):
         wanted = _chosen_notebooks(known, notebooks, frameworks)

@@ -4,7 +4,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import lookup
-from helpers.runner.plans import Plan, RunState
+from helpers.runner.plans import Plan
 from helpers.training.tasks import FINDINGS, TASKS, Task
 
 
@@ -27,13 +27,13 @@ def check(plan: Plan) -> None:
         )
 
 
-def problem(plan: Plan, state: RunState) -> str | None:
-    """Why this run is skipped: its recipe was changed, or has no network for its framework."""
+def problem(plan: Plan, notebook: str) -> str | None:
+    """Why a notebook's runs are skipped: the recipe was changed, or has no network for it."""
     if plan.recipe == "auto":
         return None
     if said := changed(plan):
         return said
-    modules = [row.module for row in ROWS if row.notebook == state.notebook]
+    modules = [row.module for row in ROWS if row.notebook == notebook]
     return lookup(plan.recipe).lacks(modules[0]) if modules else None
 
 

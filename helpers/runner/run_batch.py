@@ -145,7 +145,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     gpus = device_helpers.used(state.devices, state.gpus)
     probed = probes.as_record(batch, state)
     problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
-    problem = problem or recipes.problem(batch.plan, state)
+    problem = problem or recipes.problem(batch.plan, state.notebook)
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
@@ -280,7 +280,7 @@ def _check(batch: Batch) -> None:
             seed=seed,
         )
         setup.recipe.steps(len(image_data.load_data(setup).train))
-    image_data.check_images(setup.data)
+    image_data.check_images(setup.recipe.recipe, setup.data)
 
 
 def _compare(batch: Batch, stall_minutes: float) -> str | None:

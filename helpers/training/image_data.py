@@ -1,9 +1,8 @@
-"""The images of a run: which folder, made where it is missing; checked, read and split."""
+"""The images of a run: opened, checked against the recipe, split, read one by one."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,203 +10,238 @@ import numpy as np
 import pandas as pd
 
 import data_prep
-from data_prep import demo
-from helpers import paths, terminal
+from data_prep.readers import Reader
+from data_prep.readers.pictures import Pictures, in_colour
 from helpers.errors import UserError
 from helpers.recipe import Recipe, ScaledRecipe
-from helpers.training import run_identity
+from helpers.training import image_readers, run_identity
 
 if TYPE_CHECKING:  # it reads what is said here
     from helpers.training.parameters import Setup
 
-LARGEST = 264
-"""Above this many pixels images are to be resized first; the recipe's own size is the limit."""
+NATIVE = ("png", "jpg", "jpeg")
+"""Files that frameworks decode themselves."""
 
-GENERATED = f"demo-{demo.VERSION}"
-"""Folder of the generated images; each version's its own, for an older one's are others."""
+LARGEST = 264
+"""Above this many pixels images are to be resized first, unless the recipe's own size is larger."""
+LARGEST_UNSIZED = 1024
+"""The same where the recipe names no size; whoever wants larger ones says so there."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """The three parts of the images: each a table with ``path``, ``row`` and 14 label columns.
+    """The three parts of the images, and what reads them.
 
-    ``packed`` holds the pixels of a folder that ``data-prep pack`` made, uint8 (images, pixels,
-    pixels) in a memory map, where ``row`` is an image's place; None where images are files.
+    Each part is a table, a row an image: ``image`` (its name), ``path`` (its file, or where it lies
+    in one), ``row`` (what ``read`` takes), ``group`` (whose it is: a patient), and its label: the
+    number of its ``class``, or a column of 0 and 1 for each finding. ``classes`` are the names of
+    those classes or findings, in the order of the network's outputs.
     """
 
     train: pd.DataFrame
     valid: pd.DataFrame
     test: pd.DataFrame
-    folder: Path
-    pixels: int
+    classes: tuple[str, ...]
+    task: str  # "findings" or "classes"
+    recipe: Recipe
+    folder: Path | None  # None where somebody's own reader brings its images
     kind: str  # "generated" or "real"
-    packed: np.ndarray | None = None
+    reader: Reader
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Sent to another process, a memory map would be a copy of all images.
-        return self.__dict__ | {"packed": None, "is_packed": self.packed is not None}
+    @property
+    def planes(self) -> int:
+        """1 (grey) or 3 (RGB)."""
+        return self.recipe.planes
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if state.pop("is_packed"):
-            state["packed"] = data_prep.open_packed(state["folder"])[0]
-        self.__dict__.update(state)
-
-    # Of the NIH's findings only, until `load_data` reads the recipe's own.
-    task = "findings"
-    classes = data_prep.FINDINGS
+    def read(self, row: int) -> np.ndarray:
+        """The image in that row, uint8 (H, W, planes)."""
+        if self._array is None:
+            return in_colour(self.reader.read(int(row)), self.planes)
+        return in_colour(self._array[row], self.planes)
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
-        return labels(table)
+        if self.task == "classes":
+            return np.array(table["class"], np.int64)
+        return np.array(table[list(self.classes)], np.float32)  # pandas' own may not be written to
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of what ``targets`` has, in its order, as a table's columns have them."""
+        if self.task == "classes":
+            return list(self.classes)
+        return [column for column in self.train.columns if column in self.classes]
+
+    @property
+    def array(self) -> np.ndarray | None:
+        """All images, uint8 (images, H, W, planes), mapped or in memory; ``row`` is the place.
+
+        None where each has to be read, or to change its colour.
+        """
+        array = self._of_reader
+        if array is not None and array.ndim == 3:
+            array = array[..., np.newaxis]
+        return array if array is not None and array.shape[3] == self.planes else None
+
+    @cached_property
+    def files(self) -> bool:
+        """Whether each ``path`` is a PNG or JPEG, for a framework that reads such itself.
+
+        Of colours that are to be grey none is: each framework has its own weights for them.
+        """
+        if self.folder is None or self.format not in NATIVE:
+            return False
+        if data_prep.is_complete(self.folder) or self.recipe.reader == "nih":
+            return True
+        parts = (self.train, self.valid, self.test)
+        return self.planes == 3 and all(
+            path.lower().endswith(NATIVE) for part in parts for path in part["path"]
+        )
 
     @property
     def format(self) -> str:
-        """``png``, ``jpg`` or ``packed``."""
-        if self.packed is not None:
-            return "packed"
-        return Path(self.train["path"].iloc[0]).suffix.lstrip(".")
+        """``png``, ``jpg``, …, ``packed``, ``memory``, ``tar``, or ``own``."""
+        if not isinstance(self.reader, Pictures):
+            return "own"
+        if self.reader.array is not None:
+            return "packed" if isinstance(self.reader.array, np.memmap) else "memory"
+        if self.reader.catalog.kind == "member":
+            return "tar"
+        return Path(self.train["path"].iloc[0]).suffix.lstrip(".").lower()
 
     def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
         """The record's section ``data``."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         return {
-            "folder": str(self.folder),
+            "folder": image_readers.called(self.recipe, self.folder),
             "kind": self.kind,
-            "pixels": self.pixels,
+            "pixels": self.recipe.resized,
             "format": self.format,
+            "classes": list(self.classes),
             "images": {name: len(part) for name, part in parts.items()},
-            "patients": {name: part["patient"].nunique() for name, part in parts.items()},
+            "groups": {name: part["group"].nunique() for name, part in parts.items()},
             "steps_per_epoch": recipe.steps(len(self.train)),
             "sha256": self.sha256,
         }
 
     @property
     def sha256(self) -> str:
-        """Digest over names, patients, labels and sizes of all images, however they are split."""
+        """Digest over names, groups, labels and sizes of all images, however they are split."""
         images = pd.concat([self.train, self.valid, self.test]).sort_values("image")
-        found = run_identity.images(images)
-        if self.packed is None:
-            sizes = [Path(path).stat().st_size for path in images["path"]]
-        else:
-            sizes = list(self.packed.shape)
-        found.update(str(sizes).encode())
+        found = run_identity.images(images, self.classes)
+        found.update(str(self._sizes(images)).encode())
         return str(found.hexdigest())
 
+    def _sizes(self, images: pd.DataFrame) -> list[int]:
+        """Of the array, of each file, or of the first image that somebody's own code gives."""
+        if self._array is not None:
+            return list(self._array.shape)
+        if not isinstance(self.reader, Pictures):
+            return list(self.read(int(images["row"].iloc[0])).shape)
+        if self.reader.catalog.kind == "member":
+            return [int(path.rpartition("+")[2]) for path in images["path"]]
+        return [Path(path).stat().st_size for path in images["path"]]
 
-def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path:
-    """The folder with the images to train on; the generated set is made where it is missing."""
-    target = data_folder(recipe, data)
-    if data == "auto" and not data_prep.is_complete(target):
-        source = paths.DATA / GENERATED
-        started = time.perf_counter()
-        print(f"Generating X-ray-like images in {source}, once", flush=True)
-        data_prep.make_demo(source)
-        print(f"Resizing them to {recipe.resized} px in {target}, once", flush=True)
-        data_prep.resize_folder(source, target, size=recipe.resized)
-        print(f"Data ready after {terminal.clock(time.perf_counter() - started)}", flush=True)
-    return target
+    @property
+    def _of_reader(self) -> np.ndarray | None:
+        return self.reader.array if isinstance(self.reader, Pictures) else None
+
+    @cached_property
+    def _array(self) -> np.ndarray | None:
+        """The reader's; no memory map, of which each image would be one again."""
+        return None if self._of_reader is None else np.asarray(self._of_reader)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process maps or reads the array again: sent there, it would be one more copy.
+        state = {name: value for name, value in self.__dict__.items() if name != "_array"}
+        return state | {"reader": None} if self.format == "memory" else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if state["reader"] is None:
+            self.__dict__["reader"] = image_readers.open_images(self.recipe, self.folder)
 
 
-def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path:
-    """The folder :func:`prepare_data` gives, whether its images are there yet or not."""
-    if data != "auto":
-        return _given_folder(data)
-    nih = paths.DATA / f"nih-{recipe.resized}"
-    if recipe.name != "demo" and data_prep.is_complete(nih):
-        return nih
-    return _in_utf8(paths.DATA / f"{GENERATED}-{recipe.resized}")
+def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
+    """The recipe with its crop suited to the size of the images.
 
-
-def fit_to_images(recipe: Recipe, folder: Path) -> Recipe:
-    """The recipe with its crop suited to the size of the images in ``folder``."""
-    pixels = image_size(folder)
-    if pixels > LARGEST:
+    Raises:
+        UserError: they are too large or too small, or of another task than the recipe.
+    """
+    reader = image_readers.open_images(recipe, folder)
+    where = image_readers.called(recipe, folder)
+    task = image_readers.task_of(reader)
+    if task != recipe.task:
+        has = {"findings": "findings, any number of them", "classes": "classes, one"}[task]
         raise UserError(
-            f"{folder}: images of {pixels} px; resize them first: "
-            f"data-prep resize {folder} TARGET --size {recipe.resized}"
+            f"{where}: the reader {recipe.reader} gives {has} an image, and the recipe "
+            f'{recipe.name} is of {recipe.task}: write task = "{task}" under [train]'
+        )
+    pixels = _pixels(reader)
+    most = max(LARGEST, recipe.resized) if recipe.resized else LARGEST_UNSIZED
+    if pixels > most:
+        how = f"write resized = {pixels} under [data] if they are to be so large, or resize them"
+        if recipe.resized:
+            how = "resize them first"
+        size = recipe.resized or LARGEST
+        raise UserError(
+            f"{where}: images of {pixels} px; {how}: data-prep resize {where} TARGET --size {size}"
         )
     return recipe.for_images(pixels)
 
 
-def image_size(folder: Path) -> int:
-    """Pixels along the shorter side of the folder's first image."""
-    catalog, packed = _open(folder)
-    if packed is not None:
-        return int(packed.shape[1])
-    return min(data_prep.read_grey(catalog["path"].iloc[0]).shape)
+def image_size(recipe: Recipe, folder: Path | None) -> int:
+    """Pixels along the shorter side of the first image."""
+    return _pixels(image_readers.open_images(recipe, folder))
 
 
 def load_data(setup: "Setup") -> Data:
-    """The folder's checked catalogue, split by patient 70/10/20 with the recipe's seed."""
-    catalog, packed = _open(setup.data)
-    catalog = catalog.assign(row=np.arange(len(catalog)), group=catalog["patient"])
-    parts = data_prep.split_by_patient(catalog, seed=setup.recipe.recipe.seed)
+    """The folder's images, split by the recipe's seed where nobody published a split."""
+    recipe = setup.recipe.recipe
+    reader = image_readers.open_images(recipe, setup.data)
     return Data(
-        **parts,
+        **image_readers.tables(reader, recipe),
+        classes=tuple(reader.classes),
+        task=image_readers.task_of(reader),
+        recipe=recipe,
         folder=setup.data,
-        pixels=setup.recipe.recipe.resized,
-        kind="generated" if _is_generated(setup.data) else "real",
-        packed=packed,
+        kind="generated" if setup.data and (setup.data / "demo.json").exists() else "real",
+        reader=reader,
     )
 
 
-def check_images(folder: Path) -> None:
-    """Decode every image of a folder that data_prep has not prepared, so no run stumbles later.
+def check_images(recipe: Recipe, folder: Path | None) -> None:
+    """Read every image of a folder that data_prep has not prepared, so no run stumbles later.
 
     Raises:
-        DataError: naming the first file that cannot be read.
+        DataError, UserError: naming the first that cannot be read, or is smaller than the crop.
     """
-    if data_prep.is_complete(folder) or data_prep.is_packed(folder):  # all were decoded then
+    if folder is not None and (data_prep.is_complete(folder) or data_prep.is_packed(folder)):
+        return  # all were decoded then
+    reader = image_readers.open_images(recipe, folder)
+    if isinstance(reader, Pictures):
+        if reader.array is not None:
+            return
+        with ThreadPoolExecutor() as pool:
+            for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
+                _check_image(image, recipe, reader.catalog.path(i))
         return
-    catalog, _ = _open(folder)
-    with ThreadPoolExecutor() as pool:
-        for _ in pool.map(data_prep.read_grey, catalog["path"]):
-            pass
+    for i in range(len(reader.targets)):  # one by one: own code need not bear threads
+        _check_image(reader.read(i), recipe, f"{recipe.own['reader']}: image {i}")
 
 
-def labels(part: pd.DataFrame) -> np.ndarray:
-    """(N, 14) float32 targets of a part, in the order of ``data_prep.FINDINGS``."""
-    return data_prep.labels(part).astype(np.float32)
-
-
-def _given_folder(data: str | Path) -> Path:
-    """A folder somebody named: from the current folder, or from the checkout's top."""
-    for folder in (Path(data), paths.ROOT / data):
-        if folder.is_dir():
-            return _in_utf8(folder.resolve())
-    raise UserError(f"data folder '{data}' does not exist: name one with a label file and images/")
-
-
-def _in_utf8(folder: Path) -> Path:
-    """``folder``; neither tables nor records can hold another name."""
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError:
+def _check_image(image: Any, recipe: Recipe, where: str) -> None:
+    shape: tuple[int, ...] = getattr(image, "shape", ())
+    if getattr(image, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
+        raise UserError(f"{where}: uint8 (height, width, 1 or 3) is needed")
+    if min(shape[:2]) < recipe.crop:
         raise UserError(
-            f"{folder}: its name is not UTF-8 (or the locale is not: LC_ALL=C.UTF-8); rename it"
-        ) from None
-    return folder
+            f"{where}: {shape[1]} x {shape[0]} pixels do not hold the crop of {recipe.crop} px; "
+            "give all images one size"
+        )
 
 
-def _open(folder: Path) -> tuple[pd.DataFrame, np.ndarray | None]:
-    """The folder's checked catalogue, and its pixels where it is packed; read once."""
-    return _read(folder, _changed(folder))
-
-
-@lru_cache(maxsize=1)
-def _read(folder: Path, changed: int) -> tuple[pd.DataFrame, np.ndarray | None]:
-    if data_prep.is_packed(folder):
-        packed, catalog = data_prep.open_packed(folder)
-        return catalog, packed
-    return data_prep.read_catalog(folder), None
-
-
-def _changed(folder: Path) -> int:
-    """When images last came or went, or labels changed, so that nothing old is taken for new."""
-    places = [folder, *folder.glob("*")]
-    return max((place.stat().st_mtime_ns for place in places if place.exists()), default=0)
-
-
-def _is_generated(folder: Path) -> bool:
-    """Whether data_prep made the set: ``demo`` leaves a ``demo.json``, which ``resize`` copies."""
-    return (folder / "demo.json").exists()
+def _pixels(reader: Reader) -> int:
+    if isinstance(reader, Pictures) and reader.array is not None:
+        return int(min(reader.array.shape[1:3]))
+    return min(reader.read(0).shape[:2])

@@ -50,11 +50,12 @@ class Work:
         return ahead * -(-self.workers // world.processes) if ahead > 0 else -ahead
 
     def noise(self, world: World, size: int) -> list[Share]:
-        """``size`` images of noise without findings for each device of this process."""
+        """``size`` images of noise, without findings or of the first class, for each own device."""
         random = np.random.default_rng(self.recipe.recipe.seed)
-        side, outputs = self.recipe.recipe.crop, len(self.recipe.recipe.findings)
-        grey = random.integers(0, 256, (size, side, side), dtype=np.uint8)
-        return [(grey, np.zeros((size, outputs), np.float32))] * len(world.devices)
+        shape = (size, self.recipe.recipe.crop, self.recipe.recipe.crop, self.images.planes)
+        pixels = random.integers(0, 256, shape, dtype=np.uint8)
+        targets = np.zeros_like(self.images.targets(self.images.train[:1])).repeat(size, axis=0)
+        return [(pixels, targets)] * len(world.devices)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     lesson.ready(replica, [loader])
     loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
-    count = sum(len(grey) for grey, _ in trial.shares)
+    count = sum(len(pixels) for pixels, _ in trial.shares)
     logits, _ = lesson.predict(replica, once(loader), count)
     lesson.stop(replica)
     # Processes read every n-th image; here each has a share of its own.
@@ -231,6 +232,16 @@ def once(loader: Any) -> Any:
 
 
 def take_steps(work: Work, replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+    """The mean loss of ``steps`` steps, and their clock.
+
+    Raises:
+        ValueError: the lesson took more steps, or fewer, so every rate would be wrong.
+    """
     with StepClock(work.framework.completion) as clock:
         loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    if clock.steps != steps:
+        raise ValueError(
+            f"train_epoch noted {clock.steps} of {steps} steps: its loader has to give batches "
+            "without end, and clock.queued is called once after each step"
+        )
     return loss, clock

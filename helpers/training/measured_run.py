@@ -21,7 +21,7 @@ from IPython.display import display
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UnsupportedError
+from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import reference_checks, rehearsal
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import replicas
@@ -42,6 +42,7 @@ from helpers.training import (
     record,
     run_identity,
     run_pictures,
+    run_tables,
     tasks,
 )
 from helpers.training.image_data import Data
@@ -58,10 +59,15 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
     ``names`` are the notebook's ``globals()``, of which the parameters are taken.
 
     Raises:
-        UserError: what was asked for cannot be had.
+        UserError: what was asked for cannot be had, or the cell does not set all.
         UnsupportedError: this framework cannot compute in that precision, or on these devices, or
             the recipe has no network for it.
     """
+    missing = [name for name in (*PARAMETERS, "resume") if name not in names]
+    if missing:
+        raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
+    if not isinstance(names["resume"], bool):
+        raise UserError(f"resume is {names['resume']!r}: give True or False")
     given = {name: names[name] for name in PARAMETERS}
     setup = parameters.resolve(notebook, **given)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
@@ -126,7 +132,7 @@ class Run:
 
     @cached_property
     def images(self) -> Data:
-        """The images' tables: ``train``, ``valid`` and ``test``, split by patient."""
+        """The images' tables, ``train``, ``valid`` and ``test``, and what reads them."""
         return image_data.load_data(self.setup)
 
     @property
@@ -139,7 +145,7 @@ class Run:
     def initial(self) -> Weights:
         """The weights that every framework starts from."""
         recipe = self.recipe.recipe
-        outputs = len(recipe.findings)
+        outputs = len(self.images.classes)
         found = weights.canonical(
             recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
         )
@@ -162,12 +168,11 @@ class Run:
         Args:
             model: the network that will train, with the initial weights.
             build_model: what made it.
-            evaluate_pixels: from a grey image, uint8 (H, W), to what the network sees of it in an
-                evaluation, float32 (3, crop, crop).
+            evaluate_pixels: from an image, uint8 (H, W, planes), to what the network sees of it in
+                an evaluation, float32 (3, crop, crop).
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
                 it when it ends.
         """
-        findings = self.recipe.recipe.findings
         check = partial(
             reference_checks.certify,
             self.framework,
@@ -177,7 +182,8 @@ class Run:
             build_model=build_model,
             devices=self.devices,
             evaluate_pixels=evaluate_pixels,
-            findings=[column for column in self.images.train.columns if column in findings],
+            labels=self.images.labels,
+            classes=self.images.classes,
             architecture=self.network,
         )
         in_kernel = processes == IN_KERNEL
@@ -244,7 +250,7 @@ class Run:
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
         display(run_pictures.learning(self.history, tasks.TASKS[self.images.task]))
-        return pd.DataFrame(self.history).set_index("epoch").round(4)
+        return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
     def test(self) -> pd.DataFrame:
         """How well each finding or class of the test part is told, by the weights that were saved.
@@ -266,7 +272,7 @@ class Run:
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
         display(run_pictures.TEST[images.task](targets, scores, result))
-        return result.table.round(3)
+        return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
@@ -279,6 +285,8 @@ class Run:
         )
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
+        if len(self.devices) == 1:
+            print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
 
     def chart(self) -> pd.DataFrame:
@@ -288,7 +296,7 @@ class Run:
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
         display(trace.plot())
-        return self._utilisation.round(2)
+        return run_tables.shown(self._utilisation, 2)
 
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
@@ -303,7 +311,10 @@ class Run:
         self.record.add("attribution", shares)
         print(shares["sentence"])
         print(attribution.agreement(shares))
-        return attribution.table(shares)
+        table = attribution.table(shares)
+        if (table == run_tables.MISSING).any(axis=None):
+            print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
+        return table
 
     def finish(self) -> None:
         """The run is whole: print where its record is."""

@@ -11,10 +11,15 @@ from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
 from helpers.recipe import ScaledRecipe, lookup
 from helpers.training import loader_workers
-from helpers.training.image_data import fit_to_images, prepare_data
+from helpers.training.image_data import fit_to_images
+from helpers.training.image_folders import prepare_data
 
+BY_HAND = "interactive"
+"""The folder under ``runs/`` of what no batch runs."""
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
+MOST_DIGITS = 1000
+"""Of a number; Python reads no more than 4300."""
 MOST_WORKERS = 1024
 """More is a slip of the keyboard, which would start as many processes."""
 
@@ -29,7 +34,7 @@ class Setup:
 
     devices: Devices
     recipe: ScaledRecipe
-    data: Path
+    data: Path | None
     folder: Path
     workers: int
     measure_workers: bool = False
@@ -69,6 +74,10 @@ def resolve(
     ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
     device's to that of all; ``default`` is the recipe's.
     """
+    for what, name in {"recipe": recipe, "data": data, "run": run}.items():
+        if not isinstance(name, str | Path):
+            raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
+    seed = check_seed(seed)
     found = device_helpers.resolve(devices, gpus)
     if found.kind == "cpu" and device_helpers.visible():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them
@@ -76,11 +85,6 @@ def resolve(
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
     chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
-    if (chosen.network, chosen.reader) != ("densenet121", "nih"):
-        raise UserError(
-            f"the recipe {chosen.name} is of the network {chosen.network} and the reader "
-            f"{chosen.reader}: the notebooks train densenet121 on nih so far"
-        )
     if isinstance(warmup, float):
         chosen = replace(chosen, warmup_epochs=warmup)
     images, epochs, workers = (
@@ -96,7 +100,7 @@ def resolve(
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
         name = device_helpers.run_name(notebook, found.count, found.shared_gpus)
-        run = paths.RUNS / "interactive" / name
+        run = paths.RUNS / BY_HAND / name
     return Setup(
         found,
         chosen.on(found.count),
@@ -119,7 +123,7 @@ def whole(value: int | str) -> int | None:
     digits = text.removeprefix("-")
     if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
         return None
-    return int(text)
+    return int(text) if len(digits) < MOST_DIGITS else None
 
 
 def epochs_of_warmup(value: float | str) -> float | str:
@@ -132,7 +136,7 @@ def epochs_of_warmup(value: float | str) -> float | str:
         return value
     try:
         epochs = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         epochs = math.nan
     if isinstance(value, bool) or not 0 <= epochs <= MOST_WARMUP:
         raise UserError(
@@ -169,6 +173,15 @@ def check_workers(value: int | str) -> int | str:
     return _number_or_word("workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
 
 
+def check_seed(value: int | str) -> int:
+    """A seed as a user gave it.
+
+    Raises:
+        UserError: it is none.
+    """
+    return int(_number_or_word("seed", value, (), least=0))
+
+
 def _number_or_word(
     what: str, value: int | str, words: tuple[str, ...], *, least: int, most: int = 2**31 - 1
 ) -> int | str:
@@ -176,8 +189,6 @@ def _number_or_word(
         return value
     number = whole(value)
     if number is None or not least <= number <= most:
-        known = " or ".join(repr(word) for word in words)
-        raise UserError(
-            f"{what} is {value!r}: give a whole number from {least} to {most}, or {known}"
-        )
+        known = f", or {' or '.join(map(repr, words))}" if words else ""
+        raise UserError(f"{what} is {value!r}: give a whole number from {least} to {most}{known}")
     return number

@@ -48,7 +48,9 @@ class Evaluation:
         few = self.table[~self.table["finding"].isin(self.in_mean)]
         if not few.empty:
             told = ", ".join(f"{row.finding} ({row.positives})" for row in few.itertuples())
-            lines.append(f"Not in the mean, for too few positive (or negative) images: {told}.")
+            lines.append(
+                f"Not in the mean, because of too few positive (or negative) images: {told}."
+            )
         lines.append(resampling.said("patients"))
         return "\n".join(lines)
 
@@ -91,9 +93,7 @@ def evaluate(
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
     """
-    if labels.shape != scores.shape:
-        raise ValueError(f"labels {labels.shape} and scores {scores.shape} must have one shape")
-    resampling.check_finite(scores)
+    _check(labels, scores)
     numbers, of_patient = np.unique(np.asarray(patients), return_inverse=True)
     rankings = [_rank(*column, of_patient) for column in zip(labels.T, scores.T, strict=True)]
     counted = _counted(labels)
@@ -148,11 +148,21 @@ def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
     Args:
         labels: (N, findings), 0 or 1.
         scores: (N, findings), logits or probabilities.
+
+    Raises:
+        ValueError: the shapes do not fit, or a score is NaN or infinite.
     """
+    _check(labels, scores)
     counted = _counted(labels)
     if not counted.any():
         return float("nan")
     return float(roc_auc_score(labels[:, counted], scores[:, counted], average="macro"))
+
+
+def _check(labels: np.ndarray, scores: np.ndarray) -> None:
+    if labels.shape != scores.shape:
+        raise ValueError(f"labels {labels.shape} and scores {scores.shape} must have one shape")
+    resampling.check_finite(scores)
 
 
 def _counted(labels: np.ndarray) -> np.ndarray:

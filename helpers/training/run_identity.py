@@ -3,13 +3,12 @@
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import pandas as pd
 
-import data_prep
 from helpers import paths
 
 PACKAGES = ("helpers", "data_prep")
@@ -33,12 +32,16 @@ def code(notebook: str) -> str:
     return found.hexdigest()
 
 
-def images(part: pd.DataFrame, classes: tuple[str, ...] = data_prep.FINDINGS) -> Any:
-    """A SHA-256, to be updated, over names, patients and labels of images, in whatever order."""
-    found = hashlib.sha256(f"{classes}\n".encode())
-    labels = data_prep.labels(part).astype(int).tolist()
-    for image, patient, row in sorted(zip(part["image"], part["patient"], labels, strict=True)):
-        found.update(f"{image} {int(patient)} {row}\n".encode())
+def images(part: pd.DataFrame, classes: Sequence[str]) -> Any:
+    """A SHA-256, to be updated, over names, groups and labels of images, in whatever order.
+
+    ``part`` is one of ``image_data.Data``'s tables, ``classes`` its names of classes or findings.
+    """
+    found = hashlib.sha256(f"{tuple(classes)}\n".encode())
+    columns = "class" if "class" in part else list(classes)
+    labels = part[columns].to_numpy().astype(int).tolist()
+    for image, group, row in sorted(zip(part["image"], part["group"], labels, strict=True)):
+        found.update(f"{image} {group} {row}\n".encode(errors="surrogateescape"))
     return found
 
 

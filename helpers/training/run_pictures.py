@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import roc_curve
 
-import data_prep
 from helpers.training import accuracy, roc_auc
 from helpers.training.figure_style import (
     FAINT,
@@ -33,22 +32,36 @@ TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
 
 @styled
 def images(data: Data, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Figure:
-    """Eight training images as an evaluation shows them to the network, with their findings.
+    """Eight training images as an evaluation shows them to the network, with what is in them.
 
-    Those with findings first, for most have none. The contrast is the picture's own.
+    Of images with findings those come first, for most have none. The contrast of grey ones is the
+    picture's own.
     """
     table = data.train
-    order = np.argsort(data_prep.labels(table).sum(axis=1) == 0, kind="stable")
+    targets = data.targets(table)
+    order = np.arange(len(table))
+    if data.task == "findings":
+        order = np.argsort(targets.sum(axis=1) == 0, kind="stable")
     figure = Chart(figsize=(WIDTH, WIDTH / 1.7), layout="constrained")
     for axes, number in zip(figure.subplots(2, IMAGES // 2).flat, order[:IMAGES], strict=False):
-        row = table.iloc[number]
-        read = data.packed is None
-        grey = data_prep.read_grey(row["path"]) if read else data.packed[row["row"]]  # type: ignore[index]
-        axes.imshow(evaluate_pixels(np.asarray(grey))[0], cmap="gray")
-        found = [name for name in data_prep.FINDINGS if row[name]]
-        axes.set_title("\n".join(_shortened(found)) or "no finding", fontsize=8, color=INK)
+        seen = evaluate_pixels(data.read(int(table["row"].iloc[number])))
+        if data.planes == 1:
+            axes.imshow(seen[0], cmap="gray")
+        else:  # as it was before each plane was normalised
+            mean, std = (
+                np.array(shades)[:, None, None] for shades in (data.recipe.mean, data.recipe.std)
+            )
+            axes.imshow((seen * std + mean).clip(0, 1).transpose(1, 2, 0))
+        axes.set_title(_named(data, targets[number]), fontsize=8, color=INK)
         axes.set_axis_off()
     return figure
+
+
+def _named(data: Data, target: np.ndarray) -> str:
+    if data.task == "classes":
+        return data.classes[int(target)]
+    found = [name for name, there in zip(data.classes, target, strict=True) if there]
+    return "\n".join(_shortened(found)) or "no finding"
 
 
 @styled

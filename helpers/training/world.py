@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 Share = tuple[np.ndarray, np.ndarray]
-"""One device's part of a batch: grey planes, uint8 (N, H, W), and targets, float32 (N, 14)."""
+"""One device's part of a batch: pixels, uint8 (N, H, W, 1) of grey images or (N, H, W, 3) of RGB
+ones, and targets: float32 (N, findings), or int64 (N,), the numbers of classes."""
 
 IN_KERNEL = "in the kernel"
 IN_CHILD = "in a process of its own"

@@ -21,7 +21,8 @@ NORMS = reference.KEPT["densenet121"].norms
 def checks(**changes: Any) -> list[certificate.Check]:
     given: dict[str, Any] = {
         "evaluate_pixels": lambda grey: reference_checks.expected_pixels(grey, SCALED.recipe),
-        "findings": FINDINGS,
+        "labels": FINDINGS,
+        "classes": FINDINGS,
         "recipe": SCALED,
     } | changes
     return reference_checks.same_inputs(**given)
@@ -115,7 +116,7 @@ def test_the_references_pixels_are_the_definitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("findings", "misplaced"),
+    ("labels", "misplaced"),
     [
         ((FINDINGS[1], FINDINGS[0], *FINDINGS[2:]), 2.0),
         (FINDINGS[:-1], 1.0),
@@ -123,8 +124,8 @@ def test_the_references_pixels_are_the_definitions() -> None:
         ((*FINDINGS[:-1], "Tumor"), 1.0),
     ],
 )
-def test_labels_out_of_place_are_counted(findings: Sequence[str], misplaced: float) -> None:
-    (check,) = (check for check in checks(findings=findings) if check.verdict != "pass")
+def test_labels_out_of_place_are_counted(labels: Sequence[str], misplaced: float) -> None:
+    (check,) = (check for check in checks(labels=labels) if check.verdict != "pass")
     assert check.check == "label order" and check.difference == misplaced
 
 
@@ -141,8 +142,8 @@ def test_a_resize_instead_of_a_crop_is_caught() -> None:
 
     def resized(grey: np.ndarray) -> np.ndarray:
         crop = SCALED.recipe.crop
-        small = np.asarray(Image.fromarray(grey).resize((crop, crop)))
-        return reference_checks.expected_pixels(small, SCALED.recipe)
+        small = np.asarray(Image.fromarray(grey[..., 0]).resize((crop, crop)))
+        return reference_checks.expected_pixels(small[..., None], SCALED.recipe)
 
     assert failed(evaluate_pixels=resized) == ["evaluation pixels"]
 
@@ -162,7 +163,7 @@ def test_the_crop_is_the_centre_by_torchvisions_rule(
     shape: tuple[int, int], crop: int, top: int, left: int
 ) -> None:
     """Half a pixel goes to the even side: 3.5 to 4, 8.5 to 8."""
-    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    image = np.random.default_rng(0).integers(0, 256, (*shape, 1), dtype=np.uint8)
     recipe = replace(SCALED.recipe, crop=crop)
     part = image[top : top + crop, left : left + crop]
     seen = reference_checks.expected_pixels(image, recipe)

@@ -57,7 +57,7 @@ def assert_pixels_are_pillows(
         grey, targets = evaluated(images.test)
         crop = names["scaled"].recipe.crop
         assert np.array_equal(grey, [_centre(path, crop) for path in paths])
-        assert np.array_equal(targets, image_data.labels(images.test))
+        assert np.array_equal(targets, images.targets(images.test))
         found.append(first_batch())
     assert all(np.array_equal(*both) for both in zip(*found, strict=True))
 
@@ -78,8 +78,8 @@ def assert_later_epochs_are_the_same(names: Names, batches: Callable[..., Sequen
 
 
 def ramp(size: int) -> np.ndarray:
-    """A grey plane, uint8 (size, size), whose first pixel tells whether it was flipped."""
-    return np.arange(size, dtype=np.uint8)[None].repeat(size, axis=0)
+    """A grey image, uint8 (size, size, 1), whose first pixel tells whether it was flipped."""
+    return np.arange(size, dtype=np.uint8)[None, :, None].repeat(size, axis=0)
 
 
 def assert_half_are_flipped(ramps: Iterable[Any]) -> None:

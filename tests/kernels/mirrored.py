@@ -90,7 +90,7 @@ def shallow_replica(names: dict[str, Any]) -> Any:
 def noise(names: dict[str, Any]) -> Iterator[Any]:
     """Two images for each device, again and again."""
     crop = names["crop"]
-    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop), dtype=np.uint8)
+    grey = np.random.default_rng(0).integers(0, 256, (2, crop, crop, 1), dtype=np.uint8)
     share = grey, np.zeros((2, 14), np.float32)
     batches: Iterator[Any] = names["make_fixed_loader"](world(names), [share] * 2)
     return batches

@@ -278,7 +278,7 @@ def noise(devices: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Two images for each device, no two alike."""
     random = np.random.default_rng(0)
     return [
-        (random.integers(0, 256, (2, 32, 32), np.uint8), np.zeros((2, 14), np.float32))
+        (random.integers(0, 256, (2, 32, 32, 1), np.uint8), np.zeros((2, 14), np.float32))
         for _ in range(devices)
     ]
 
@@ -349,7 +349,7 @@ def test_one_updater_takes_files_and_a_fixed_batch_in_turns(cells: dict[str, Any
         shares = next(feed)
         for part, (grey, _), device in zip(shares, noise(2), TWO, strict=True):
             pixels, targets = parallel.join([part], device)
-            assert np.array_equal(pixels[:, 0], grey) and not targets.any()
+            assert np.array_equal(pixels, grey) and not targets.any()
     feed.use(files, clock)
     assert not np.array_equal(parallel.join(next(feed))[0], first[0]), "they go on"
     assert len(clock._arrived) == 4
@@ -373,7 +373,7 @@ def test_what_an_updater_reads_changes_in_all_its_processes(cells: dict[str, Any
     for number in (0, 1, 0):
         first.use(loaders[number], StepClock(framework.completion))
         ours.send(True)
-        assert np.array_equal(ours.recv()[:, 0], noise(4)[2 * number + 1][0])
+        assert np.array_equal(ours.recv(), noise(4)[2 * number + 1][0])
     ours.send(False)
     process.join()
     assert process.exitcode == 0
@@ -508,7 +508,7 @@ def corners(
     """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
     loader = cells["make_train_loader"](WORLD, epoch, workers)
     with closing(iter(loader)) as batches:
-        return [grey[:, 0, 0, :4] for grey, _ in islice(batches, epochs)]
+        return [grey[:, 0, :4, 0] for grey, _ in islice(batches, epochs)]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
@@ -517,7 +517,7 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
 ) -> None:
     def evaluated(part: Any) -> list[np.ndarray]:
         grey, targets = evaluation(cells, part)
-        return [grey[:, 0], targets]
+        return [grey[..., 0], targets]
 
     def first_batch() -> list[np.ndarray]:
         with closing(cells["this_run"].training_batches(2)) as batches:
@@ -537,7 +537,7 @@ def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
 
 
 def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
-    grey, draws = ramp(cells["scaled"].recipe.crop)[None], range(400)
+    grey, draws = ramp(cells["scaled"].recipe.crop), range(400)
     assert_half_are_flipped(
         cells["train_transform"](grey, np.random.default_rng([0, draw])) for draw in draws
     )
@@ -555,19 +555,20 @@ def test_loaders_share_the_images_of_an_epoch(
         assert set(numbers // parts) == {epoch}
 
 
-def test_each_gpu_has_an_iterator_and_their_epochs_are_whole_batches(cells: dict[str, Any]) -> None:
+def test_each_gpu_has_an_iterator_and_their_epochs_are_whole_batches(
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     scaled, table = cells["scaled"], cells["images"].train
     loader = cells["make_train_loader"](replace(WORLD, kind="gpu"), 0, 0)
     datasets = [iterator.dataset for iterator in loader.iterators]
     images: list[int] = []
-    read = datasets[0].read
+    read = image_data.Data.read
 
-    def note(image: int) -> np.ndarray:
-        images.append(int(image))
-        return read(image)
+    def note(data: image_data.Data, row: int) -> np.ndarray:
+        images.append(int(row))
+        return read(data, row)
 
-    for dataset in datasets:
-        dataset.read = note
+    monkeypatch.setattr(image_data.Data, "read", note)
     for iterator in loader.iterators:
         for _ in range(steps_of(cells)):
             assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch
@@ -587,7 +588,7 @@ def test_evaluation_sees_every_image_once(cells: dict[str, Any], workers: int) -
     loader = cells["make_evaluation_loader"](WORLD, test, workers)
     for _ in range(3):  # as validation does, epoch after epoch
         targets = np.concatenate([parallel.join(parts)[1] for parts in loader])
-        assert np.array_equal(targets, image_data.labels(test))
+        assert np.array_equal(targets, cells["images"].targets(test))
 
 
 def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:

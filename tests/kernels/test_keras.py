@@ -234,7 +234,7 @@ def test_every_image_is_evaluated_once(
 ) -> None:
     part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
     numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
-    monkeypatch.setattr(image_data, "labels", lambda part: numbered)
+    monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
     loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
     found = list(loader)
     assert {len(grey) for grey, _ in found} == {128}  # a fixed shape: one trace
@@ -268,12 +268,12 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     """``iter`` of its loader does not wait, and begins."""
     asked, goes_on = threading.Event(), threading.Event()
 
-    def slow(path: str) -> np.ndarray:
+    def slow(images: image_data.Data, row: int) -> np.ndarray:
         asked.set()
         assert goes_on.wait(60)
-        return np.zeros((264, 264), np.uint8)
+        return np.zeros((264, 264, 1), np.uint8)
 
-    monkeypatch.setitem(notebook, "read_grey", slow)
+    monkeypatch.setattr(image_data.Data, "read", slow)
     part = notebook["images"].valid
     batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
     assert asked.wait(60)

@@ -261,7 +261,8 @@ def certify(model: Any, count: int) -> Any:
         build_model=build_model,
         devices=ONE * count,
         evaluate_pixels=lambda grey: reference_checks.expected_pixels(grey, recipe.recipe),
-        findings=FINDINGS,
+        labels=FINDINGS,
+        classes=FINDINGS,
     )
 
 

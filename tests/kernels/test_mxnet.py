@@ -42,7 +42,6 @@ from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
-from helpers.training import image_data
 from helpers.training.in_world import take_steps
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
@@ -251,7 +250,7 @@ def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
 
 
 def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
-    grey, draws = ramp(notebook["scaled"].recipe.crop)[..., None], range(400)
+    grey, draws = ramp(notebook["scaled"].recipe.crop), range(400)
     assert_half_are_flipped(
         notebook["train_transform"](grey, np.random.default_rng([0, draw])) for draw in draws
     )
@@ -263,7 +262,7 @@ def test_every_evaluation_image_is_seen_once_on_all_devices(notebook: dict[str, 
     assert [[len(grey) for grey, _ in batch] for batch in parts] == [[64, 64], [1]]
     assert [targets.context for _, targets in parts[0]] == TWO
     seen = np.concatenate([targets.asnumpy() for batch in parts for _, targets in batch])
-    assert np.array_equal(seen, image_data.labels(part))
+    assert np.array_equal(seen, notebook["images"].targets(part))
 
 
 def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -> None:

@@ -223,7 +223,7 @@ def test_every_image_is_evaluated_once(
 ) -> None:
     part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
     numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
-    monkeypatch.setattr(image_data, "labels", lambda part: numbered)
+    monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
     replica = shallow_replica(notebook)
     loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
     found = []
@@ -248,9 +248,9 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
         def read(number: np.ndarray) -> np.ndarray:
             asked.set()
             assert goes_on.wait(60)
-            return np.zeros((264, 264), np.uint8)
+            return np.zeros((264, 264, 1), np.uint8)
 
-        return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (264, 264))
+        return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (264, 264, 1))
 
     monkeypatch.setitem(notebook, "reader", lambda part: slow)
     part = notebook["images"].valid

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from data_prep import FINDINGS
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import NOTEBOOKS
@@ -27,7 +26,6 @@ AS_EVER: dict[str, Any] = {
     "channels": 3,
     "mean": (0.485, 0.456, 0.406),
     "std": (0.229, 0.224, 0.225),
-    "findings": FINDINGS,
     "epochs": 5,
     "batch": 64,
     "learning_rate": 1e-4,

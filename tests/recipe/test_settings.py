@@ -30,7 +30,7 @@ def test_other_scalings(scaling: str, rate: float) -> None:
 
 def test_article_recipe() -> None:
     recipe = lookup("chexnet")
-    assert (recipe.resized, recipe.crop, recipe.epochs, len(recipe.findings)) == (264, 224, 5, 14)
+    assert (recipe.resized, recipe.crop, recipe.epochs, recipe.planes) == (264, 224, 5, 1)
 
 
 def test_both_recipes_keep_the_articles_ratio_of_crop_to_image() -> None:

@@ -21,7 +21,7 @@ def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndar
     random = np.random.default_rng(seed)
     of = np.repeat(np.arange(patients), random.integers(1, 6, patients))
     part = pd.DataFrame(random.random((len(of), 14)) < 0.2, columns=list(FINDINGS), dtype=np.uint8)
-    part.insert(0, "patient", of)
+    part.insert(0, "group", of)
     part.insert(0, "image", [f"{seed}-{number}.png" for number in range(len(of))])
     return part, random.normal(size=(patients, 14))[of]
 
@@ -41,6 +41,19 @@ def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
     for framework, section in sections.items():
         records.save(folder, records.make(framework, test=section))
     return comparison.load(folder)
+
+
+def test_of_two_runs_the_reference_is_the_lower_and_not_in_the_middle(tmp_path: Path) -> None:
+    part, shared = images_of(60)
+    two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
+    said = chart_descriptions.differences(batch(tmp_path / "2", **two))
+    assert said.startswith("Each run minus Keras, 2 devices, whose mean AUC is the lower, on the")
+    other, luck = images_of(60, seed=1)
+    apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
+    assert "is the lower" in chart_descriptions.differences(apart)
+    three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
+    said = chart_descriptions.differences(three)
+    assert said.startswith("Each run minus Chainer, 2 devices, whose mean AUC is in the middle, on")
 
 
 def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
@@ -116,7 +129,7 @@ def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -
         noise = 0.4 * np.random.default_rng(seed).normal(size=shared.shape)
         scores.append(skill * labels + shared + noise)
     random, plain = np.random.default_rng(5), []
-    rows = [np.flatnonzero(part["patient"] == patient) for patient in range(60)]
+    rows = [np.flatnonzero(part["group"] == patient) for patient in range(60)]
     for _ in range(150):
         drawn = np.concatenate([rows[i] for i in random.integers(0, 60, 60)])
         plain.append(

@@ -334,7 +334,7 @@ def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
     assert isinstance(reasons, contents.Table) and "summed" in set(reasons.frame["reason"])
     told = device_waits.telling(compared)["data"]
     assert [entry.run for entry, _ in told] == ["Keras, 2 devices"]
-    assert "every one has to show it" in three_answers.waiting(compared).text
+    assert "a wait counts only if every one shows it" in three_answers.waiting(compared).text
 
 
 def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
@@ -345,6 +345,18 @@ def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
     compared = comparison.load([tmp_path / "fp32", tmp_path / "bf16"])
     assert [entry.label for entry in compared.entries] == ["PyTorch bf16", "PyTorch fp32"]
     assert list(repeated_runs.summarise(compared)["runs"]) == [1, 1]
+
+
+def test_what_only_gpus_show_is_said_of_gpus_only(tmp_path: Path) -> None:
+    for gpu in (True, False):
+        records.save(tmp_path / str(gpu), records.make(gpu=gpu))
+        compared = comparison.load(tmp_path / str(gpu))
+        lead = next(s for s in contents.sections(compared) if s.name == "devices").lead
+        assert ("the GPU was never without a kernel" in lead) == gpu
+        assert ("the host's CPU, because no GPU was used" in lead) != gpu
+        page = (report.write(tmp_path / str(gpu))).read_text()
+        assert ("compare the pattern, not the minutes" in page) == gpu
+        assert ("neither the minutes nor their pattern" in page) != gpu
 
 
 def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:
@@ -409,18 +421,18 @@ def test_all_numbers_of_devices_are_named_where_nothing_is_ranked(tmp_path: Path
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        ([_waited(0.01)] * 3, "little"),
+        ([_waited(0.01)] * 3, "hardly anything"),
         ([_waited(0.2), _waited(0.3), _waited(0.01)], "data"),
         ([_waited(0.2), _waited(0.01), _waited(0.01)], "data, in PyTorch only"),
         # Not told from zero by every round: no sentence, and not little either.
         ([_waited(0.2, low=-0.01)] * 3, "unknown"),
-        ([_waited(0.2, low=-0.01), _waited(0.01), _waited(0.01)], "little"),
+        ([_waited(0.2, low=-0.01), _waited(0.01), _waited(0.01)], "hardly anything"),
         # Smaller than what the ways of measuring differ by: no sentence.
         ([_waited(0.2, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
         # Little by the rounds, which the training loop itself does not bear out.
         ([_waited(0.01, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
         ([_waited(0.2) | INVALID] * 3, "unknown"),
-        ([_waited(0.2) | INVALID, _waited(0.01), _waited(0.01)], "little"),
+        ([_waited(0.2) | INVALID, _waited(0.01), _waited(0.01)], "hardly anything"),
     ],
 )
 def test_what_was_waited_for(tmp_path: Path, found: list[dict[str, Any]], verdict: str) -> None:

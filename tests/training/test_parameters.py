@@ -17,8 +17,9 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
-from helpers.training import image_data, loader_workers, parameters
+from helpers.training import image_data, image_folders, loader_workers, parameters
 
+GENERATED = image_folders.STAND_INS["nih"].name
 SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
 needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH sample is not here")
 
@@ -37,7 +38,7 @@ def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
     assert (setup.recipe.recipe.crop, setup.recipe.global_batch) == (32, 64)
     images = image_data.load_data(setup)
     assert images.kind == "generated"
-    assert image_data.labels(images.train).dtype == np.float32
+    assert images.targets(images.train).dtype == np.float32
     assert len(images.train) + len(images.valid) + len(images.test) == 48
 
 
@@ -69,19 +70,19 @@ def test_unprepared_images_are_refused_with_the_command_to_run(tmp_path: Path) -
 
 def test_a_folder_that_is_not_there() -> None:
     with pytest.raises(UserError, match="does not exist"):
-        image_data.prepare_data(lookup("demo"), "no/such/folder")
+        image_folders.prepare_data(lookup("demo"), "no/such/folder")
 
 
 def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(generated, folder)
-    image_data.check_images(folder)
+    image_data.check_images(lookup("demo"), folder)
     victim = sorted((folder / "images").iterdir())[5]
     victim.write_bytes(victim.read_bytes()[:60])
-    image_data.check_images(folder)  # prepared by data_prep: trusted
+    image_data.check_images(lookup("demo"), folder)  # prepared by data_prep: trusted
     (folder / "prepared.json").unlink()
     with pytest.raises(data_prep.DataError, match=victim.name):
-        image_data.check_images(folder)
+        image_data.check_images(lookup("demo"), folder)
 
 
 def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,12 +95,12 @@ def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     real = data_prep.make_demo
     monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(data_prep, "make_demo", small)
-    first = image_data.prepare_data(lookup("demo"))
-    assert first == tmp_path / f"{image_data.GENERATED}-38"
+    first = image_folders.prepare_data(lookup("demo"))
+    assert first == tmp_path / f"{GENERATED}-38"
     with Image.open(next((first / "images").iterdir())) as image:
         assert (image.size, image.mode) == ((38, 38), "L")
-    assert image_data.prepare_data(lookup("demo")) == first
-    assert made == [tmp_path / image_data.GENERATED]
+    assert image_folders.prepare_data(lookup("demo")) == first
+    assert made == [tmp_path / GENERATED]
 
 
 def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
@@ -114,12 +115,13 @@ def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
     monkeypatch.undo()
     monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=64))
-    folder = image_data.prepare_data(lookup("demo"))
+    folder = image_folders.prepare_data(lookup("demo"))
+    assert folder is not None
     assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.demo.TOOL
     for name in ("demo", "demo-38"):
         old = json.loads((tmp_path / name / "demo.json").read_text())
         assert old["tool"] == "data_prep demo 1" and old["images"] == 8
-    assert image_data.data_folder(lookup("demo")) == folder
+    assert image_folders.data_folder(lookup("demo")) == folder
 
 
 def test_data_whose_preparation_was_cut_short_is_finished(
@@ -127,16 +129,16 @@ def test_data_whose_preparation_was_cut_short_is_finished(
 ) -> None:
     """What Ctrl-C in the first `make compare` leaves: the next one goes on from there."""
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    source = tmp_path / image_data.GENERATED
-    target = tmp_path / f"{image_data.GENERATED}-38"
+    source = tmp_path / GENERATED
+    target = tmp_path / f"{GENERATED}-38"
     data_prep.make_demo(source, images=8, size=96, progress=False)
     real = data_prep.make_demo
     monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=96))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("data_prep.resize.finish", interrupted)
-        image_data.prepare_data(lookup("demo"))
+        image_folders.prepare_data(lookup("demo"))
     assert (target / "prepared.json").exists() and not data_prep.is_complete(target)
-    assert image_data.prepare_data(lookup("demo")) == target
+    assert image_folders.prepare_data(lookup("demo")) == target
     assert len(data_prep.read_catalog(target)) == 8
 
 
@@ -161,17 +163,18 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     sent = pickle.dumps(images)
     assert len(sent) < 100_000
     for copy in (images, pickle.loads(sent)):
-        assert isinstance(copy.packed, np.memmap)
-        assert np.array_equal(copy.packed[first["row"]], of_file)
+        assert isinstance(copy.array, np.memmap)
+        assert np.array_equal(copy.array[first["row"]][..., 0], of_file)
+        assert np.array_equal(copy.read(first["row"])[..., 0], of_file)
 
 
 def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(generated, folder)
-    assert image_data.image_size(folder) == 38
+    assert image_data.image_size(lookup("demo"), folder) == 38
     shutil.rmtree(folder)
     data_prep.make_demo(folder, images=8, size=64, progress=False)
-    assert image_data.image_size(folder) == 64
+    assert image_data.image_size(lookup("demo"), folder) == 64
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_training_leaves_out_the_first_epoch() -> None:
 def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> None:
     random = np.random.default_rng(0)
     part = pd.DataFrame(random.random((60, 14)) < 0.4, columns=list(FINDINGS), dtype=np.uint8)
-    part.insert(0, "patient", np.arange(60) // 2)
+    part.insert(0, "group", np.arange(60) // 2)
     part.insert(0, "image", [f"{number}.png" for number in range(60)])
     part["Hernia"], part["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
     result = records.evaluate_findings(part, random.normal(size=(60, 14)))
@@ -245,7 +245,7 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
 
 
 def test_section_test_without_any_mean() -> None:
-    part = pd.DataFrame(0, index=range(4), columns=["patient", *FINDINGS])
+    part = pd.DataFrame(0, index=range(4), columns=["group", *FINDINGS])
     part.insert(0, "image", ["a", "b", "c", "d"])
     section = record.plain(
         record.test(records.evaluate_findings(part, np.zeros((4, 14))), 0.2, 1.0)

@@ -27,7 +27,7 @@ def drawn(
 
 def part(labels: Any, patients: Any) -> pd.DataFrame:
     found = pd.DataFrame(np.asarray(labels, np.uint8), columns=list(FINDINGS))
-    found.insert(0, "patient", patients)
+    found.insert(0, "group", patients)
     found.insert(0, "image", [f"{number:08d}.png" for number in range(len(found))])
     return found
 
@@ -35,7 +35,7 @@ def part(labels: Any, patients: Any) -> pd.DataFrame:
 def with_positives(finding: str, count: int, images: int = 400) -> tuple[pd.DataFrame, np.ndarray]:
     """As :func:`drawn`, with that many positives of a finding, each another patient's."""
     found, scores = drawn(images)
-    found["patient"] = np.arange(images)
+    found["group"] = np.arange(images)
     found[finding] = (np.arange(images) < count).astype(np.uint8)
     return found, scores
 
@@ -50,7 +50,7 @@ def test_every_resample_is_scikit_learns_auc_with_the_patients_weights(
     found = part(random.random((images, 14)) < 0.3, random.integers(0, patients, images))
     scores = random.integers(0, levels, (images, 14)).astype(float)
     labels, (numbers, of) = found[list(FINDINGS)].to_numpy(), np.unique(
-        found["patient"], return_inverse=True
+        found["group"], return_inverse=True
     )  # fmt: skip
     counts = next(resampling.draws(len(numbers)))[:, :3]
     result = evaluate(found, scores)
@@ -183,7 +183,7 @@ def test_one_image_does_not_move_the_mean() -> None:
 
 def test_positives_of_one_patient_have_no_interval() -> None:
     found, scores = with_positives("Hernia", 8)
-    found.loc[found["Hernia"] == 1, "patient"] = 0
+    found.loc[found["Hernia"] == 1, "group"] = 0
     row = evaluate(found, scores).table.iloc[-1]
     assert np.isfinite(row["auc"]) and np.isnan(row["low"]) and np.isnan(row["high"])
     assert row["reason"] == "no interval: all positive images are of one patient"
@@ -216,10 +216,8 @@ def test_the_sample_is_the_same_for_the_same_images_only() -> None:
     assert again.sample == first.sample  # in whatever order, whatever the scores
     np.testing.assert_allclose(again.resamples, 1 - first.resamples)  # and resample by resample
     # As many patients as before, so that the draws are the same.
-    alone = found.drop_duplicates("patient", keep=False)["patient"].iloc[:2].to_list()
-    swapped = found.assign(
-        patient=found["patient"].replace(dict(zip(alone, alone[::-1], strict=True)))
-    )
+    alone = found.drop_duplicates("group", keep=False)["group"].iloc[:2].to_list()
+    swapped = found.assign(group=found["group"].replace(dict(zip(alone, alone[::-1], strict=True))))
     assert evaluate(swapped, scores).sample != first.sample
     for column, value in (("image", "x.png"), ("Mass", 1 - found["Mass"][0])):
         other = found.copy()
@@ -247,6 +245,11 @@ def test_diverged_scores_are_refused() -> None:
     found, scores = drawn()
     with pytest.raises(ValueError, match="must have one shape"):
         evaluate(found, scores[:, :1])
+    labels = found[list(FINDINGS)].to_numpy()
+    with pytest.raises(ValueError, match="must have one shape"):
+        mean_auc(labels, scores[1:])
     scores[0, 0] = np.nan
+    with pytest.raises(ValueError, match="diverged"):
+        mean_auc(labels, scores)
     with pytest.raises(ValueError, match="diverged"):
         evaluate(found, scores)

@@ -22,8 +22,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return image_data.load_data(setup)
 
 
-def crop(grey: np.ndarray) -> np.ndarray:
-    return np.repeat(grey[None, 3:35, 3:35] / np.float32(255), 3, axis=0)
+def crop(pixels: np.ndarray) -> np.ndarray:
+    return np.repeat(pixels.transpose(2, 0, 1)[:, 3:35, 3:35] / np.float32(255), 3, axis=0)
 
 
 def test_the_images_shown_are_training_images_with_their_findings(data: Data) -> None:
@@ -38,7 +38,7 @@ def test_the_images_shown_are_training_images_with_their_findings(data: Data) ->
         )
     first = data_prep.read_grey(ill["path"].iloc[0])
     pixels = np.asarray(figure.axes[0].images[0].get_array())
-    assert np.array_equal(pixels, crop(first)[0])
+    assert np.array_equal(pixels, crop(first[..., None])[0])
 
 
 def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
@@ -54,7 +54,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     scores = np.random.default_rng(0).random((60, 14))
     scores[:30, 0] += 1  # told apart without a fault
     part = pytest.importorskip("pandas").DataFrame(labels, columns=list(data_prep.FINDINGS))
-    part["patient"], part["image"] = range(60), [f"{n}.png" for n in range(60)]
+    part["group"], part["image"] = range(60), [f"{n}.png" for n in range(60)]
     result = records.evaluate_findings(part, scores)
     (axes,) = run_pictures.roc(labels, scores, result).axes
     best = next(line for line in axes.lines if str(line.get_label()).endswith("1.00"))

@@ -137,20 +137,20 @@ def differences(compared: Comparison) -> str:
     base, metric = paired.reference(compared), compared.task.metric
     if base is None:
         return ""
+    found = paired.differences(compared)
+    place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
     text = (
-        f"Each run minus {base}, whose {metric.whole} is in the middle, on the same images. "
+        f"Each run minus {base}, whose {metric.whole} is {place}, on the same images. "
         "All are resampled with the same draws, so an easy or hard test part affects all alike "
         "and cancels out. "
     )
-    if paired.differences(compared)["pairs"].max() > 1:
+    if found["pairs"].max() > 1:
         text += (
             f"Repeats are paired and their differences averaged (the {metric.short} beside is a "
             f"median); the interval covers both {by_class_numbers.drawn(compared)} and runs. "
         )
     else:
-        text += (
-            "This tells these trained networks apart: with another seed the order may be reversed. "
-        )
+        text += "It compares these trained networks: with another seed, the order may be reversed. "
     return (
         f"{text}The intervals hold at 95 % for all rows together: among equals, chance tells one "
         "apart in one report in twenty."

@@ -153,7 +153,10 @@ def _speed(compared: Comparison) -> Section:
             "Beside the published times",
             charts.placed,
             chart_descriptions.placed(compared),
-            "Hardware, images and versions differ: compare the pattern, not the minutes.",
+            "Hardware, images and versions differ: compare the pattern, not the minutes."
+            if unranked(compared) is None
+            else "Hardware, images and versions differ, and the times measured here rank nothing: "
+            "neither the minutes nor their pattern can be compared.",
         ),
     ]
     article = ", as in the article this repeats" if beside else ""
@@ -272,10 +275,13 @@ def _guessing(compared: Comparison) -> str:
 
 
 def _machine(compared: Comparison) -> Section:
+    on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
     lead = _joined(
         "The same axes for every framework, from the start of the first epoch: a longer lane is a "
-        "slower run, a valley is a device waiting. 100 % only means that the GPU was never "
-        "without a kernel, not that it was full.",
+        "slower run, a valley is a device waiting.",
+        "100 % only means that the GPU was never without a kernel, not that it was full."
+        if on_gpus
+        else "The lanes show the host's CPU, because no GPU was used.",
         chart_descriptions.shown(compared),
     )
     energy = comparison_tables.energy(compared)

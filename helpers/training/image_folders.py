@@ -1,0 +1,142 @@
+"""Which folder a run's images are in; generated ones are made there where they are missing."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import data_prep
+from data_prep import demo, demo_classes, demo_table
+from data_prep.readers import cifar10
+from helpers import paths, terminal
+from helpers.errors import UserError
+from helpers.recipe import Recipe
+from helpers.training.image_readers import OWN
+
+REAL = {"nih": "nih-{}", "cifar10": "cifar10", "imagefolder": "imagenet-{}"}
+"""Where the real images of a reader are looked for under data/, by their size."""
+
+CIFAR10 = (*cifar10.META, *filter(None, cifar10.FOLDERS), *cifar10.ARCHIVES)
+"""One of these is in a folder with CIFAR-10; of generated ones the first comes last."""
+
+UNSIZED = 64
+"""Pixels of generated images where the recipe takes whatever size images have."""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """Generated images in the published format of a reader.
+
+    ``name`` is their folder's under data/, with the version of what makes them, for an older one's
+    are others. ``resize`` is said to ``data_prep.resize_folder``, which makes small ones of them.
+    """
+
+    name: str
+    what: str
+    make: Callable[[Path], Any]
+    resize: Mapping[str, Any]
+
+
+def _version(tool: str) -> str:
+    return tool.rpartition(" ")[2]
+
+
+STAND_INS = {
+    "nih": StandIn(
+        f"demo-{demo.VERSION}", "X-ray-like images", lambda to: data_prep.make_demo(to), {}
+    ),
+    "table": StandIn(
+        f"demo-table-{_version(demo_table.TOOL)}",
+        "X-ray-like images with a table",
+        demo_table.make_table,
+        {"reader": "table"},
+    ),
+    "imagefolder": StandIn(
+        f"demo-imagefolder-{_version(demo_classes.TOOL)}",
+        "pictures in ten classes",
+        demo_classes.make_imagefolder,
+        {"reader": "imagefolder", "format": "jpeg", "fit": "crop"},
+    ),
+    "cifar10": StandIn(
+        f"demo-cifar10-{_version(demo_classes.TOOL)}",
+        "pictures in ten classes",
+        demo_classes.make_cifar10,
+        {"reader": "cifar10"},
+    ),
+}
+
+
+def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path | None:
+    """The folder with the images to train on; a generated set is made where it is missing.
+
+    None where somebody's own reader brings its images.
+    """
+    folder = data_folder(recipe, data)
+    if data == "auto" and folder is not None and not _is_there(folder):
+        _make(recipe, folder)
+    return folder
+
+
+def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path | None:
+    """The folder :func:`prepare_data` gives, whether its images are there yet or not."""
+    if data != "auto":
+        return _given_folder(data, recipe)
+    if recipe.reader == OWN:
+        return None
+    if recipe.name != "demo" and recipe.reader in REAL:
+        real = paths.DATA / REAL[recipe.reader].format(recipe.resized)
+        if _is_there(real):
+            return real
+    source = paths.DATA / STAND_INS[recipe.reader].name
+    if _as_published(recipe):
+        return _in_utf8(source)
+    colour = "" if recipe.reader == "nih" and recipe.planes == 1 else f"-{recipe.colour}"
+    return _in_utf8(Path(f"{source}-{recipe.resized or UNSIZED}{colour}"))
+
+
+def _is_there(folder: Path) -> bool:
+    """Whether data_prep has prepared it, or it is CIFAR-10, which need not be."""
+    if folder.name in (REAL["cifar10"], STAND_INS["cifar10"].name):
+        return any((folder / name).exists() for name in CIFAR10)
+    return data_prep.is_complete(folder)
+
+
+def _as_published(recipe: Recipe) -> bool:
+    """CIFAR-10 in its own size is read into memory as it is."""
+    return recipe.reader == "cifar10" and recipe.resized in (0, 32)
+
+
+def _make(recipe: Recipe, folder: Path) -> None:
+    """Generate the images, and what is to be read of them; both go on where they were cut short."""
+    stand_in = STAND_INS[recipe.reader]
+    source = paths.DATA / stand_in.name
+    started = time.perf_counter()
+    print(f"Generating {stand_in.what} in {source}, once", flush=True)
+    stand_in.make(source)
+    if folder != source:
+        size = recipe.resized or UNSIZED
+        print(f"Resizing them to {size} px in {folder}, once", flush=True)
+        how = {**stand_in.resize, "size": size, "channels": recipe.planes}
+        data_prep.resize_folder(source, folder, **how)
+    print(f"Data ready after {terminal.clock(time.perf_counter() - started)}", flush=True)
+
+
+def _given_folder(data: str | Path, recipe: Recipe) -> Path:
+    """What somebody named, a folder or an archive: from here, or from the checkout's top."""
+    for folder in (Path(data), paths.ROOT / data):
+        if folder.exists():
+            return _in_utf8(folder.resolve())
+    right = "a label file and images/" if recipe.reader == "nih" else "the images"
+    raise UserError(f"data folder '{data}' does not exist: name one with {right}")
+
+
+def _in_utf8(folder: Path) -> Path:
+    """``folder``; neither tables nor records can hold another name."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{folder}: its name is not UTF-8 (or the locale is not: LC_ALL=C.UTF-8); rename it"
+        ) from None
+    return folder

@@ -1,0 +1,120 @@
+"""What reads a run's images: a reader of ``data_prep``'s, or somebody's own beside the recipe."""
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+
+import data_prep
+from data_prep.errors import DataError
+from data_prep.readers import Reader
+from data_prep.readers.pictures import Pictures
+from helpers.errors import UserError
+from helpers.recipe import Recipe, own_code
+
+OWN = "own"
+COLUMNS = ("image", "path", "row", "group")
+"""Of a part's table, beside its labels."""
+
+
+def open_images(recipe: Recipe, folder: Path | None) -> Reader:
+    """The recipe's reader of a folder, checked; opened once, until something changes there.
+
+    Args:
+        folder: None where somebody's own reader brings its images.
+
+    Raises:
+        DataError, UserError: in one line, what is wrong with the folder or with the own code.
+    """
+    if recipe.reader == OWN:
+        maker = own_code.load(recipe, own_code.READER)
+        return _own(maker, recipe.own[own_code.READER], folder, _changed(folder))
+    assert folder is not None
+    options = json.dumps(recipe.options, sort_keys=True, default=str)
+    return _opened(recipe.reader, folder, recipe.planes, options, _changed(folder))
+
+
+def called(recipe: Recipe, folder: Path | None) -> str:
+    """Where the images come from: the folder, or ``mine.py:Reader``."""
+    return recipe.own[own_code.READER] if folder is None else str(folder)
+
+
+def task_of(reader: Reader) -> str:
+    """``findings`` or ``classes``."""
+    return "findings" if np.asarray(reader.targets).ndim == 2 else "classes"
+
+
+def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
+    """The tables ``train``, ``valid`` and ``test`` of ``image_data.Data``."""
+    table = reader.table() if isinstance(reader, Pictures) else _table(reader, recipe)
+    parts = reader.parts(recipe.seed) if isinstance(reader, Pictures) else reader.parts()
+    return {name: table.iloc[rows].reset_index(drop=True) for name, rows in parts.items()}
+
+
+@lru_cache(maxsize=1)
+def _opened(name: str, folder: Path, planes: int, options: str, changed: int) -> Pictures:
+    reader = data_prep.open_reader(name, folder, channels=planes, **json.loads(options))
+    _check_names(reader, str(folder))
+    return reader
+
+
+@lru_cache(maxsize=1)
+def _own(maker: Callable[..., Any], where: str, folder: Path | None, changed: int) -> Reader:
+    try:
+        reader: Reader = maker() if folder is None else maker(folder)
+        data_prep.check_reader(reader, where)
+    except (DataError, UserError):
+        raise
+    except Exception as error:
+        raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+    try:
+        cloudpickle.dump(reader, _Nowhere())
+    except Exception as error:
+        raise UserError(
+            f"{where}: cannot be sent to the processes that read ({error}): "
+            "open files in read, not before"
+        ) from error
+    _check_names(reader, where)
+    return reader
+
+
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes
+
+
+def _check_names(reader: Reader, where: str) -> None:
+    if task_of(reader) == "findings" and (taken := set(reader.classes) & set(COLUMNS)):
+        raise UserError(f"{where}: a finding is called '{min(taken)}': give it another name")
+
+
+def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
+    """As ``Pictures.table``, of a reader that knows neither names nor groups."""
+    targets = np.asarray(reader.targets)
+    names = [f"{i:08d}" for i in range(len(targets))]
+    columns = {
+        "image": pd.Series(names, dtype=object),
+        "path": recipe.own[own_code.READER],
+        "row": np.arange(len(targets)),
+        "group": pd.Series(names, dtype=object),
+    }
+    if targets.ndim == 1:
+        columns["class"] = targets.astype(np.int64)
+    else:
+        columns |= {name: targets[:, at] for at, name in enumerate(reader.classes)}
+    return pd.DataFrame(columns)
+
+
+def _changed(folder: Path | None) -> int:
+    """When images last came or went, or labels changed, so that nothing old is taken for new."""
+    if folder is None:
+        return 0
+    places = [folder, *folder.glob("*"), *folder.glob("*/*/")]
+    return max((place.stat().st_mtime_ns for place in places if place.exists()), default=0)

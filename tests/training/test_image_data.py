@@ -1,0 +1,418 @@
+"""Images of every reader, as a run sees them."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import data_prep_tools
+import numpy as np
+import pytest
+from PIL import Image
+
+import data_prep
+from data_prep import demo_classes, demo_table
+from data_prep.errors import DataError
+from helpers import paths
+from helpers.errors import UserError
+from helpers.recipe import Recipe, lookup
+from helpers.training import image_data, image_folders, image_readers, parameters, run_pictures
+from helpers.training.image_data import Data
+
+NIH_AS_TABLE = f"""
+[data]
+reader = "table"
+colour = "grey"
+resized = 264
+crop = 224
+[data.table]
+file = "Data_Entry_2017.csv"
+path = "images/{{Image Index}}"
+name = "Image Index"
+group = "Patient ID"
+labels = "Finding Labels"
+none = ["No Finding"]
+findings = {list(data_prep.FINDINGS)}
+"""
+
+READER = """
+import numpy as np
+
+
+class Reader:
+    classes = ("red", "green", "blue", "black", "white")
+    shades = np.array([(255, 0, 0), (0, 255, 0), (0, 0, 255), (0, 0, 0), (255, 255, 255)], np.uint8)
+
+    def __init__(self, folder=None):
+        self.targets = np.arange(300) % 5
+
+    def parts(self):
+        order = np.random.default_rng(0).permutation(300)
+        return {"train": order[:200], "valid": order[200:240], "test": order[240:]}
+
+    def read(self, i):
+        noise = np.random.default_rng(i).integers(0, 40, (40, 36, 3), dtype=np.uint8)
+        return np.maximum(noise, np.minimum(self.shades[self.targets[i]], 215))
+"""
+READER_OF_FINDINGS = READER.replace(
+    "np.arange(300) % 5", "np.eye(5, dtype=np.uint8)[np.arange(300) % 5]"
+).replace("self.shades[self.targets[i]]", "self.shades[i % 5]")
+
+OWN = """
+[data]
+reader = "mine.py:Reader"
+[model]
+network = "resnet44"
+[train]
+task = "classes"
+batch = 8
+"""
+
+
+def recipe_of(folder: Path, text: str, code: str = READER) -> str:
+    (folder / "mine.py").write_text(code)
+    if "[model]" not in text:
+        text += '\n[model]\nnetwork = "densenet121"\n'
+    (folder / "mine.toml").write_text(text)
+    return str(folder / "mine.toml")
+
+
+def load(recipe: str, data: str | Path = "auto", **given: Any) -> Data:
+    setup = parameters.resolve("N", recipe=recipe, data=data, devices=1, gpus=0, **given)
+    return image_data.load_data(setup)
+
+
+@pytest.fixture
+def small_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Generated sets of few images, in a folder of their own."""
+    monkeypatch.setattr(paths, "DATA", tmp_path / "data")
+    few = {
+        "nih": lambda to: data_prep.make_demo(to, images=60, size=96, progress=False),
+        "table": lambda to: demo_table.make_table(to, images=60, size=96, progress=False),
+        "imagefolder": lambda to: demo_classes.make_imagefolder(
+            to, images=120, size=72, progress=False
+        ),
+        "cifar10": lambda to: demo_classes.make_cifar10(to, images=120, progress=False),
+    }
+    for reader, make in few.items():
+        stand_in = image_folders.STAND_INS[reader]
+        changed = image_folders.StandIn(stand_in.name, stand_in.what, make, stand_in.resize)
+        monkeypatch.setitem(image_folders.STAND_INS, reader, changed)
+    yield tmp_path / "data"
+
+
+@data_prep_tools.of_samples
+def test_the_same_xrays_through_nih_and_through_table(kind: str, tmp_path: Path) -> None:
+    sample = data_prep_tools.sample_of(kind, tmp_path)
+    nih = load("demo", sample.folder)
+    table = load(recipe_of(tmp_path, NIH_AS_TABLE), sample.folder)
+    assert sum(len(part) for part in (nih.train, nih.valid, nih.test)) == sample.images
+    assert nih.recipe.crop == table.recipe.crop == 54
+    assert table.classes == nih.classes and table.sha256 == nih.sha256
+    for part in ("train", "valid", "test"):
+        one, other = getattr(nih, part), getattr(table, part)
+        assert list(one["image"]) == list(other["image"])
+        assert np.array_equal(nih.targets(one), table.targets(other))
+        for row, same in zip(one["row"], other["row"], strict=True):
+            assert np.array_equal(nih.read(row), table.read(same))
+
+
+def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
+    images = load(recipe_of(tmp_path, OWN))
+    assert (images.task, images.planes, images.format) == ("classes", 3, "own")
+    assert images.classes == ("red", "green", "blue", "black", "white")
+    assert (images.recipe.resized, images.recipe.crop) == (36, 36)
+    assert [len(part) for part in (images.train, images.valid, images.test)] == [200, 40, 60]
+    targets = images.targets(images.train)
+    assert targets.dtype == np.int64 and targets.shape == (200,)
+    for row, target in zip(images.train["row"][:20], targets, strict=False):
+        assert row % 5 == target
+        assert images.read(row).shape == (40, 36, 3) and images.read(row).dtype == np.uint8
+    assert not images.files and images.array is None
+    section = images.as_record(lookup(str(tmp_path / "mine.toml")).on(1))
+    assert section["folder"] == "mine.py:Reader" and section["kind"] == "real"
+    assert section["groups"] == {"train": 200, "valid": 40, "test": 60}
+
+
+def test_own_reader_goes_to_other_processes(tmp_path: Path) -> None:
+    images = load(recipe_of(tmp_path, OWN))
+    row = int(images.train["row"].iloc[3])
+    copy = cloudpickle.loads(cloudpickle.dumps(images))
+    assert np.array_equal(copy.read(row), images.read(row))
+
+
+def test_own_reader_is_given_the_folder_that_was_named(tmp_path: Path) -> None:
+    code = READER.replace(
+        "        self.targets",
+        "        self.classes = (*'abcd', folder.name)\n        self.targets",
+    )
+    recipe = recipe_of(tmp_path, OWN, code)
+    (tmp_path / "shelf").mkdir()
+    images = load(recipe, tmp_path / "shelf")
+    assert images.classes[-1] == "shelf" and images.folder == tmp_path / "shelf"
+
+
+def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
+    text = OWN.replace('task = "classes"', 'task = "findings"')
+    text = text.replace("[model]", 'colour = "grey"\n[model]')
+    images = load(recipe_of(tmp_path, text, READER_OF_FINDINGS))
+    assert images.read(7).shape == (40, 36, 1)
+    with Image.fromarray(images.reader.read(7)) as colour:
+        assert np.array_equal(images.read(7)[..., 0], np.asarray(colour.convert("L")))
+    assert images.targets(images.valid).dtype == np.float32
+    assert images.targets(images.valid).sum(axis=1).tolist() == [1.0] * 40
+
+
+def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) -> None:
+    images = load("resnet44-cifar10", batch_size=8)
+    assert images.folder == small_sets / "demo-cifar10-1" and images.kind == "generated"
+    assert (images.format, images.task, len(images.classes)) == ("memory", "classes", 10)
+    assert (images.recipe.resized, images.recipe.crop) == (32, 28)
+    assert images.array is not None and images.array.shape == (120, 32, 32, 3)
+    row = int(images.test["row"].iloc[5])
+    assert images.read(row).base is not None, "a view, no copy"
+    sent = cloudpickle.dumps(images)
+    assert len(sent) < images.array.nbytes / 4
+    image_readers._opened.cache_clear()
+    copy = cloudpickle.loads(sent)
+    assert np.array_equal(copy.read(row), images.read(row)) and copy.format == "memory"
+
+
+def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -> None:
+    text = 'recipe = "resnet44-cifar10"\n[data]\ncolour = "grey"\nresized = 48\ncrop = 40\n'
+    text += '[model]\nnetwork = "resnet44"\n'
+    images = load(recipe_of(tmp_path, text), batch_size=8)
+    assert images.folder == small_sets / "demo-cifar10-1-48-grey" and images.files
+    assert images.read(0).shape == (48, 48, 1)
+    folder = small_sets / "demo-cifar10-1"
+    memory = load(recipe_of(tmp_path, text.replace("48", "32").replace("40", "28")), batch_size=8)
+    assert memory.folder == folder and memory.array is None
+    assert memory.read(0).shape == (32, 32, 1)
+
+
+def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) -> None:
+    images = load("resnet50-imagenet", batch_size=4)
+    assert images.folder == small_sets / "demo-imagefolder-1-64-rgb" and images.files
+    assert (images.format, images.recipe.resized, images.recipe.crop) == ("jpg", 64, 56)
+    row = images.train.iloc[7]
+    with Image.open(row["path"]) as image:
+        assert image.size == (64, 64) and image.mode == "RGB"
+        assert np.array_equal(images.read(row["row"]), np.asarray(image))
+    assert row["path"].split("/")[-2] == images.classes[row["class"]]
+    assert data_prep.is_complete(images.folder)
+
+
+def test_table_has_its_own_findings(small_sets: Path, tmp_path: Path) -> None:
+    text = (
+        '[data]\nreader = "table"\ncolour = "grey"\nresized = 40\ncrop = 36\n[train]\nbatch = 4\n'
+    )
+    images = load(recipe_of(tmp_path, text))
+    assert images.folder == small_sets / "demo-table-1-40-grey"
+    assert images.classes[0] == "Atelectasis" and len(images.classes) == 5
+    assert images.targets(images.test).shape == (len(images.test), 5)
+    assert images.train["group"].str.match("patient[0-9]+").all()
+
+
+@pytest.mark.parametrize("reader", ["nih", "imagefolder", "cifar10", "table"])
+def test_a_stand_in_that_was_cut_short_is_finished(
+    reader: str, small_sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f'[data]\nreader = "{reader}"\nresized = 64\ncrop = 56\n'
+    recipe = lookup(recipe_of(tmp_path, text))
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for broken in ("data_prep.demo_set.sync", "data_prep.resize.finish"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(broken, interrupted)
+            image_folders.prepare_data(recipe)
+    folder = image_folders.prepare_data(recipe)
+    assert folder is not None and data_prep.is_complete(folder)
+    with monkeypatch.context() as patch:  # once
+        patch.setattr(image_folders, "_make", interrupted)
+        assert image_folders.prepare_data(recipe) == folder
+
+
+def test_the_real_set_is_taken_where_it_is(small_sets: Path) -> None:
+    demo_classes.make_cifar10(small_sets / "cifar10", images=60, progress=False)
+    (small_sets / "cifar10" / "demo.json").unlink()
+    images = load("resnet44-cifar10", batch_size=4)
+    assert images.folder == small_sets / "cifar10" and images.kind == "real"
+    assert image_folders.data_folder(lookup("demo")) == small_sets / "demo-2-38"
+
+
+def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:
+    demo_classes.make_imagefolder(tmp_path / "set", images=120, size=64, progress=False)
+    data_prep.resize_folder(
+        tmp_path / "set",
+        tmp_path / "small",
+        size=50,
+        reader="imagefolder",
+        channels=3,
+        progress=False,
+    )
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    images = load(recipe_of(tmp_path, text), tmp_path / "small")
+    assert (images.recipe.resized, images.recipe.crop) == (50, 50)
+
+
+def test_pictures_in_colour_are_shown_with_the_names_of_their_classes(small_sets: Path) -> None:
+    images = load("resnet50-imagenet", batch_size=4)
+    mean, std = (np.array(s)[:, None, None] for s in (images.recipe.mean, images.recipe.std))
+
+    def seen(pixels: np.ndarray) -> np.ndarray:
+        return np.asarray((pixels[:56, :56].transpose(2, 0, 1) / 255 - mean) / std)
+
+    figure = run_pictures.images(images, seen)
+    assert [axes.get_title() for axes in figure.axes] == [
+        images.classes[number] for number in images.train["class"][: run_pictures.IMAGES]
+    ]
+    shown = np.asarray(figure.axes[2].images[0].get_array())
+    first = images.read(images.train["row"].iloc[2])[:56, :56] / 255
+    assert np.abs(shown - first).max() < 1e-6
+
+
+def of_own(code: str = READER, text: str = OWN, **given: Any) -> Callable[[Path], object]:
+    return lambda folder: load(recipe_of(folder, text, code), **given)
+
+
+def check_own(code: str) -> Callable[[Path], object]:
+    def check(folder: Path) -> None:
+        recipe = lookup(recipe_of(folder, OWN, code))
+        image_data.check_images(recipe.for_images(36), None)
+
+    return check
+
+
+def images_of(size: int, text: str) -> Callable[[Path], object]:
+    def load_them(folder: Path) -> Data:
+        demo_classes.make_imagefolder(folder / "set", images=60, size=size, progress=False)
+        return load(recipe_of(folder, text), folder / "set")
+
+    return load_them
+
+
+FOLDERS = (
+    '[data]\nreader = "imagefolder"\n[model]\nnetwork = "resnet50"\n[train]\ntask = "classes"\n'
+)
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "the other task": (
+        of_own(text=OWN.replace('task = "classes"', 'task = "findings"')),
+        r'mine.py:Reader: the reader own gives classes, one an image.*write task = "classes"',
+    ),
+    "findings for classes": (
+        lambda folder: load(
+            recipe_of(folder, '[train]\ntask = "classes"'),
+            data_prep_tools.make_folder(folder / "xrays", size=64),
+        ),
+        r'the reader nih gives findings, any number.*write task = "findings" under \[train\]',
+    ),
+    "too large": (
+        images_of(300, FOLDERS.replace("[model]", "resized = 256\ncrop = 224\n[model]")),
+        "images of 300 px; resize them first: data-prep resize .* --size 256",
+    ),
+    "too large, no size": (
+        images_of(1040, FOLDERS),
+        r"images of 1040 px; write resized = 1040 under \[data\] if they are to be so large, or",
+    ),
+    "too small": (
+        images_of(20, FOLDERS),
+        "images of 20 px are too small: resnet50 needs a crop of at least 32 px, so resize to 32",
+    ),
+    "another reader's folder": (
+        lambda folder: load(
+            "resnet44-cifar10", data_prep_tools.make_folder(folder / "xrays", size=64)
+        ),
+        "xrays",
+    ),
+    "no folder": (of_own(data="no/such"), "data folder 'no/such' does not exist"),
+    "breaks": (
+        of_own(READER.replace("self.targets =", "self.targets = 1 / 0 #")),
+        "mine.py:Reader: ZeroDivisionError: division by zero",
+    ),
+    "no classes": (of_own(READER.replace("classes =", "kinds =")), "has no 'classes'"),
+    "a class too many": (of_own(READER.replace("% 5", "% 6")), "targets go from 0 to 5"),
+    "floats": (
+        of_own(READER.replace("np.minimum(", "np.float32(").replace(", 215)", ")")),
+        "uint8",
+    ),
+    "an image twice": (of_own(READER.replace("order[240:]", "order[239:]")), "more than once"),
+    "cannot be sent": (
+        of_own(
+            READER.replace(
+                "self.targets",
+                "self.lock = __import__('threading').Lock()\n        self.targets",
+                1,
+            )
+        ),
+        "mine.py:Reader: cannot be sent to the processes that read .*open files in read",
+    ),
+    "a finding called row": (
+        of_own(
+            READER_OF_FINDINGS.replace('"red"', '"row"'),
+            OWN.replace('task = "classes"', 'task = "findings"'),
+        ),
+        "mine.py:Reader: a finding is called 'row': give it another name",
+    ),
+    "one is smaller": (
+        check_own(READER.replace("(40, 36, 3)", "(40, 36 - (i == 77), 3)")),
+        "mine.py:Reader: image 77: 35 x 40 pixels do not hold the crop of 36 px",
+    ),
+    "one is none": (
+        check_own(READER.replace("        noise", "        if i == 9: return None\n        noise")),
+        r"mine.py:Reader: image 9: uint8 \(height, width, 1 or 3\) is needed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_images_are_one_line(name: str, tmp_path: Path) -> None:
+    bad, said = BAD[name]
+    with pytest.raises((UserError, DataError), match=said) as caught:
+        bad(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
+    recipe: Recipe = lookup(recipe_of(tmp_path, OWN))
+    (tmp_path / "mine.py").write_text("raise SystemExit\n" + READER)
+    with pytest.raises(UserError, match="was changed since the recipe mine was read"):
+        image_readers.open_images(recipe, None)
+
+
+def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
+    """Of uncertain labels those rows are skipped, and the rest is read where it lies."""
+    demo_table.make_table(tmp_path / "set", images=80, size=64, progress=False)
+    data_prep.resize_folder(
+        tmp_path / "set", tmp_path / "small", size=40, reader="table", progress=False
+    )
+    data_prep.pack_folder(tmp_path / "small", tmp_path / "packed", progress=False)
+    text = (
+        '[data]\nreader = "table"\ncolour = "grey"\nresized = 40\ncrop = 36\nuncertain = "ignore"\n'
+    )
+    recipe = recipe_of(tmp_path, text + "[train]\nbatch = 4\n")
+    files, packed = load(recipe, tmp_path / "small"), load(recipe, tmp_path / "packed")
+    assert packed.format == "packed" and packed.array is not None
+    parts = (packed.train, packed.valid, packed.test)
+    assert sum(map(len, parts)) < len(packed.array) == 80
+    with (tmp_path / "small" / "labels.csv").open(newline="") as file:
+        lines = {line["image"]: line for line in csv.DictReader(file)}
+    for one, other in zip(files.train.itertuples(), packed.train.itertuples(), strict=True):
+        assert one.image == other.image and "-1" not in lines[one.image].values()
+        assert np.array_equal(files.read(one.row), packed.read(other.row))
+        assert np.array_equal(packed.array[other.row], packed.read(other.row))
+
+
+def test_a_packed_folder_of_the_nihs_is_opened_by_the_reader(tmp_path: Path) -> None:
+    folder = data_prep_tools.make_folder(tmp_path / "set", size=40)
+    data_prep.pack_folder(folder, tmp_path / "packed", progress=False)
+    files = data_prep.open_reader("nih", folder, channels=1)
+    packed = data_prep.open_reader("nih", tmp_path / "packed", channels=1)
+    assert isinstance(packed.array, np.memmap) and len(packed) == len(files) == 24
+    assert np.array_equal(packed.targets, files.targets)
+    for i in range(24):
+        assert np.array_equal(packed.read(i), files.read(i))
+    assert re.fullmatch(r"\d+_\d+\.png", packed.catalog.images[0])
