@@ -38,7 +38,8 @@ def of_classes(*keys: str | int, to: Any) -> Put:
     """A whole record of a run that tells classes, but for one field."""
 
     def put(path: Path) -> None:
-        content = part = class_records.make()
+        content = class_records.make()
+        part: Any = content
         for key in keys[:-1]:
             part = part[key]
         part[keys[-1]] = to

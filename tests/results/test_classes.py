@@ -1,6 +1,7 @@
 """The comparison and its report for runs that tell classes: every word and figure follows."""
 
 import html
+import io
 import json
 import re
 from pathlib import Path
@@ -29,6 +30,8 @@ from helpers.results import (
 )
 from helpers.results.comparability import unequal
 from helpers.results.report import chart_descriptions, contents
+from helpers.runner import batch_folder, messages, plans, progress_board
+from helpers.runner.estimate import History
 from helpers.training import tasks
 
 WORDS_OF_FINDINGS = re.compile(r"\bAUC|finding|patient|CheXNet|V100|X-ray|published|Published")
@@ -208,7 +211,7 @@ def test_of_a_thousand_classes_the_worst_are_shown_and_the_rest_is_counted(tmp_p
     assert max(every[name] for name in shown) <= min(left)
     said = "Of 60 classes the 20 with the lowest top-1."
     assert by_class.left_out(compared).strip() == said
-    assert (tmp_path / "x").mkdir() is None
+    (tmp_path / "x").mkdir()
     page = report.write([tmp_path], tmp_path / "x").read_text()
     assert page.count(said) == 2  # at the chart and at the table
     assert len(pd.read_csv(tmp_path / "x" / report.CSV / "classes.csv")) == 60
@@ -356,3 +359,26 @@ def test_runs_of_different_recipes_are_not_ranked(
     assert three_answers.fastest(compared).verdict == "nobody"
     (speed,) = [section for section in contents.sections(compared) if section.name == "speed"]
     assert sentence in speed.lead
+
+
+def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
+    content = class_records.make()
+    folder = records.save(tmp_path, content)
+    state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", state="finished")
+    assert folder.name == state.folder
+    batch = batch_folder.Batch(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
+    head, row, note = messages.final_table(batch).splitlines()
+    half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
+    assert re.search(r"Test top-1 +Images/s$", head)
+    assert f"70.0 ± {half:.1f} %" in row
+    assert note.startswith("Test top-1: ± half its 95 % interval over the test part's groups of")
+    console_of = pytest.importorskip("rich.console").Console
+    for recipe, name in (("resnet44-cifar10", "Top-1"), ("chexnet", "AUC"), ("auto", "AUC")):
+        batch = batch_folder.Batch(tmp_path, plans.Plan(recipe, "auto", [state]), "")
+        text = io.StringIO()
+        console = console_of(file=text, force_terminal=True, width=120, height=20)
+        board = progress_board.Table(batch, History(batch.plan), console)
+        board.keep(state)
+        console.print(board._draw())
+        drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
+        assert re.search(rf"Time +{name} +Images/s", drawn) and f"70.0 ± {half:.1f} %" in drawn

@@ -85,6 +85,12 @@ def test_the_mean_auc_has_its_interval_on_the_page_and_in_markdown(made: Path) -
         assert "Each run minus Keras, 2 devices" in text
 
 
+def test_a_report_of_findings_is_what_it_was_before_there_were_classes(made: Path) -> None:
+    """To the letter. Whoever means to change it writes the file anew, and shows the difference."""
+    before = Path(__file__).with_name("findings-report.md").read_text(encoding="utf-8")
+    assert (made / report.MARKDOWN).read_text(encoding="utf-8") == before
+
+
 def test_markdown_has_the_same_tables(made: Path) -> None:
     text = (made / report.MARKDOWN).read_text()
     assert text.startswith("# ") and "speed is not ranked here" in text

@@ -32,8 +32,9 @@ Draw = Callable[..., Figure | None]
 
 @dataclass(frozen=True)
 class Table:
-    """``frame`` holds text only. ``kind`` is a hint to the page: plain; verdicts and runs, whose
-    columns are runs or frameworks; measured and published, which stand beside each other."""
+    """``frame`` holds text only. ``kind`` is a hint to the page: plain; wide, of many columns;
+    verdicts and runs, whose columns are runs or frameworks; measured and published, which stand
+    beside each other."""
 
     name: str
     title: str
@@ -215,7 +216,7 @@ def _learning(compared: Comparison) -> Section:
             "Time and images to the recipe's targets",
             learning_curves.targets_table(compared),
             f"{reached} Images are those trained on until then.",
-            kind="measured",
+            kind="wide",
         )
     )
     if learning_curves.target(compared) is not None:

@@ -28,7 +28,7 @@ from helpers.training.tasks import capital
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
-FIT = {"verdicts": 6, "runs": 6, "measured": 8, "published": 8}
+FIT = {"verdicts": 6, "runs": 6, "wide": 8, "measured": 8, "published": 8}
 """Columns that fit beside each other on a screen and on paper, by the table's kind; more of them
 go into another table below."""
 
