@@ -1,5 +1,6 @@
 """What the tests of more than one framework assert: of loaders, precisions and learning rates."""
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +14,18 @@ from PIL import Image
 from resuming import write_small_images
 
 import data_prep
+from data_prep.readers.pictures import Pictures
 from helpers.errors import UnsupportedError
-from helpers.fairness import reference
+from helpers.fairness import reference, reference_checks
 from helpers.networks.weights import Weights
 from helpers.training import image_data
 
 Names = dict[str, Any]
 Batch = Sequence[np.ndarray]
+Evaluated = Callable[[Names, Any], Batch]
+"""Of a notebook's names and a part: pixels (N, H, W, C) and targets of all its images."""
+FirstBatch = Callable[[Names], Batch]
+"""That of training."""
 
 
 def steps_of(names: Names) -> int:
@@ -40,12 +46,13 @@ def assert_pixels_are_pillows(
     monkeypatch: pytest.MonkeyPatch,
     folder: Path,
     suffix: str,
-    evaluated: Callable[[Any], Batch],
-    first_batch: Callable[[], Batch],
+    evaluated: Evaluated,
+    first_batch: FirstBatch,
+    as_ever: str,
 ) -> None:
     """From files and from a packed folder, evaluation gives every image, training the same crops.
 
-    ``evaluated`` gives pixels (N, H, W) and targets of a part, ``first_batch`` that of training.
+    ``as_ever`` is the digest of the first batch of PNGs.
     """
     files, packed = write_different_images(folder, suffix), folder / "packed"
     data_prep.pack_folder(files, packed, workers=1, progress=False)
@@ -54,12 +61,84 @@ def assert_pixels_are_pillows(
         images = image_data.load_data(replace(names["this_run"].setup, data=source))
         monkeypatch.setitem(names, "images", images)
         paths = [files / "images" / f"{Path(path).stem}{suffix}" for path in images.test["path"]]
-        grey, targets = evaluated(images.test)
-        crop = names["scaled"].recipe.crop
-        assert np.array_equal(grey, [_centre(path, crop) for path in paths])
-        assert np.array_equal(targets, images.targets(images.test))
-        found.append(first_batch())
+        assert_is_read(names, images, paths, evaluated)
+        found.append(first_batch(names))
     assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+    assert suffix != ".png" or digest(found[0]) == as_ever
+
+
+def assert_is_read(
+    names: Names, images: image_data.Data, paths: Sequence[Path], evaluated: Evaluated
+) -> None:
+    """The test part's images as Pillow reads these files, with their targets."""
+    pixels, targets = evaluated(names, images.test)
+    crop = names["scaled"].recipe.crop
+    assert np.array_equal(pixels, [_centre(path, crop) for path in paths])
+    assert np.array_equal(targets, images.targets(images.test))
+
+
+class OwnReader:
+    """Of the images that another reader reads."""
+
+    def __init__(self, other: Any) -> None:
+        self.classes, self.targets, self.parts = other.classes, other.targets, other.parts
+        self.read = other.read
+
+
+COLOUR = """
+[data]
+reader = "imagefolder"
+resized = 48
+crop = 40
+[model]
+network = "resnet44"
+[train]
+task = "classes"
+batch = 8
+"""
+
+
+def assert_colour_is_read(
+    notebook: str,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    suffix: str,
+    evaluated: Evaluated,
+    first_batch: FirstBatch,
+) -> None:
+    """RGB images of classes: from files, from memory, and by a reader of somebody's own."""
+    draws = np.random.default_rng(0)
+    for part, size in (("train", 30), ("val", 6)):
+        for number in range(size):
+            path = folder / "set" / part / "abc"[number % 3] / f"{number}{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(draws.integers(0, 256, (50, 48, 3), dtype=np.uint8)).save(path)
+    (folder / "colour.toml").write_text(COLOUR)
+    names = namespace_of(
+        notebook, folder, devices=2, recipe=str(folder / "colour.toml"), data=str(folder / "set")
+    )
+    files = names["images"]
+    paths = [Path(path) for path in files.test["path"]]
+    catalog = files.reader.catalog
+    array = np.stack([np.asarray(Image.open(catalog.path(i))) for i in range(len(catalog))])
+    found = []
+    for reader in (files.reader, Pictures(catalog, array), OwnReader(files.reader)):
+        images = replace(files, reader=reader)
+        monkeypatch.setitem(names, "images", images)
+        assert_is_read(names, images, paths, evaluated)
+        found.append(first_batch(names))
+    for other in found[1:]:
+        assert all(np.array_equal(*both) for both in zip(found[0], other, strict=True))
+    checks = reference_checks.same_inputs(names["evaluate_pixels"], [], [], names["scaled"])
+    assert checks[0].verdict == "pass", "three planes, each with its own mean"
+
+
+def digest(arrays: Batch) -> str:
+    """Of a batch, whatever its layout."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()[:16]
 
 
 def assert_later_epochs_are_the_same(names: Names, batches: Callable[..., Sequence[Batch]]) -> None:
@@ -175,5 +254,5 @@ def _rows(grey: np.ndarray) -> np.ndarray:
 def _centre(path: Path, crop: int) -> np.ndarray:
     """What Pillow makes of a file, without its margin."""
     with Image.open(path) as image:
-        margin = (image.width - crop) // 2
-        return np.asarray(image)[margin : margin + crop, margin : margin + crop]
+        left, top = (round((side - crop) / 2) for side in image.size)
+        return np.atleast_3d(image)[top : top + crop, left : left + crop]

@@ -20,6 +20,7 @@ import pytest
 import rules
 import same_networks
 from agreed import (
+    assert_colour_is_read,
     assert_float32_is_float32,
     assert_half_are_flipped,
     assert_pixels_are_pillows,
@@ -515,15 +516,22 @@ def corners(
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    def evaluated(part: Any) -> list[np.ndarray]:
-        grey, targets = evaluation(cells, part)
-        return [grey[..., 0], targets]
+    as_ever = "88d7b2a48dcfee0e"
+    assert_pixels_are_pillows(
+        cells, monkeypatch, tmp_path, suffix, evaluation, first_batch, as_ever
+    )
 
-    def first_batch() -> list[np.ndarray]:
-        with closing(cells["this_run"].training_batches(2)) as batches:
-            return next(batches)
 
-    assert_pixels_are_pillows(cells, monkeypatch, tmp_path, suffix, evaluated, first_batch)
+def first_batch(cells: dict[str, Any]) -> list[np.ndarray]:
+    with closing(iter(cells["make_train_loader"](WORLD, 0, 2))) as batches:
+        return next(batches)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluation, first_batch)
 
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ import rules
 import same_networks
 import tensorflow as tf
 from agreed import (
+    assert_colour_is_read,
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
@@ -205,14 +206,17 @@ def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, 
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
+    as_ever = "53787bca728b4b82"
     assert_pixels_are_pillows(
-        notebook,
-        monkeypatch,
-        tmp_path,
-        suffix,
-        partial(evaluated, notebook),
-        lambda: batches(notebook, 1)[0],
+        notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
     )
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    assert_colour_is_read("Keras_MultiGPU", monkeypatch, tmp_path, suffix, evaluated, first_batch)
 
 
 def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
@@ -458,8 +462,12 @@ def batches(
 def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and targets of all images of a part."""
     found = list(notebook["make_evaluation_loader"](world(notebook), part, 2))
-    grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
-    return grey[..., 0], targets
+    pixels, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+    return pixels, targets
+
+
+def first_batch(notebook: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    return batches(notebook, 1)[0]
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

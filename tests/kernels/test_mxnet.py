@@ -15,6 +15,7 @@ import pytest
 import rules
 import same_networks
 from agreed import (
+    assert_colour_is_read,
     assert_float32_is_float32,
     assert_half_are_flipped,
     assert_pixels_are_pillows,
@@ -227,15 +228,27 @@ def corners(
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    def evaluated(part: Any) -> list[np.ndarray]:
-        (((grey, targets),),) = notebook["make_evaluation_loader"](one_world(), part, 2)
-        return [grey.asnumpy()[..., 0], targets.asnumpy()]
+    as_ever = "71feffbb72ad2411"
+    assert_pixels_are_pillows(
+        notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
+    )
 
-    def first_batch() -> list[np.ndarray]:
-        ((grey, targets),) = next(notebook["make_train_loader"](one_world(), 0, 2))
-        return [grey.asnumpy(), targets.asnumpy()]
 
-    assert_pixels_are_pillows(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch)
+def evaluated(notebook: dict[str, Any], part: Any) -> list[np.ndarray]:
+    (((pixels, targets),),) = notebook["make_evaluation_loader"](one_world(), part, 2)
+    return [pixels.asnumpy(), targets.asnumpy()]
+
+
+def first_batch(notebook: dict[str, Any]) -> list[np.ndarray]:
+    ((pixels, targets),) = next(notebook["make_train_loader"](one_world(), 0, 2))
+    return [pixels.asnumpy(), targets.asnumpy()]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluated, first_batch)
 
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:

@@ -16,7 +16,12 @@ import rules
 import same_networks
 import torch
 import torch.distributed as dist
-from agreed import assert_warms_up, steps_of
+from agreed import (
+    assert_colour_is_read,
+    assert_pixels_are_pillows,
+    assert_warms_up,
+    steps_of,
+)
 from notebook_cells import (
     CERTIFIED,
     assert_passed,
@@ -232,6 +237,45 @@ def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: 
     files = corners(notebook, tmp_path, epoch=3)
     packed = corners(notebook, tmp_path, epoch=3, data=str(tmp_path / "packed"))
     assert all(np.array_equal(a, b) for a, b in zip(files, packed, strict=True))
+
+
+AS_EVER = dict(zip(NOTEBOOKS, ("5711af1e6ae2f5c4", "31365cec724a831f"), strict=True))
+"""Digests of the first batch that PNGs give on two devices."""
+
+
+def evaluated(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
+    """Pixels and targets of all images of a part."""
+    return together(cells, cells["make_evaluation_loader"](one_world(cells), part, 2))
+
+
+def first_batch(cells: dict[str, Any]) -> list[np.ndarray]:
+    return together(cells, islice(cells["make_train_loader"](one_world(cells), 0, 2), 1))
+
+
+def one_world(cells: dict[str, Any]) -> World:
+    return World(0, 1, cells["this_run"].devices[:1], "cpu")
+
+
+def together(cells: dict[str, Any], batches: Any) -> list[np.ndarray]:
+    """All batches in one, those of the only device."""
+    each = [batch[0] if isinstance(batch[0], tuple) else batch for batch in batches]
+    return [np.concatenate([part.numpy() for part in parts]) for parts in zip(*each, strict=True)]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    as_ever = AS_EVER[cells["this_run"].record.content["run"]["notebook"]]
+    assert_pixels_are_pillows(cells, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    assert_colour_is_read(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch)
 
 
 class Waits(TorchDispatchMode):

@@ -17,6 +17,7 @@ import rules
 import same_networks
 import tensorflow as tf
 from agreed import (
+    assert_colour_is_read,
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
@@ -193,13 +194,18 @@ def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, 
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
+    as_ever = "53787bca728b4b82"
     assert_pixels_are_pillows(
-        notebook,
-        monkeypatch,
-        tmp_path,
-        suffix,
-        partial(evaluated, notebook),
-        lambda: batches(notebook, 1)[0],
+        notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
+    )
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    assert_colour_is_read(
+        "TensorFlow_MultiGPU", monkeypatch, tmp_path, suffix, evaluated, first_batch
     )
 
 
@@ -405,8 +411,12 @@ def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarr
     """Pixels and targets of all images of a part."""
     loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
     found = [joined(notebook, batch) for batch in loader]
-    grey, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
-    return grey[..., 0], targets
+    pixels, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+    return pixels, targets
+
+
+def first_batch(notebook: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    return batches(notebook, 1)[0]
 
 
 def joined(notebook: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
