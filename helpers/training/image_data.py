@@ -53,6 +53,11 @@ class Data:
         self.__dict__.update(state)
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the findings, in the order of the network's outputs."""
+        return data_prep.FINDINGS
+
+    @property
     def format(self) -> str:
         """``png``, ``jpg`` or ``packed``."""
         if self.packed is not None:
