@@ -21,11 +21,10 @@ from IPython.display import display
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UnsupportedError
-from helpers.fairness import reference_checks, rehearsal
+from helpers.fairness import own_network, reference_checks, rehearsal
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import replicas
-from helpers.networks import weights
+from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
@@ -61,10 +60,9 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
             the recipe has no network for it.
     """
     given = {name: names[name] for name in PARAMETERS}
+    parameters.check_network(given["recipe"], framework.__name__.rpartition(".")[2])
     setup = parameters.resolve(notebook, **given)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
-    if reason := setup.recipe.recipe.lacks(framework.__name__.rpartition(".")[2]):
-        raise UnsupportedError(reason)
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices)
@@ -129,18 +127,19 @@ class Run:
 
     @property
     def network(self) -> str:
-        """The network that the recipe names, one of ``networks.shapes.NETWORKS``."""
-        # STOP-GAP until `Recipe` has the field; then `self.recipe.recipe.network`.
-        return getattr(self.recipe.recipe, "network", "densenet121")
+        """The network that the recipe names, one of ``networks.shapes.NETWORKS``, or ``own``."""
+        return self.recipe.recipe.network
 
     @cached_property
     def initial(self) -> Weights:
-        """The weights that every framework starts from."""
-        recipe = self.recipe.recipe
-        outputs = len(recipe.findings)
-        found = weights.canonical(
-            recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
-        )
+        """The weights that every framework starts from; of one's own network this one's own."""
+        recipe, outputs = self.recipe.recipe, len(self.images.classes)
+        if self.network == "own":
+            found = own.initial(self.framework, recipe, outputs)
+        else:
+            found = weights.canonical(
+                recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
+            )
         self.record.add("weights", found.as_record())
         return found
 
@@ -167,7 +166,7 @@ class Run:
         """
         findings = self.recipe.recipe.findings
         check = partial(
-            reference_checks.certify,
+            own_network.certify if self.network == "own" else reference_checks.certify,
             self.framework,
             model,
             self.initial,
@@ -176,7 +175,7 @@ class Run:
             devices=self.devices,
             evaluate_pixels=evaluate_pixels,
             findings=[column for column in self.images.train.columns if column in findings],
-            architecture=self.network,
+            **({} if self.network == "own" else {"architecture": self.network}),
         )
         in_kernel = processes == IN_KERNEL
         found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]
@@ -197,6 +196,7 @@ class Run:
             devices=len(self.devices),
             precision=self.recipe.recipe.precision,
             rule=self.recipe.recipe.rule,
+            task=self.recipe.recipe.task,
         )
         return self._certified()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
 from helpers.recipe import ScaledRecipe, lookup
@@ -76,10 +76,10 @@ def resolve(
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
     chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
-    if (chosen.network, chosen.reader) != ("densenet121", "nih"):
+    if chosen.reader != "nih":
         raise UserError(
-            f"the recipe {chosen.name} is of the network {chosen.network} and the reader "
-            f"{chosen.reader}: the notebooks train densenet121 on nih so far"
+            f"the recipe {chosen.name} is of the reader {chosen.reader}: the notebooks train on "
+            "nih so far"
         )
     if isinstance(warmup, float):
         chosen = replace(chosen, warmup_epochs=warmup)
@@ -106,6 +106,17 @@ def resolve(
         measure_workers=workers == "auto",
         search_batch=images == "auto",
     )
+
+
+def check_network(recipe: str, framework: str) -> None:
+    """Whether the recipe has a network for a framework's module, before anything is prepared.
+
+    Raises:
+        UnsupportedError: it has some of somebody's own, and none for this one.
+        UserError: there is no such recipe, or it has a mistake.
+    """
+    if recipe != "auto" and (reason := lookup(recipe).lacks(framework)):
+        raise UnsupportedError(reason)
 
 
 def default_workers(devices: Devices) -> int:
