@@ -48,7 +48,7 @@ def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
 def assert_wrong_losses_of_classes_are_caught(
     notebook: str, folder: Path, **wrong: Callable[..., Any]
 ) -> None:
-    """Each of ``wrong`` in place of the notebook's loss of classes fails by its loss and its way."""
+    """Each of ``wrong`` in place of the notebook's loss fails by its loss and by its way."""
     names = namespace_of(
         notebook,
         folder,

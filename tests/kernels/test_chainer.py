@@ -615,7 +615,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
         def criterion(output: Any, targets: Any) -> Any:
             one_hot = np.eye(14, dtype=np.int32)[targets]
-            return chainer.functions.sigmoid_cross_entropy(output, one_hot)
+            return F.sigmoid_cross_entropy(output, one_hot)
 
         return criterion
 
