@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_networks
 import probed
 import psutil
 import pytest
@@ -486,3 +487,35 @@ def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_every_rule_is_the_references(notebook: str, tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule(notebook, tmp_path, optimizer)
+
+
+def one_hot_sigmoids(sound: Any) -> Any:
+    def criterion(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        one_hot = torch.nn.functional.one_hot(targets, output.shape[1]).float()
+        return torch.nn.functional.binary_cross_entropy_with_logits(output, one_hot)
+
+    return criterion
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> None:
+    rules.assert_wrong_losses_of_classes_are_caught(
+        notebook,
+        tmp_path,
+        sigmoids=one_hot_sigmoids,
+        a_sum=lambda sound: torch.nn.CrossEntropyLoss(reduction="sum"),
+    )
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_somebodys_own_network_is_trained(notebook: str, tmp_path: Path) -> None:
+    uneven = {"gradients, uneven batch, n devices / one"}
+    own_networks.assert_it_is_trained(notebook, "pytorch", tmp_path, uneven, "replica 0's")
+
+
+def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
+    own_networks.assert_same_seed_same_bytes(framework, "pytorch", tmp_path)
+
+
+def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
+    own_networks.assert_mistakes_are_one_line_each(networks, "pytorch", tmp_path)
