@@ -1,12 +1,13 @@
 """The run's own part, where no framework is needed; the frameworks' tests go through one."""
 
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from helpers.training import checkpoint
+from helpers.errors import UnsupportedError
+from helpers.training import checkpoint, measured_run
 from helpers.training.measured_run import PARAMETERS, Run
 from helpers.training.world import Lesson, World, lesson_of
 
@@ -53,3 +54,25 @@ def test_the_parameters_are_those_of_the_cell() -> None:
 def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shared: bool) -> None:
     world = World(0, size, ("device",) * devices, "gpu" if gpus else "cpu", gpus)
     assert (world.processes, world.shares_gpus) == (processes, shared)
+
+
+def test_without_a_network_for_its_framework_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No device is looked for, no image made: the run is skipped, with the reason."""
+
+    def too_late(*given: Any, **named: Any) -> Any:
+        raise AssertionError("something was prepared")
+
+    monkeypatch.setattr(measured_run.parameters, "resolve", too_late)
+    (tmp_path / "mine.py").write_text("def net(outputs):\n    raise AssertionError\n")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('recipe = "demo"\n[model]\nmxnet = "mine.py:net"\n')
+    names = dict.fromkeys(PARAMETERS) | {"recipe": str(recipe), "resume": False}
+    framework = ModuleType("helpers.frameworks.keras")
+    reason = "the recipe mine has no network of its own for keras, but for mxnet"
+    with pytest.raises(UnsupportedError, match=reason):
+        measured_run.begin("Keras_MultiGPU", framework, names)
+    framework.__name__ = "helpers.frameworks.mxnet"
+    with pytest.raises(AssertionError, match="something was prepared"):
+        measured_run.begin("MXNet_Gluon_MultiGPU", framework, names)
