@@ -147,7 +147,7 @@ def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "n
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.py").write_text(NETS[module] if code is None else code)
     lines = ['recipe = "demo"', "[model]", f'{module} = "mine.py:{name}"', "[train]"]
-    lines += ["batch = 8", "epochs = 3", 'optimizer = "momentum"', "learning_rate = 0.01"]
+    lines += ["batch = 8", "epochs = 3", 'optimizer="momentum"', "learning_rate = 0.01"]
     (folder / "mine.toml").write_text("\n".join([*lines, "weight_decay = 1e-4", ""]))
     return folder / "mine.toml"
 
