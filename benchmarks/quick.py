@@ -43,6 +43,10 @@ def parse(parser: argparse.ArgumentParser, **own: Any) -> argparse.Namespace:
             if everything and given.frameworks != everything:
                 print(f"only {given.frameworks}; for all: --quick --frameworks {everything}")
             print(flush=True)
+    for name in known:
+        value = getattr(given, name)
+        if isinstance(value, int) and value < 1:  # of steps, it would go on for ever
+            parser.error(f"--{name.replace('_', '-')} {value}: give 1 or more")
     return given
 
 

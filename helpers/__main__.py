@@ -69,15 +69,18 @@ def _main(arguments: Sequence[str]) -> int:
     choices = {name: getattr(given, name) for name in CHOICES if getattr(given, name) is not None}
     if given.against is not None:
         runs = given.resume is not None or given.dry_run or given.stall_minutes is not None
-        if choices or given.sweep or runs:
+        if choices or given.sweep is not None or runs:
             raise UserError("--against runs nothing: with it goes --name, and nothing else")
-        return regression.check(given.against, given.name or batch_folder.LATEST)
+        return regression.check(
+            given.against, batch_folder.LATEST if given.name is None else given.name
+        )
     how = {"dry_run": given.dry_run}
     if given.stall_minutes is not None:
         how["stall_minutes"] = given.stall_minutes
     if given.resume is not None:
-        if choices or given.name or given.sweep:
-            option = next(iter(choices), "name" if given.name else "sweep").replace("_", "-")
+        if choices or given.name is not None or given.sweep is not None:
+            other = "name" if given.name is not None else "sweep"
+            option = next(iter(choices), other).replace("_", "-")
             raise UserError(f"--resume takes everything from the batch: leave out --{option}")
         return run_batch.run(None, resume=given.resume, **how)
     sweeps = [sweep_file.read(given.sweep)] if given.sweep is not None else []
@@ -98,7 +101,7 @@ def _main(arguments: Sequence[str]) -> int:
         ) from None
     except UserError as error:
         raise UserError(f"{sweeps[0].file.path}: {error}" if sweeps else str(error)) from None
-    return run_batch.run(plan, name=given.name or name, **how)
+    return run_batch.run(plan, name=name if given.name is None else given.name, **how)
 
 
 def _merged(sweeps: Sequence[sweep_file.Sweep], choices: dict[str, Any]) -> dict[str, Any]:

@@ -293,7 +293,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"### Time to a validation AUC of {wanted:.2f}",
         f"Each run minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
         "images. All are resampled with the same draws, so an easy or hard test part affects all "
-        "alike and cancels out. This tells these trained networks apart: with another seed the "
+        "alike and cancels out. It compares these trained networks: with another seed, the "
         "order may be reversed. The intervals hold at 95 % for all rows together: among equals, "
         "chance tells one apart in one report in twenty.",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),

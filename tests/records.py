@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import gpumon_tools
+import numpy as np
+import pandas as pd
 import pytest
 
 from data_prep import FINDINGS
 from helpers.frameworks import ROWS
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
-from helpers.training import record
+from helpers.training import record, roc_auc, run_identity
 
 
 def make(
@@ -176,6 +178,17 @@ def resamples(auc: float, half: float = 0.03) -> list[float]:
     """A thousand resampled means around ``auc``, evenly spread, the middle 95 % within ``half``."""
     width = half / 0.95
     return [round(auc + width * (2 * i / 999 - 1), 6) for i in range(1000)]
+
+
+def evaluate_findings(part: pd.DataFrame, scores: np.ndarray) -> roc_auc.Evaluation:
+    """What scores of images with columns image, group and the 14 findings come to."""
+    return roc_auc.evaluate(
+        part[list(FINDINGS)].to_numpy(),
+        scores,
+        part["group"],
+        FINDINGS,
+        run_identity.images(part, FINDINGS),
+    )
 
 
 def disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:

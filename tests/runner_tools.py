@@ -86,7 +86,8 @@ class Suite:
         metadata: dict[str, Any] = {"kernelspec": {"name": kernel, "display_name": kernel}}
         if framework:
             metadata["compare"] = {"framework": framework}
-        content = new_notebook(cells=[*head, *map(new_code_cell, cells)], metadata=metadata)
+        rest = [(new_markdown_cell if c.startswith("## ") else new_code_cell)(c) for c in cells]
+        content = new_notebook(cells=[*head, *rest], metadata=metadata)
         (self.folder / "notebooks").mkdir(exist_ok=True)
         nbformat.write(content, self.folder / "notebooks" / f"{name}.ipynb")
 

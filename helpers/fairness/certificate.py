@@ -52,11 +52,26 @@ class Certificate:
         return all(check.verdict != "fail" for check in self.checks)
 
     def table(self) -> pd.DataFrame:
-        """One row a check, for the notebook."""
-        rows = [check.as_record() for check in self.checks]
-        return pd.DataFrame(rows).set_index("check").fillna({"reason": ""})
+        """One row a check, as text for the notebook; a dash where nothing was compared."""
+        rows = [
+            check.as_record()
+            | {
+                "difference": _size(check.difference),
+                "threshold": _size(check.threshold),
+                "reason": check.reason or "",
+            }
+            for check in self.checks
+        ]
+        return pd.DataFrame(rows).set_index("check")
 
     def as_record(self) -> dict[str, Any]:
         """The record's section ``fairness``."""
         checks = [check.as_record() for check in self.checks]
         return {"comparable": self.comparable, "seconds": self.seconds, "checks": checks}
+
+
+def _size(value: float | None) -> str:
+    """``4.8e-07``; exactly nothing is ``0``."""
+    if value is None:
+        return "-"
+    return f"{value:.1e}" if value else "0"

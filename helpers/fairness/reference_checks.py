@@ -230,7 +230,7 @@ def scale_in_words(found: np.ndarray, known: np.ndarray) -> str:
     """Whether ``found`` is as long as ``known``: averaged or summed is found out, not assumed."""
     scale = float(np.vdot(found, known) / np.vdot(known, known))
     if abs(scale - 1) <= 0.01:
-        return "the devices' gradients are averaged"
+        return "as long as expected: a mean, not a sum"
     return f"{scale:.3g} times as long: a sum in place of a mean?"
 
 

@@ -61,6 +61,8 @@ class Devices:
             return f"{self.short} ({', '.join(self.names[: self.gpus])}): {shows}"
         if self.kind == "gpu":
             return f"{self.short}: " + ", ".join(self.names)
+        if self.count == 1:
+            shows = "its times say nothing about GPUs"
         return f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
 
 

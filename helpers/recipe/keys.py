@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from helpers.frameworks import NOTEBOOKS
 from helpers.recipe.settings import OPTIMIZERS, SCALINGS, TASKS
 
-FRAMEWORKS = ("pytorch", "keras", "tensorflow", "mxnet", "chainer")
+FRAMEWORKS = tuple(NOTEBOOKS)
 """Modules of ``helpers.frameworks`` that may be given a network of one's own."""
 
 NETWORKS = ("densenet121", "resnet44", "resnet50")

@@ -148,7 +148,7 @@ class Recipe:
         if self.network != "own" or framework in self.own:
             return None
         has = ", ".join(what for what in self.own if what != "reader")
-        return f"the recipe {self.name} has no network of its own for {framework}, but for {has}"
+        return f"the recipe {self.name} has no network of its own for {framework}, only for {has}"
 
     def with_batch(self, batch: int) -> "Recipe":
         """The same recipe with ``batch`` images per device and its learning rate in proportion."""
@@ -227,8 +227,10 @@ class ScaledRecipe:
         recipe, growth = self.recipe, self.recipe.growth(self.devices)
         decay = f", weight decay {recipe.weight_decay:g}" if recipe.weight_decay else ""
         return (
-            f"{recipe.name}: {recipe.batch} images x {self.devices} devices = global batch "
+            f"{recipe.name}: {recipe.batch} images x {self.devices} "
+            f"device{'s' * (self.devices != 1)} = global batch "
             f"{self.global_batch}; {recipe.optimizer}{decay}; learning rate "
             f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}; "
-            f"crop {recipe.crop} of {recipe.resized} px; {recipe.epochs} epochs; {recipe.precision}"
+            f"crop {recipe.crop} of {recipe.resized} px; "
+            f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}"
         )

@@ -5,6 +5,7 @@ right; what a file is (a recipe, a sweep) its reader says.
 """
 
 import difflib
+import os
 import re
 import shlex
 import sys
@@ -45,7 +46,7 @@ def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -
     Raises:
         UserError: it cannot be read, or is no TOML.
     """
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
     text = _text(path, what)
     try:
         return TomlFile(path, text, tomllib.loads(text))
@@ -74,6 +75,8 @@ def _text(path: Path, what: str) -> str:
         raise UserError(f"{path}: the {what} cannot be read: {why}") from None
     if len(text) > LARGEST:
         raise UserError(f"{path}: too large for a {what}, which is a few lines")
+    if re.search(r"(?:[^.=,{\n]{1,40}\.){64}", text):  # memory by the square of their number
+        raise UserError(f"{path}: too many dots for a {what}, whose keys have few")
     return text
 
 
@@ -110,11 +113,18 @@ def _not_toml(
     problem, _, at = str(error).partition(" (at ")
     found = re.match(r"line (\d+)", at)
     number = int(found[1]) if found else text.rstrip().count("\n") + 1
+    if "overwrite" in problem:  # the value's end is told, and it may have begun lines before
+        while number > 1 and not re.match(_SETS, text.split("\n")[number - 1]):
+            number -= 1
     key = text.split("\n")[number - 1].partition("=")[0].strip()
     right = f"{key} = {examples[key]}" if key in examples else right
     if "overwrite" in problem or "declare" in problem or "redefine" in problem:
         return f"{path}, line {number}: '{key}' stands there twice: keep one"
     return f"{path}, line {number}: not TOML: {problem}; write a line such as {right}"
+
+
+_SETS = r"""[ \t]*(\[|["'\w][^=\n]*=)"""
+"""The beginning of a line that sets a key, or of a table's header."""
 
 
 def _looks_like_yaml(text: str) -> bool:

@@ -19,9 +19,10 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "learning rate per device": lambda c: c["recipe"]["learning_rate"],
     "warm-up epochs": lambda c: c["recipe"].get("warmup_epochs", 0.0),
     "task": lambda c: c["recipe"].get("task", "findings"),
+    "reader": lambda c: c["recipe"].get("reader", "nih"),
     "network": lambda c: c["recipe"].get("network", "densenet121"),
     "own code": lambda c: c["recipe"].get("code", {}),
-    "optimiser": lambda c: _optimizer(c["recipe"]),
+    "optimiser": lambda c: optimizer(c["recipe"]),
     "learning rate over epochs": lambda c: _schedule(c["recipe"]),
     "precision": lambda c: c["recipe"]["precision"],
     "seed": lambda c: c["recipe"]["seed"],
@@ -34,7 +35,7 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
 _OF_THE_SEED = ("seed", "number of images", "initial weights")
 
 
-def _optimizer(recipe: dict[str, Any]) -> str:
+def optimizer(recipe: dict[str, Any]) -> str:
     """``adam``; ``momentum 0.9, weight decay 0.0001``. Records of schema 1 are all of Adam."""
     rule, decay = recipe.get("optimizer", "adam"), recipe.get("weight_decay", 0)
     said = f"{rule} {recipe['momentum']:g}" if rule == "momentum" else rule

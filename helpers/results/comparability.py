@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from helpers.recipe import RECIPES, lookup
+from helpers.results import agreement
 
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison
@@ -62,8 +63,19 @@ def ranks(content: dict[str, Any]) -> bool:
     return kind(content) == "gpu"
 
 
-_WORK = {"recipe": "name", "crop": "crop", "epochs": "epochs", "batch size": "batch"}
-"""What decides how much a run computes: where it differs, times rank no framework."""
+_WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "recipe": lambda c: c["recipe"]["name"],
+    "crop": lambda c: c["recipe"]["crop"],
+    "epochs": lambda c: c["recipe"]["epochs"],
+    "batch size": lambda c: c["recipe"]["batch"],
+    # Of all parts: the seed decides which patients are in which.
+    "number of images": lambda c: sum(c["data"]["images"].values()),
+    "task": lambda c: c["recipe"].get("task", "findings"),
+    "network": lambda c: c["recipe"].get("network", "densenet121"),
+    "reader": lambda c: c["recipe"].get("reader", "nih"),
+    "optimiser": lambda c: agreement.optimizer(c["recipe"]),
+}
+"""What decides how much a run computes, or on what: where it differs, times rank no framework."""
 
 
 def unequal(compared: Comparison) -> str | None:
@@ -71,12 +83,16 @@ def unequal(compared: Comparison) -> str | None:
 
     None where all did the same work.
     """
-    recipes = [entry.content["recipe"] for entry in compared.finished]
+    contents = [entry.content for entry in compared.finished]
     said = []
-    for what, key in _WORK.items():
-        found = sorted({recipe[key] for recipe in recipes})
+    for what, work in _WORK.items():
+        found = sorted({work(content) for content in contents})
         if len(found) > 1:
             said.append(f"{what} ({', '.join(map(str, found))})")
+    digests = {content["recipe"].get("sha256") for content in contents} - {None, ""}
+    texts = sorted(digest[:12] for digest in digests)
+    if len(texts) > 1 and not any(what.startswith("recipe") for what in said):
+        said.append(f"the recipe's text (SHA-256 {', '.join(texts)})")
     if not said:
         return None
     return f"These runs did not train the same: they differ in {' and '.join(said)}."

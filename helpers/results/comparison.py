@@ -6,6 +6,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,9 @@ import pandas as pd
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import order
-from helpers.frameworks.capabilities import sharing
 from helpers.results import comparability
-from helpers.results.agreement import differences, workers
-from helpers.training import record
+from helpers.training import record, tasks
+from helpers.training.tasks import Metric, Task
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class Entry:
         )
 
     @property
+    def task(self) -> Task | None:
+        """None where it ended before it had a recipe."""
+        return tasks.of(self.content["recipe"]) if "recipe" in self.content else None
+
+    @property
     def variant(self) -> str:
         """Which of a batch's runs of the same notebook it is: ``seed0``; "" where it is alone."""
         return (self.content["run"].get("variant") or "").replace("-", " ")
@@ -92,6 +97,19 @@ class Comparison:
     entries: tuple[Entry, ...]
     unreadable: tuple[str, ...]
     folders: tuple[Path, ...]
+    set_aside: tuple[str, ...] = ()
+    """Runs of another task, which no table, chart or ranking can hold beside these; a line each."""
+
+    @property
+    def task(self) -> Task:
+        """What all of these runs were trained for."""
+        return next((entry.task for entry in self.entries if entry.task), tasks.FINDINGS)
+
+    @property
+    def metric(self) -> Metric:
+        """By which their learning is shown: that of their recipe's targets, where all have one."""
+        found = {tasks.metric_of(entry.content["recipe"]) for entry in self.entries if entry.task}
+        return found.pop() if len(found) == 1 else self.task.metric
 
     @property
     def finished(self) -> tuple[Entry, ...]:
@@ -101,11 +119,21 @@ class Comparison:
 def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
     """The runs of a batch (a name under ``runs/``, or a folder), or of several together.
 
-    A record that cannot be read is reported in the result, it does not hide the others.
+    A batch that is named twice counts once. A record that cannot be read is reported in the
+    result, it does not hide the others. Nor does one of another task than the last run of its
+    batch.
+
+    Raises:
+        UserError: one of several batches is not there, or they are of different tasks.
     """
     if isinstance(batches, str | Path):
         batches = [batches]
-    folders = tuple(_folder(batch) for batch in batches)
+    # Latest is a link to a batch that may be named beside it.
+    found = {folder.resolve(): folder for folder in map(_folder, batches)}
+    folders = tuple(found.values())
+    gone = [folder for folder in folders if not folder.is_dir()]
+    if gone and len(folders) > 1:
+        raise UserError(f"{gone[0]}: there is no such batch")
     entries, unreadable = [], []
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
@@ -113,9 +141,10 @@ def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
                 entries.append(Entry(path.parent, record.read(path)))
             except UserError as error:
                 unreadable.append(str(error))
+    entries, others = _of_one_task(entries)
     entries = _set_apart(entries)
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
-    return Comparison(tuple(entries), tuple(unreadable), folders)
+    return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others))
 
 
 def how_to_begin(compared: Comparison) -> str | None:
@@ -136,37 +165,15 @@ def results(compared: Comparison) -> pd.DataFrame:
     marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
-    measured images), synthetic_images_per_second, loader_images_per_second, mean_auc,
-    auc_low and auc_high (the ends of its 95 % interval over patients), joules, images_per_joule.
+    measured images), synthetic_images_per_second, loader_images_per_second, those of the task's
+    metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or
+    test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
     """
-    return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=list(_COLUMNS))
-
-
-def remarks(compared: Comparison) -> pd.DataFrame:
-    """What is missing or not comparable, and why: columns about, remark."""
-    said: dict[str, list[str]] = {}
-    for why in compared.unreadable:
-        said.setdefault(why, []).append("a record")
-    for entry in compared.entries:
-        if not entry.finished:
-            reason = entry.content.get("reason") or "no reason was recorded"
-            state = _STATES[entry.content["state"]]
-            name = ", ".join(filter(None, [entry.run, entry.variant]))
-            said.setdefault(f"{state}: {reason}", []).append(name)
-    for what, remark in [*differences(compared.finished), *workers(compared.finished)]:
-        said.setdefault(remark, []).append(what)
-    limited: dict[str, list[str]] = {}
-    for entry in compared.finished:
-        for text in _limits(entry.content):
-            limited.setdefault(text, []).append(entry.run)
-    everyone = [entry.run for entry in compared.finished]
-    for text, runs in limited.items():
-        every = len(everyone) > 1 and runs == everyone
-        said.setdefault(text, []).extend(["every finished run"] if every else runs)
-    rows = [
-        {"about": "; ".join(dict.fromkeys(runs)), "remark": text} for text, runs in said.items()
+    metrics = [
+        column for metric in compared.task.metrics for column in (metric.figure, *metric.ends)
     ]
-    return pd.DataFrame(rows, columns=["about", "remark"]).set_index("about")
+    columns = [*_COLUMNS, *metrics, *_ENERGY]
+    return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=columns)
 
 
 def latest_of_each(entries: Iterable[Entry]) -> list[Entry]:
@@ -202,88 +209,66 @@ _COLUMNS = (
     "synthetic_scaled",
     "synthetic_images_per_second",
     "loader_images_per_second",
-    "mean_auc",
-    "auc_low",
-    "auc_high",
-    "joules",
-    "images_per_joule",
 )
-
-_STATES = {
-    "running": "still running, or lost with its machine",
-    "failed": "failed",
-    "interrupted": "interrupted",
-    "skipped": "skipped",
-}
+_ENERGY = ("joules", "images_per_joule")
 
 # Runs that differ in one of these are never repeats of each other: it stands in their label.
-_SETTINGS: dict[str, Callable[[Any], str]] = {
-    "name": str,
-    "precision": str,
-    "crop": "{} px".format,
-    "epochs": lambda number: f"{number} epoch{'s' * (number != 1)}",
-    "batch": "{} per device".format,
-    "warmup_epochs": "warm-up {:g}".format,
+_SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "recipe": lambda c: str(c["recipe"]["name"]),
+    "precision": lambda c: str(c["recipe"]["precision"]),
+    "crop": lambda c: f"{c['recipe']['crop']} px",
+    "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
+    "batch": lambda c: f"{c['recipe']['batch']} per device",
+    "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
+    "device": lambda c: f"on {_device(c['devices'])}",
+    "images": lambda c: f"{sum(c['data']['images'].values())} images",
+    "data": lambda c: f"data {c['data']['sha256'][:6]}",
 }
+
+
+def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """Those of the last run's task, and what is to be said of the others."""
+    known = [entry for entry in entries if entry.task]
+    if len({entry.task for entry in known}) < 2:
+        return list(entries), []
+    where: dict[str, list[str]] = {}
+    for entry in known:
+        where.setdefault(entry.task.name, []).append(entry.folder.parent.name)  # type: ignore[union-attr]
+    if len({entry.folder.parent for entry in known}) > 1:
+        found = [f"{task} in {' and '.join(dict.fromkeys(of))}" for task, of in where.items()]
+        raise UserError(
+            f"runs of different tasks stand in no table together: {', '.join(found)}; "
+            "give batches of one task"
+        )
+    task = max(known, key=lambda entry: entry.content["run"]["started"]).task
+    others = [
+        f"{entry.folder / record.FILE}: of the task {entry.task.name}, and so in no table with "
+        f"the batch's last run, which is of {task.name}"
+        for entry in known
+        if entry.task and task and entry.task is not task
+    ]
+    return [entry for entry in entries if entry.task in (task, None)], others
+
+
+def _device(devices: dict[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
 
 
 def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
     """The entries with what sets them apart in their labels, where anything does."""
-    recipes = [entry.content.get("recipe", {}) for entry in entries]
-    several = [
-        key for key in _SETTINGS if len({r[key] for r in recipes if r.get(key) is not None}) > 1
-    ]
+    settings: list[dict[str, str]] = []
+    for entry in entries:
+        settings.append({})
+        for what, said in _SETTINGS.items():
+            with suppress(KeyError):  # a run that never began, or an older record
+                settings[-1][what] = said(entry.content)
+    several = [w for w in _SETTINGS if len({found[w] for found in settings if w in found}) > 1]
+    if "images" in several and "data" in several:
+        several.remove("data")  # other data, as their number says already
     return [
-        replace(
-            entry,
-            setting=" ".join(_SETTINGS[key](r[key]) for key in several if key in r),
-        )
-        for entry, r in zip(entries, recipes, strict=True)
+        replace(entry, setting=" ".join(found[what] for what in several if what in found))
+        for entry, found in zip(entries, settings, strict=True)
     ]
-
-
-def _limits(content: dict[str, Any]) -> list[str]:
-    """What a finished run's own record says it cannot show."""
-    texts = []
-    if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
-        texts.append("virtual CPU devices share the cores: speed-up means nothing here")
-    if changed := comparability.departures(content):
-        texts.append(f"not the recipe's own training: {changed}")
-    if gpus := content["devices"].get("shared_gpus"):
-        found = sharing(content["devices"]["count"], gpus)
-        texts.append(f"{found} take turns there: speed-up means nothing here")
-    if epoch := comparability.resumed_after(content):
-        texts.append(
-            f"resumed after epoch {epoch}: its times are those of its last process, or the sum "
-            "over several, and are used in no comparison"
-        )
-    if content.get("checkpoint", {}).get("changed_code"):
-        texts.append("the code changed before it was resumed: its epochs are of two programs")
-    if damaged := content.get("checkpoint", {}).get("damaged"):
-        texts.append(f"started again, because its earlier checkpoint was damaged: {damaged}")
-    if not content["fairness"]["comparable"]:
-        failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
-        texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
-    unchecked = [c for c in content["fairness"]["checks"] if c["verdict"] == "not checked"]
-    texts += [f"{c['check']} not checked: {c.get('reason') or 'no reason'}" for c in unchecked]
-    said: dict[str, list[str]] = {}
-    for row in content["test"]["findings"]:
-        if row["reason"] or row["auc"] is None:
-            said.setdefault(row["reason"] or "AUC missing", []).append(row["finding"])
-    texts += [f"{', '.join(findings)}: {reason}" for reason, findings in said.items()]
-    if "in_mean" not in content["test"]:
-        texts.append("old record: its mean AUC has no interval and includes rare findings")
-    texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
-    for other in content.get("neighbours", {}).get("processes", []):
-        who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
-        when = "before it began" if other["seen"] == "before" else "while it ran"
-        texts.append(f"shared its GPU with {who}, seen {when}: its times are not reliable")
-    if reason := content.get("neighbours", {}).get("reason"):
-        texts.append(f"it is not known whether another process used its GPUs: {reason}")
-    energy = content.get("energy", {})
-    if energy.get("joules") is None and energy.get("reason"):
-        texts.append(f"no energy: {energy['reason']}")
-    return texts
 
 
 def _numbers(entry: Entry) -> dict[str, Any]:
@@ -304,11 +289,20 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "synthetic_scaled": scaled,
         "synthetic_images_per_second": synthetic["images_per_second"],
         "loader_images_per_second": content["loader"]["images_per_second"],
-        "mean_auc": content["test"]["mean_auc"],
-        "auc_low": content["test"].get("mean_low"),
-        "auc_high": content["test"].get("mean_high"),
+        **_measured(content),
         "joules": content.get("energy", {}).get("joules"),
         "images_per_joule": content.get("energy", {}).get("images_per_joule"),
+    }
+
+
+def _measured(content: dict[str, Any]) -> dict[str, float | None]:
+    """The task's metrics on the test part, by the columns that they have here."""
+    return {
+        column: value
+        for metric in tasks.of(content["recipe"]).metrics
+        for column, value in zip(
+            (metric.figure, *metric.ends), metric.of(content["test"]), strict=True
+        )
     }
 
 

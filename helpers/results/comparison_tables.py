@@ -10,8 +10,8 @@ import pandas as pd
 from helpers import terminal
 from helpers.frameworks import order
 from helpers.results.comparability import RESUMED, marked, together
-from helpers.results.comparison import Comparison, devices, latest_of_each, widest
-from helpers.results.repeated_runs import auc_with_interval, summarise, with_interval, with_range
+from helpers.results.comparison import Comparison, devices, latest_of_each
+from helpers.results.repeated_runs import metric_with_interval, summarise, with_range
 from helpers.training import attribution
 
 IN_MINUTES = 120.0
@@ -31,22 +31,6 @@ def synthetic(compared: Comparison) -> pd.DataFrame:
     return _speed_table(
         compared, "synthetic_seconds", "synthetic_images_per_second", scaled="synthetic_scaled"
     )
-
-
-def auc(compared: Comparison) -> pd.DataFrame:
-    """AUC per finding with its 95 % interval: rows findings, then the mean of those in it.
-
-    One column a framework, on its most devices; the mean on fewer is in ``training``.
-    """
-    columns = {}
-    for entry in widest(compared.finished):
-        test = entry.content["test"]
-        cells = {
-            r["finding"]: with_interval(r["auc"], r["low"], r["high"]) for r in test["findings"]
-        }
-        cells["Mean"] = with_interval(test["mean_auc"], test.get("mean_low"), test.get("mean_high"))
-        columns[entry.run] = pd.Series(cells)
-    return pd.DataFrame(columns).rename_axis("finding").fillna("-") if columns else pd.DataFrame()
 
 
 def state(compared: Comparison) -> pd.DataFrame:
@@ -72,6 +56,7 @@ def state(compared: Comparison) -> pd.DataFrame:
         )
     unknown = {"framework": "?", "devices": "-", "variant": "-", "run time": "-"}
     rows += [unknown | {"state": "unreadable", "reason": why} for why in compared.unreadable]
+    rows += [unknown | {"state": "set aside", "reason": why} for why in compared.set_aside]
     columns = ["framework", "devices", "variant", "state", "run time", "reason"]
     if not any(entry.variant for entry in compared.entries):
         columns.remove("variant")
@@ -165,8 +150,8 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "devices": _devices_cell(content["devices"]),
             "driver": hardware["driver"] or "none",
             "recipe": (
-                f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
-                f"{recipe['precision']}"
+                f"{recipe['name']}, {recipe['crop']} px, "
+                f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
             ),
             "seed": str(recipe["seed"]),
             "global batch": str(recipe["global_batch"]),
@@ -194,14 +179,14 @@ def hardware(compared: Comparison) -> pd.DataFrame:
 
 
 def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | None) -> pd.DataFrame:
-    """Rows frameworks; for each number of devices time, images/s, speed-up, AUC, as text.
+    """Rows frameworks; for each number of devices time, images/s, speed-up, metric, as text.
 
     Speed-up, of GPUs only, is over the fewest devices anybody ran on. Repeats of a run are shown
-    by their median and, in brackets, the least and the most; a single run's AUC has its interval
-    over patients there. All times have the same unit. A row says so where a certificate was not
-    passed, a run was resumed or a GPU shared.
+    by their median and, in brackets, the least and the most; a single run's metric has its
+    interval there. All times have the same unit. A row says so where a certificate was not passed,
+    a run was resumed or a GPU shared.
     """
-    numbers = summarise(compared)
+    numbers, metric = summarise(compared), compared.task.metric
     if numbers.empty:
         return pd.DataFrame()
     numbers = numbers.set_index(["label", "devices"])
@@ -223,7 +208,7 @@ def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | No
                 else "-"
             )
         if scaled is None:
-            texts["test AUC"] = auc_with_interval(row)
+            texts[f"test {metric.short}"] = metric_with_interval(row, metric)
         for name, text in texts.items():
             cells.setdefault((devices(count), name), {})[names[label]] = text
     columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]

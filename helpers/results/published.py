@@ -14,9 +14,17 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
+from helpers.results.comparison import Comparison
 
 NAME = "published, 4 x V100, 2018"
 """How these figures are called wherever they stand beside measured ones."""
+
+
+def belong(compared: Comparison) -> bool:
+    """Whether they may stand beside these runs: of the article's task, and of its network."""
+    recipes = [e.content["recipe"] for e in compared.entries if "recipe" in e.content]
+    article = {"task": "findings", "network": "densenet121"}
+    return all((article | recipe).items() >= article.items() for recipe in recipes)
 
 
 @cache

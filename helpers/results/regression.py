@@ -21,6 +21,7 @@ from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import short_number
 from helpers.results.repeated_runs import ONE_RUN, summarise
 from helpers.terminal import say
+from helpers.training.tasks import Metric
 
 LEAST = 0.01
 """Repeats can agree by chance: less than 1 % is never a move, whatever their range."""
@@ -28,13 +29,16 @@ LEAST = 0.01
 
 @dataclass(frozen=True)
 class Figure:
-    """key: its name in ``repeated_runs.summarise``. tolerance: relative, or absolute for AUC."""
+    """One that is compared.
+
+    key: its name in ``repeated_runs.summarise``. tolerance: relative, or absolute of a ``metric``.
+    """
 
     key: str
     name: str
     tolerance: float
     better: int
-    absolute: bool = False
+    metric: Metric | None = None
 
 
 FIGURES = (
@@ -43,9 +47,11 @@ FIGURES = (
     Figure("synthetic_images_per_second", "images/s, synthetic", 0.05, +1),
     Figure("loader_images_per_second", "images/s, loader", 0.15, +1),
     Figure("images_per_joule", "images per joule", 0.10, +1),
-    Figure("mean_auc", "mean test AUC", 0.02, +1, absolute=True),
 )
-"""What is compared. The tolerances hold where nothing was repeated."""
+"""What is compared, beside the task's metric. The tolerances hold where nothing was repeated."""
+
+OF_METRIC = 0.02
+"""The tolerance of the task's metric."""
 
 # What may change between two batches because it is what one wants to try: all else must agree.
 _MAY_CHANGE = ("machine", "kind of device", "seed", "images and labels")
@@ -55,14 +61,19 @@ _COLUMNS = ["run", "figure", "old", "new", "change", "allowed", "limit from", "v
 def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
     """Every figure of every run that both batches have, or that only ``old`` has.
 
-    Columns: run, figure, old, new, change (relative; absolute for AUC), allowed, limit from
+    Columns: run, figure, old, new, change (relative; absolute of a metric), allowed, limit from
     (repeats or tolerance), verdict: same, better, worse, lost (``new`` has it no more), fair no
     more (its certificate fails now), or the mark of a run whose times cannot be compared (resumed,
-    shared GPU), of which nothing but the AUC is.
+    shared GPU), of which nothing but the metric is.
 
     Raises:
         UserError: nothing is comparable: no run in common, or other settings.
     """
+    if old.task is not new.task:
+        raise UserError(
+            f"{_named(old)} is of the task {old.task.name} and {_named(new)} of {new.task.name}: "
+            "runs of different tasks cannot be compared"
+        )
     before, after = (summarise(side).set_index(["label", "devices"]) for side in (old, new))
     if before.empty:
         raise UserError(f"{_named(old)}: no finished run there; nothing to compare with")
@@ -74,6 +85,8 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
             "(framework, settings and number of devices); run the same plan again"
         )
     _same_settings(old, new)
+    metric = new.task.metric
+    figures = [*FIGURES, Figure(metric.figure, metric.of_test, OF_METRIC, +1, metric)]
     rows: list[dict[str, Any]] = []
     for key, was in before.iterrows():
         label, count = key  # type: ignore[misc]
@@ -91,9 +104,10 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
         if unclean:
             verdict = ", ".join(unclean)
             rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": verdict})
-        figures = [figure for figure in FIGURES if figure.absolute or not unclean]
         rows += [
-            {"run": run, **row} for figure in figures if (row := _row(figure, was, now)) is not None
+            {"run": run, **row}
+            for figure in figures
+            if (figure.metric or not unclean) and (row := _row(figure, was, now)) is not None
         ]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
@@ -109,12 +123,13 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
         side = comparison.load(batch)
         if not side.folders[0].is_dir():
             raise UserError(f"{side.folders[0]}: there is no such batch")
-        if side.unreadable:
-            raise UserError(side.unreadable[0])
+        for why in (*side.unreadable, *side.set_aside):
+            raise UserError(why)
         sides.append(side)
     found = compare(*sides)
     moved = found[found["verdict"] != "same"]
-    texts = [[str(cell) for cell in _texts(row)] for _, row in found.iterrows()]
+    metric = sides[1].task.metric
+    texts = [[str(cell) for cell in _texts(row, metric)] for _, row in found.iterrows()]
     header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Limit from", "Verdict"]
     say(f"{_named(sides[1])} against {_named(sides[0])}\n")
     say(terminal.table(header, texts))
@@ -160,7 +175,7 @@ def _row(figure: Figure, was: pd.Series, now: pd.Series) -> dict[str, Any] | Non
         return {"figure": figure.name, "old": old, "verdict": "lost"}
     if pd.isna(old):
         return {"figure": figure.name, "new": new, "verdict": "same"}
-    scale = 1.0 if figure.absolute else abs(old) or 1.0
+    scale = 1.0 if figure.metric else abs(old) or 1.0
     change = (new - old) / scale
     repeated = [side for side in (was, now) if side["runs"] > 1]
     ranges = [side[f"{figure.key}_high"] - side[f"{figure.key}_low"] for side in repeated]
@@ -202,18 +217,20 @@ def _seed(content: dict[str, Any]) -> Any:
     return MUST_AGREE["seed"](content)
 
 
-def _texts(row: pd.Series) -> list[str]:
-    auc = row["figure"] == "mean test AUC"
+def _texts(row: pd.Series, metric: Metric) -> list[str]:
+    of_metric = row["figure"] == metric.of_test
 
     def number(value: float | None) -> str:
-        if pd.isna(value):
+        if value is None or pd.isna(value):
             return "-"
-        return f"{value:.3f}" if auc else short_number(float(value))  # type: ignore[arg-type]
+        return metric.text(value) if of_metric else short_number(float(value))
 
     def part(value: float | None, sign: str) -> str:
-        if pd.isna(value):
+        if value is None or pd.isna(value):
             return "-"
-        return f"{value:{sign}.3f}" if auc else f"{100 * value:{sign}.1f} %"  # type: ignore[operator]
+        if of_metric:
+            return metric.difference(value) if sign else metric.difference(value).lstrip("+")
+        return f"{100 * value:{sign}.1f} %"
 
     source = "-" if pd.isna(row["limit from"]) else row["limit from"]
     return [

@@ -11,6 +11,7 @@ import pandas as pd
 from helpers.frameworks import order
 from helpers.results.comparability import together
 from helpers.results.comparison import Comparison, results
+from helpers.training.tasks import NONE, Metric
 
 FIGURES = (
     "seconds",
@@ -19,10 +20,10 @@ FIGURES = (
     "synthetic_seconds",
     "synthetic_images_per_second",
     "loader_images_per_second",
-    "mean_auc",
     "joules",
     "images_per_joule",
 )
+"""Beside the metrics of the task."""
 
 ONE_RUN = 0.10
 """Training times of single runs that differ by no more than this share are not told apart."""
@@ -35,28 +36,29 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
     Columns: label, devices, kind, runs (how many repeats), comparable (every one passed its
-    certificate), marks (those that any has), synthetic_scaled, auc_low and auc_high (the ends of
-    the mean AUC's interval over patients; NaN where there were repeats), and for each of
-    ``FIGURES`` its median under its own name and its extremes under ``<figure>_low`` and
-    ``<figure>_high``.
+    certificate), marks (those that any has), synthetic_scaled, the ends of the metrics' intervals
+    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
+    each of ``FIGURES`` and of the task's metrics its median under its own name and its extremes
+    under ``<figure>_low`` and ``<figure>_high``.
     """
-    numbers = results(compared)
+    numbers, metrics = results(compared), compared.task.metrics
+    figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]
+    ends = [end for metric in metrics for end in metric.ends]
     fixed = {
         "kind": "first",
         "comparable": "all",
         "marks": together,
         "synthetic_scaled": "any",
-        "auc_low": _only,
-        "auc_high": _only,
+        **dict.fromkeys(ends, _only),
     }
     if numbers.empty:
-        names = [*_KEYS, "runs", *fixed, *(f + end for f in FIGURES for end in _ENDS)]
+        names = [*_KEYS, "runs", *fixed, *(f + end for f in figures for end in _ENDS)]
         return pd.DataFrame(columns=names)
-    floats = dict.fromkeys((*FIGURES, "auc_low", "auc_high"), float)
+    floats = dict.fromkeys((*figures, *ends), float)
     groups = numbers.astype(floats).groupby(_KEYS, sort=False)
     parts = [groups.size().rename("runs"), groups.agg(fixed)]
     for end, method in _ENDS.items():
-        parts.append(groups[list(FIGURES)].agg(method).add_suffix(end))
+        parts.append(groups[figures].agg(method).add_suffix(end))
     return (
         pd.concat(parts, axis=1)
         .reset_index()
@@ -77,24 +79,25 @@ def with_range(
     """
     value = row[figure]
     if pd.isna(value):
-        return "n/a"
+        return NONE
     shown = mark + text(value / divisor)
     if row["runs"] == 1:
         return shown
     low, high = row[f"{figure}_low"] / divisor, row[f"{figure}_high"] / divisor
-    return f"{shown} ({text(low)} to {text(high)})"
+    return f"{shown} ({_bare(text(low))} to {_bare(text(high))})"
 
 
-def auc_with_interval(row: pd.Series) -> str:
-    """The mean test AUC of a row of :func:`summarise`, with what is known of its uncertainty.
+def metric_with_interval(row: pd.Series, metric: Metric) -> str:
+    """The test's metric of a row of :func:`summarise`, with what is known of its uncertainty.
 
     Of one run, ``0.757 (0.731 to 0.781)``: the 95 % interval over patients. Of several, their
     median and ``(0.728 to 0.779 over 3 runs)``.
     """
     if row["runs"] == 1:
-        return with_interval(row["mean_auc"], row["auc_low"], row["auc_high"])
+        value, low, high = row[[metric.figure, *metric.ends]]
+        return with_interval(value, low, high, metric.text)
     over = f" over {row['runs']} runs)"
-    return with_range(row, "mean_auc", "{:.3f}".format).replace(")", over)
+    return with_range(row, metric.figure, metric.text).replace(")", over)
 
 
 def with_interval(
@@ -103,12 +106,20 @@ def with_interval(
     high: float | None,
     text: Callable[[float], str] = "{:.3f}".format,
 ) -> str:
-    """``0.757 (0.731 to 0.781)``; without its interval where it has none; ``n/a`` without value."""
+    """``0.757 (0.731 to 0.781)``, ``75.7 % (73.1 to 78.1)``.
+
+    Without its interval where it has none; ``n/a`` without value.
+    """
     if value is None or pd.isna(value):
-        return "n/a"
+        return NONE
     if low is None or high is None or pd.isna(low) or pd.isna(high):
         return text(value)
-    return f"{text(value)} ({text(low)} to {text(high)})"
+    return f"{text(value)} ({_bare(text(low))} to {_bare(text(high))})"
+
+
+def _bare(text: str) -> str:
+    """Without a unit that stands before the bracket already."""
+    return text.removesuffix(" %").removesuffix(" points")
 
 
 def _only(values: pd.Series) -> float:

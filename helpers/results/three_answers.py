@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.results import device_waits, paired_auc
+from helpers.results import device_waits, paired
 from helpers.results.agreement import differences
 from helpers.results.comparability import marked, off_the_recipe, ranks, unequal, unranked
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
@@ -51,7 +51,7 @@ def _in_short(compared: Comparison) -> str:
     if first.verdict == UNRANKED:
         same = " the same network" if fair.verdict == "yes" else ""
         parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
-        parts += filter(None, [_aucs(compared)])
+        parts += filter(None, [_told_apart(compared)])
         return f"{'; '.join(parts)}; speed is not ranked here."
     named = (
         f"No framework can be called fastest on {machine}"
@@ -148,14 +148,16 @@ def waiting(compared: Comparison) -> Answer:
         doubt = f" The measurement is invalid in {names}; the sentences of these runs say why."
     if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
         figures = "; the figures are the last one's" if told else ""
-        doubt += f" With repeated runs, every one has to show it{figures}."
+        doubt += f" With repeated runs, a wait counts only if every one shows it{figures}."
     if not told:
         known = len(device_waits.bounded(compared))
-        verdict = "little" if 2 * known > len(runs) else "unknown"
+        verdict = "hardly anything" if 2 * known > len(runs) else "unknown"
         said = "No wait is clearly above zero and above the measurement's uncertainty."
         said = "" if len(broken) == len(runs) else said
         if known:
-            said += f" In {known} of {len(runs)} runs the rounds allow for no wait above 10 %."
+            said += (
+                f" In {known} of {len(runs)} runs, no round measured a wait above 10 % of an epoch."
+            )
         return Answer(question, verdict, f"{said}{doubt}".strip())
     parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
     wait, those = next(iter(told.items()))
@@ -202,10 +204,10 @@ def _marked(row: pd.Series) -> str:
     return marked(row["label"], row["marks"])
 
 
-def _listed(texts: Iterable[str]) -> str:
+def _listed(texts: Iterable[str], word: str = "and") -> str:
     """``A``, ``A and B``, ``A, B and C``."""
     *most, last = texts
-    return f"{', '.join(most)} and {last}" if most else last
+    return f"{', '.join(most)} {word} {last}" if most else last
 
 
 def _frameworks(compared: Comparison) -> str:
@@ -218,27 +220,30 @@ def _shown(compared: Comparison) -> str:
     runs = compared.finished
     passed = sum(entry.comparable for entry in runs)
     return (
-        f"What this batch shows instead: {passed} of {len(runs)} runs, of {_frameworks(compared)}, "
-        "passed the certificate that they train the same network, and got from files to a test AUC"
-        f"{f'; {found}' if (found := _aucs(compared)) else ''}."
+        f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
+        f"way from image files to a test {compared.task.metric.short} and passed the certificate "
+        "that they train the same network"
+        f"{f'; {found}' if (found := _told_apart(compared)) else ''}."
     )
 
 
-def _aucs(compared: Comparison) -> str:
-    """Which mean AUCs can be told apart from the reference's; empty if none can be paired."""
-    found = paired_auc.differences(compared)
+def _told_apart(compared: Comparison) -> str:
+    """Whose mean AUC or top-1 can be told apart from the reference's; empty if none is paired."""
+    found, name = paired.differences(compared), compared.task.metric.whole
     if found.empty:
         return ""
     base = found["reference"].iloc[0]
     apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
     if not apart:
-        return f"on the same test images, no mean AUC can be told apart from that of {base}"
+        return f"on the same test images, no {name} can be told apart from that of {base}"
     said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
-    return f"compared with the mean AUC of {base} on the same test images, {_listed(said)}"
+    return f"compared with the {name} of {base} on the same test images, {_listed(said)}"
 
 
 def _machine(compared: Comparison) -> str:
     """``4 NVIDIA H100``: the most that were used; ``1 and 2 virtual CPU devices``: all numbers.
+
+    ``1 or 2`` where not every framework ran on all of them.
 
     Where some runs rank, of those.
     """
@@ -248,7 +253,11 @@ def _machine(compared: Comparison) -> str:
     found = last.content["devices"]
     if found["kind"] == "cpu":
         counts = sorted({entry.devices or 0 for entry in entries})
-        return f"{_listed(map(str, counts))} virtual CPU device{'s' if counts[-1] > 1 else ''}"
+        every = len(entries) == len(counts) * len({entry.label for entry in entries})
+        word = "and" if every else "or"
+        return (
+            f"{_listed(map(str, counts), word)} virtual CPU device{'s' if counts[-1] > 1 else ''}"
+        )
     names = ", ".join(dict.fromkeys(found["names"]))
     if gpus := found.get("shared_gpus"):
         return f"{gpus} {names} shared by {found['count']} replicas"

@@ -20,6 +20,7 @@ from helpers.runner import journal, kernel_processes, plans
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.probe.outside import Outcome
 from helpers.training import checkpoint, record
+from helpers.training.parameters import BY_HAND
 
 LATEST = "latest"
 RESERVE = ".reserve"
@@ -294,9 +295,10 @@ def _load_or_none(name: str) -> Batch | None:
 
 
 def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name == LATEST:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name in (LATEST, BY_HAND):
         raise UserError(
-            f"batch name '{name}': use letters, digits, dot, dash and underscore, and not 'latest'"
+            f"batch name '{name}': use letters, digits, dot, dash and underscore, and not 'latest' "
+            f"or '{BY_HAND}'"
         )
 
 

@@ -48,7 +48,7 @@ def execute(
     Args:
         parameters: for the cell tagged ``parameters``.
         reached: called at each cell with the section's heading, the cell and how many there are.
-        heard: called, from a thread, with each line that the run says of itself.
+        heard: called, from any thread, with each line that the run says of itself.
         settled: once it was interrupted, whether the kernel has written down what it has.
         stall_minutes: without any progress after which it is ended (``helpers.runner.stalls``); 0:
         never. environment: what the kernel gets beside what reaches it of the runner's own
@@ -84,6 +84,7 @@ def execute(
             sections = section_of_each_cell(nb_man.nb.cells)
 
             def on_cell_start(cell: Any, cell_index: int) -> None:
+                watch.hear()
                 reached(sections[cell_index], cell_index + 1, len(sections))
 
             super().execute_managed_notebook(

@@ -9,7 +9,7 @@ from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History
 from helpers.runner.plans import RunState
 from helpers.terminal import say
-from helpers.training import record
+from helpers.training import record, tasks
 
 
 def announce(batch: Batch, history: History) -> None:
@@ -29,8 +29,12 @@ def announce(batch: Batch, history: History) -> None:
         (kernel, n, gpus): installed.problem(kernel, devices.used(n, gpus), n)
         for kernel, n, gpus in wanted
     }
+    unsuited = {
+        notebook: recipes.problem(batch.plan, notebook)
+        for notebook in {state.notebook for state in batch.runs}
+    }
     for state in batch.runs:
-        problem = problems[state.kernel, state.devices, state.gpus]
+        problem = problems[state.kernel, state.devices, state.gpus] or unsuited[state.notebook]
         if batch.is_finished(state):
             note = "finished before, kept"
         elif problem:
@@ -55,19 +59,19 @@ def outcome(state: RunState) -> str:
 
 
 def figures(batch: Batch, state: RunState) -> tuple[str, str]:
-    """Mean test AUC with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
+    """The test's metric with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
     if state.state != "finished":
         return "-", "-"
     try:
         content = record.read(batch.folder / state.folder)
     except UserError:
         return "-", "-"
-    test = content["test"]
-    mean, low, high = (test.get(name) for name in ("mean_auc", "mean_low", "mean_high"))
-    auc = "-" if mean is None else f"{mean:.3f}"
+    metric = tasks.of(content["recipe"]).metric
+    value, low, high = metric.of(content["test"])
+    text = "-" if value is None else metric.text(value)
     if low is not None and high is not None:
-        auc += f" ± {(high - low) / 2:.3f}"
-    return auc, f"{content['training']['images_per_second']:.1f}"
+        text = f"{text.removesuffix(' %')} ± {metric.text((high - low) / 2)}"
+    return text, f"{content['training']['images_per_second']:.1f}"
 
 
 def final_table(batch: Batch) -> str:
@@ -83,10 +87,13 @@ def final_table(batch: Batch) -> str:
         apart = [state.variant.replace("-", " ") or "-"] * varied
         name = [state.notebook, state.on, *apart]
         rows.append([*name, state.state, seconds, *figures(batch, state)])
-    header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", "Test AUC", "Images/s"]
+    task = recipes.task(batch.plan)
+    tested = f"Test {task.metric.short}"
+    header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", tested, "Images/s"]
     lines = [terminal.table(header, rows)]
     if any("±" in row[-2] for row in rows):
-        lines.append("Test AUC: the mean, ± half its 95 % interval over the test part's patients")
+        of = "the mean, " if task.metric.short != task.metric.whole else ""
+        lines.append(f"{tested}: {of}± half its 95 % interval over the test part's {task.groups}")
     for state in batch.runs:
         if state.reason:
             lines.append(f"{state.title}, {state.state}: {state.reason}")
@@ -144,8 +151,8 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
     seconds, unknown = estimate.total(history, to_run)
     if unknown == len(to_run):
         return (
-            "Estimate: none, for want of an earlier run here with the same notebook, settings, "
-            "data and devices"
+            "Estimate: none, because no earlier run here had the same notebook, settings, data and "
+            "devices"
         )
     rest = f", and {unknown} more without an earlier run to go by" if unknown else ""
     known = len(to_run) - unknown

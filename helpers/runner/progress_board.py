@@ -14,11 +14,12 @@ from typing import Any
 from data_prep.errors import printable
 from helpers import terminal
 from helpers.errors import naming
-from helpers.runner import messages
+from helpers.runner import messages, recipes
 from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History, total
 from helpers.runner.plans import RunState
 from helpers.terminal import say
+from helpers.training.tasks import capital
 
 SETTLED = ("finished", "failed", "skipped", "interrupted")
 _COLOURS = {"finished": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
@@ -106,6 +107,7 @@ class Table(Lines):
         self._at = ""
         self._started = self._began = time.monotonic()
         self._figures: dict[str, tuple[str, str]] = {}
+        self._metric = capital(recipes.task(batch.plan).metric.short)
         self._live = Live(
             console=console, auto_refresh=False, transient=True, get_renderable=self._draw
         )
@@ -165,7 +167,7 @@ class Table(Lines):
         rows = max(3, self._console.height - _AROUND)
         first, last = window(len(runs), self._position(), rows)
         shown = [self._cells(state) for state in runs[first:last]]
-        header = ["Notebook", "Devices", "Variant", "State", "Time", "AUC", "Images/s"]
+        header = ["Notebook", "Devices", "Variant", "State", "Time", self._metric, "Images/s"]
         used = [i for i, name in enumerate(header) if name != "Variant" or any(r[i] for r in shown)]
         widths = [max(len(row[i]) for row in [header, *shown]) for i in range(len(header))]
         others = sum(widths[i] + 2 for i in used if i)
@@ -189,8 +191,8 @@ class Table(Lines):
         name = state.notebook.replace("_MultiGPU", "").replace("_", " ")
         variant = state.variant.replace("-", " ")
         said = "running" if state is self._now else state.state
-        auc, speed = self._figures.get(state.folder, ("", ""))
-        cells = [name, state.on, variant, said, self._time(state), auc, speed]
+        measured, speed = self._figures.get(state.folder, ("", ""))
+        cells = [name, state.on, variant, said, self._time(state), measured, speed]
         return [printable(cell) for cell in cells]
 
     def _position(self) -> int:

@@ -4,7 +4,8 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import lookup
-from helpers.runner.plans import Plan, RunState
+from helpers.runner.plans import Plan
+from helpers.training.tasks import FINDINGS, TASKS, Task
 
 
 def check(plan: Plan) -> None:
@@ -26,13 +27,13 @@ def check(plan: Plan) -> None:
         )
 
 
-def problem(plan: Plan, state: RunState) -> str | None:
-    """Why this run is skipped: its recipe was changed, or has no network for its framework."""
+def problem(plan: Plan, notebook: str) -> str | None:
+    """Why a notebook's runs are skipped: the recipe was changed, or has no network for it."""
     if plan.recipe == "auto":
         return None
     if said := changed(plan):
         return said
-    modules = [row.module for row in ROWS if row.notebook == state.notebook]
+    modules = [row.module for row in ROWS if row.notebook == notebook]
     return lookup(plan.recipe).lacks(modules[0]) if modules else None
 
 
@@ -48,6 +49,16 @@ def changed(plan: Plan) -> str | None:
     if differing or now.keys() != plan.recipe_digests.keys():
         return f"{', '.join(differing) or plan.recipe} was changed since the batch began"
     return None
+
+
+def task(plan: Plan) -> Task:
+    """What the batch's runs are trained for; findings where its recipe is gone (``changed``)."""
+    if plan.recipe == "auto":
+        return FINDINGS
+    try:
+        return TASKS[lookup(plan.recipe).task]
+    except UserError:
+        return FINDINGS
 
 
 def in_words(plan: Plan) -> list[str]:

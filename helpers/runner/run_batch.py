@@ -145,7 +145,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     gpus = device_helpers.used(state.devices, state.gpus)
     probed = probes.as_record(batch, state)
     problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
-    problem = problem or recipes.problem(batch.plan, state)
+    problem = problem or recipes.problem(batch.plan, state.notebook)
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:

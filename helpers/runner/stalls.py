@@ -34,7 +34,7 @@ class Watch:
     Args:
         minutes: without a change to any file of the folder, after which ``end`` is called, from a
             thread; 0 means never.
-        heard: called, from a thread, with each line that the run says (:func:`say`).
+        heard: called, from a thread, with each line that the run says (``heartbeat.say``).
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Watch:
         heard: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._folder, self._minutes, self._end, self._heard = folder, minutes, end, heard
+        self._said, self._hearing = "", threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, daemon=True)
         self.error: Stalled | None = None
@@ -61,11 +62,9 @@ class Watch:
 
     def _keep_looking(self) -> None:
         every = min(EVERY_SECONDS, 6 * self._minutes or EVERY_SECONDS)
-        seen, looked, waited, said = self._changes(), time.monotonic(), 0.0, ""
+        seen, looked, waited = self._changes(), time.monotonic(), 0.0
         while not self._over.wait(every):
-            if (line := self._line()) not in ("", said):
-                self._heard(line)
-                said = line
+            self.hear()
             now, before, looked = self._changes(), looked, time.monotonic()
             # Where much more has passed, we were stopped ourselves (Ctrl-Z, a paused container).
             waited += min(looked - before, 2 * every)
@@ -78,6 +77,16 @@ class Watch:
                 )
                 self._end()
                 return
+
+    def hear(self) -> None:
+        """Pass on what the run said last, unless that was done; from any thread.
+
+        Called before anything later is shown, so that an epoch's line stands before what follows.
+        """
+        with self._hearing:
+            if (line := self._line()) not in ("", self._said):
+                self._said = line
+                self._heard(line)
 
     def _line(self) -> str:
         """What the run said last, in one line that a terminal can be given."""

@@ -19,6 +19,8 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.training.run_tables import MISSING
+
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
@@ -92,14 +94,19 @@ def read(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(found: Mapping[str, Any]) -> pd.DataFrame:
-    """The three ways beside each other, in percent of an epoch; what a way cannot see is empty."""
+    """The three ways beside each other, as text in percent of an epoch.
+
+    What a way cannot see is ``MISSING``.
+    """
     shown = pd.DataFrame({"by ablation": found["ways"]["ablation"]})
-    for end, name in enumerate(("least", "most")):
+    for end, name in enumerate(("minimum", "maximum")):
         shown[name] = pd.Series({share: ends[end] for share, ends in found["intervals"].items()})
     shown["from the steps"] = pd.Series(found["ways"]["steps"])
     if busy := found["devices_busy"]:
         shown[f"{busy['device']} busy in training"] = pd.Series({"compute": busy["busy"]})
-    return (100 * shown.astype(float)).rename_axis("% of an epoch").round(1)
+    percent = 100 * shown.astype(float).rename_axis("% of an epoch")
+    text = percent.apply(lambda column: column.map("{:.1f}".format, na_action="ignore"))
+    return text.fillna(MISSING)
 
 
 def doubted(found: Mapping[str, Any]) -> list[str]:
@@ -140,11 +147,23 @@ def agreement(found: Mapping[str, Any]) -> str:
         for what in doubted(found)
     ]
     if apart:
-        return f"The ways differ {' and '.join(apart)}: no figure there is more certain than that."
-    compared = " and ".join(found["agreement"])
-    if not compared:
-        return "Only one way could be measured."
-    return f"The ways agree on {compared}, to {_percent(LITTLE)} of an epoch or the rounds' spread."
+        return f"The ways differ {' and '.join(apart)}: no figure is more certain than that."
+    if not found["agreement"]:
+        return "Only one way of measuring was possible."
+    near, far = [], []
+    for what, said in found["agreement"].items():
+        if said["difference"] <= LITTLE:
+            near.append(what)
+        else:
+            far.append(f"on {what} by {_percent(said['difference'])} of an epoch")
+    told = []
+    if near:
+        told.append(
+            f"The ways agree on {' and '.join(near)}, within {_percent(LITTLE)} of an epoch."
+        )
+    if far:
+        told.append(f"The ways differ {' and '.join(far)}, within half the range of the rounds.")
+    return " ".join(told)
 
 
 def _by_ablation(
@@ -206,7 +225,7 @@ def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
 def _invalid(
     epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
-    """Why nothing can be taken off, where training on files was faster than on synthetic data."""
+    """Why nothing can be taken off: with less to do, training was slower."""
     files, synthetic = measured["files"], measured["synthetic"]
     trained = median(epoch["images_per_second"] for epoch in epochs)
     if all(f > s for f, s in zip(files["rounds"], synthetic["rounds"], strict=True)):
@@ -218,6 +237,13 @@ def _invalid(
         return (
             f"the epochs on files were faster, {trained:,.0f} images/s, than synthetic data in "
             f"section 11, {_spread(synthetic)}: the two were measured at different speeds"
+        )
+    if (alone := measured.get("no_allreduce")) and all(
+        q < (1 - LITTLE) * s for s, q in zip(synthetic["rounds"], alone["rounds"], strict=True)
+    ):
+        return (
+            f"in every round training without all-reduce was slower, {_spread(alone)}, than with "
+            f"it, {_spread(synthetic)}"
         )
     return None
 
@@ -263,8 +289,8 @@ def _sentence(
         return _invalid_sentence(found["invalid"])
     files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
     able = (
-        f"{devices} took {_spread(files)} from files and {_spread(synthetic)} "
-        "from synthetic data in memory"
+        f"{devices} processed {_spread(files)} from files and {_spread(synthetic)} "
+        "of synthetic data in memory"
     )
     alone = f"the loader alone delivers {_spread(loader)}"
     told, data = telling(found), found["shares"]["data"]
@@ -273,21 +299,21 @@ def _sentence(
         above = least > 0 and data >= LITTLE
         doubt = ", less than the difference between the ways of measuring" if above else ""
         waited = found["ways"]["steps"]["data"]
-        seen = "" if waited is None else f", in the loop itself {_percent(waited)}"
+        seen = "" if waited is None else f", in the loop itself as {_percent(waited)}"
         # Either way can tell, unless they differ: the rounds leave room for little, or the loop
         # saw hardly any wait.
         little = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
         told_apart = little and "data" not in doubted(found)
         limit = _limit(found) if told_apart else "The limit cannot be determined"
-        said = f"{limit}: {able}. Waiting for data takes {share}{seen}{doubt}; {alone}."
+        said = f"{limit}: {able}. The wait for data was measured as {share}{seen}{doubt}; {alone}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
         said = "The loader is the limit, "
-        said += f"waiting takes {share}: {alone}; {able}. To fix it, {way_out}."
+        said += f"and waiting for it takes {share}: {alone}; {able}. To fix it, {way_out}."
     else:
         said = (
-            f"Loading and compute slow each other down, waiting takes {share}: {alone}; {able}. "
-            "They share a resource, most often the CPU cores."
+            f"Loading and compute slow each other down, and waiting takes {share}: {alone}; "
+            f"{able}. They share a resource, most often the CPU cores."
         )
     if "synchronisation" in told:
         said += f" The all-reduce takes {_share(found, 'synchronisation')}: "

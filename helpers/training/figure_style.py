@@ -19,6 +19,8 @@ WIDTH = 9.0
 """Inches: a notebook's column."""
 NARROW = 6.0
 """Narrower than this, what stands side by side stands below each other."""
+LONGEST = 40
+"""Letters of a label."""
 
 _RC = {
     "font.size": 9.5,
@@ -78,6 +80,12 @@ def plain_axes(axes: Axes, grid: str) -> None:
 
 def heading(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontweight="bold")
+
+
+def safe(text: str) -> str:
+    """Text of somebody's: one line, no longer than a label can be, never read as a formula."""
+    line = " ".join(text.split())
+    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…").replace("$", r"\$")
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:

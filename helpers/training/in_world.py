@@ -144,7 +144,8 @@ def train(
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
             scores, valid_loss = lesson.predict(replica, batches, len(work.images.valid))
-            auc = metrics.mean_auc(work.images.targets(work.images.valid), scores)
+            targets = work.images.targets(work.images.valid)
+            measured = metrics.of_epoch(work.images.task, targets, scores)
         history.append(
             {
                 "epoch": epoch,
@@ -155,7 +156,7 @@ def train(
                 "train_seconds": training.seconds,
                 "images_per_second": training.rate(steps * work.recipe.global_batch),
                 "valid_loss": valid_loss,
-                "valid_auc": auc,
+                **measured,
                 "valid_seconds": validating.seconds,
                 # All wait for the slowest.
                 "data_seconds": framework.slowest(clock.data_seconds, world.devices),
@@ -174,7 +175,7 @@ def train(
 
 
 def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, float]:
-    """Logits (images, 14) and mean loss of the test part, and the seconds it took."""
+    """Logits (images, outputs) and mean loss of the test part, and the seconds it took."""
     work.lesson.ready(replica, [])
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
@@ -231,6 +232,16 @@ def once(loader: Any) -> Any:
 
 
 def take_steps(work: Work, replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+    """The mean loss of ``steps`` steps, and their clock.
+
+    Raises:
+        ValueError: the lesson took more steps, or fewer, so every rate would be wrong.
+    """
     with StepClock(work.framework.completion) as clock:
         loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    if clock.steps != steps:
+        raise ValueError(
+            f"train_epoch noted {clock.steps} of {steps} steps: its loader has to give batches "
+            "without end, and clock.queued is called once after each step"
+        )
     return loss, clock

@@ -21,7 +21,7 @@ from IPython.display import display
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UnsupportedError
+from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import reference_checks, rehearsal
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import replicas
@@ -40,7 +40,10 @@ from helpers.training import (
     metrics,
     parameters,
     record,
+    run_identity,
     run_pictures,
+    run_tables,
+    tasks,
 )
 from helpers.training.image_data import Data
 from helpers.training.in_world import WEIGHTS, Trained, Work
@@ -56,10 +59,15 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
     ``names`` are the notebook's ``globals()``, of which the parameters are taken.
 
     Raises:
-        UserError: what was asked for cannot be had.
+        UserError: what was asked for cannot be had, or the cell does not set all.
         UnsupportedError: this framework cannot compute in that precision, or on these devices, or
             the recipe has no network for it.
     """
+    missing = [name for name in (*PARAMETERS, "resume") if name not in names]
+    if missing:
+        raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
+    if not isinstance(names["resume"], bool):
+        raise UserError(f"resume is {names['resume']!r}: give True or False")
     given = {name: names[name] for name in PARAMETERS}
     setup = parameters.resolve(notebook, **given)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
@@ -241,18 +249,30 @@ class Run:
         self.record.add("epochs", self.history)
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
-        display(run_pictures.learning(self.history))
-        return pd.DataFrame(self.history).set_index("epoch").round(4)
+        display(run_pictures.learning(self.history, tasks.TASKS[self.images.task]))
+        return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
     def test(self) -> pd.DataFrame:
-        """AUC per finding on the test part, by the weights that were saved: curves, a table."""
+        """How well each finding or class of the test part is told, by the weights that were saved.
+
+        With intervals, as a chart and a table.
+        """
         arrays = weights.load(self.folder / WEIGHTS)
         scores, loss, seconds = self.with_replica(in_world.test, arrays, 0)[0]
-        result = metrics.evaluate(self.images.test, scores)
+        images, part = self.images, self.images.test
+        targets = images.targets(part)
+        result = metrics.evaluate(
+            images.task,
+            targets,
+            scores,
+            groups=part["group"],
+            names=images.classes,
+            sample=run_identity.images(part, images.classes),
+        )
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
-        display(run_pictures.roc(self.images.targets(self.images.test), scores, result))
-        return result.table.round(3)
+        display(run_pictures.TEST[images.task](targets, scores, result))
+        return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
@@ -265,6 +285,8 @@ class Run:
         )
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
+        if len(self.devices) == 1:
+            print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
 
     def chart(self) -> pd.DataFrame:
@@ -274,7 +296,7 @@ class Run:
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
         display(trace.plot())
-        return self._utilisation.round(2)
+        return run_tables.shown(self._utilisation, 2)
 
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
@@ -289,7 +311,10 @@ class Run:
         self.record.add("attribution", shares)
         print(shares["sentence"])
         print(attribution.agreement(shares))
-        return attribution.table(shares)
+        table = attribution.table(shares)
+        if (table == run_tables.MISSING).any(axis=None):
+            print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
+        return table
 
     def finish(self) -> None:
         """The run is whole: print where its record is."""
@@ -358,7 +383,7 @@ class Run:
         left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
         line = (
             f"Epoch {row['epoch']} of {epochs}: loss {row['train_loss']:.4f}, validation loss "
-            f"{row['valid_loss']:.4f}, AUC {row['valid_auc']:.3f}, "
+            f"{row['valid_loss']:.4f}, {tasks.TASKS[self.images.task].said(row)}, "
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""

@@ -119,8 +119,8 @@ def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[st
 
 
 def table(measured: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Images/s of each measurement: the median of its rounds, the least and the most."""
-    columns = {"images_per_second": "median", "low": "least", "high": "most"}
+    """Images/s of each measurement: the median of its rounds, the minimum and the maximum."""
+    columns = {"images_per_second": "median", "low": "minimum", "high": "maximum"}
     rows = {
         _PHASES[kind]: {columns[key]: found[key] for key in columns}
         for kind, found in measured.items()

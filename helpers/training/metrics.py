@@ -1,214 +1,47 @@
-"""The measure of a trained model: area under the ROC curve per finding, with its uncertainty."""
+"""The measure of a trained network, by task: an epoch's, and the test part's with intervals."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from scipy import sparse
-from sklearn.metrics import roc_auc_score
 
-import data_prep
-from data_prep import FINDINGS
-from helpers.training import run_identity
+from helpers.training import accuracy, roc_auc
+from helpers.training.tasks import CLASSES, FINDINGS
 
-FEWEST = 5
-"""A finding with fewer positive (or negative) images in a part is shown, but not in the mean."""
+MODULES: dict[str, ModuleType] = {FINDINGS.name: roc_auc, CLASSES.name: accuracy}
+"""What measures each task; with the same functions in each."""
 
-RESAMPLES = 1000
-AT_ONCE = 100
-"""Resamples computed together: tens of MB at the NIH's 25,600 test images."""
+Evaluation = roc_auc.Evaluation | accuracy.Evaluation
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What the scores of a test part come to. Printed, it tells the mean and how to take it.
-
-    ``table`` has one row a finding: finding, auc, low, high, positives, negatives, reason; auc or
-    its interval is NaN where it cannot be had, and reason says why, or why it is not in the mean.
-    ``mean`` is over the findings ``in_mean``, NaN where there are none. Intervals hold 95 % of
-    ``RESAMPLES`` resamples of the part's ``patients``; ``resamples`` are the mean's, in order.
-    ``sample`` names them: where it is equal in two runs, their resamples are of the same images.
-    """
-
-    table: pd.DataFrame
-    mean: float
-    low: float
-    high: float
-    in_mean: tuple[str, ...]
-    patients: int
-    resamples: np.ndarray
-    sample: str
-
-    def __str__(self) -> str:
-        images = int(self.table.loc[0, ["positives", "negatives"]].sum())
-        part = f"{images} images of {self.patients} patients"
-        if not self.in_mean:
-            return f"No mean AUC: no finding has {FEWEST} images of either class in {part}."
-        interval = "no interval"
-        if np.isfinite(self.low):
-            interval = f"95 % interval {self.low:.3f} to {self.high:.3f}"
-        lines = [f"Mean AUC {self.mean:.3f} ({interval}) of {len(self.in_mean)} findings, {part}."]
-        few = self.table[~self.table["finding"].isin(self.in_mean)]
-        if not few.empty:
-            told = ", ".join(f"{row.finding} ({row.positives})" for row in few.itertuples())
-            lines.append(f"Not in the mean, for too few positive (or negative) images: {told}.")
-        lines.append(
-            "The intervals are over patients. How far another run would land, with other initial "
-            "weights or in another order, is not in them."
-        )
-        return "\n".join(lines)
+def of_epoch(task: str, targets: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    """What an epoch's row in the record says of the validation part; NaN where nothing can be."""
+    found: dict[str, float] = MODULES[task].of_epoch(targets, scores)
+    return found
 
 
-def evaluate(part: pd.DataFrame, scores: np.ndarray) -> Evaluation:
-    """AUC per finding and their mean, with 95 % intervals from a bootstrap over patients.
-
-    A patient's images resemble each other, so whole patients are drawn, as many as there are and
-    with replacement. All findings and the mean are computed from the same draws; a draw without
-    one of a finding's classes goes into the mean without that finding. The interval is the
-    percentile one (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13).
+def evaluate(
+    task: str,
+    targets: np.ndarray,
+    scores: np.ndarray,
+    *,
+    groups: Sequence[Any],
+    names: Sequence[str],
+    sample: Any,
+) -> Evaluation:
+    """What the logits of the test part come to, with intervals over groups.
 
     Args:
-        part: the images: image, group (the patient), and the 14 label columns.
-        scores: (images, 14), logits or probabilities: only their order counts.
+        task: ``findings`` or ``classes``.
+        targets: of findings (images, findings), 0 or 1; of classes (images,), each image's class.
+        scores: (images, outputs).
+        groups: which each image is of, as a patient's.
+        names: of the outputs.
+        sample: a hash of which images these are (``run_identity.images``), to be updated.
 
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
     """
-    labels, scores = data_prep.labels(part), np.asarray(scores)
-    if labels.shape != scores.shape:
-        raise ValueError(f"labels {labels.shape} and scores {scores.shape} must have one shape")
-    if not np.isfinite(scores).all():
-        raise ValueError("scores hold NaN or infinity: the training diverged")
-    numbers, patients = np.unique(part["group"].to_numpy(), return_inverse=True)
-    rankings = [_rank(*column, patients) for column in zip(labels.T, scores.T, strict=True)]
-    counted = _counted(labels)
-    sample = run_identity.images(part, FINDINGS)
-    sample.update(f"{counted.astype(int).tolist()}\n".encode())
-    batches = []
-    for drawn in _draws(len(numbers)):
-        batches.append(np.stack([_auc(*ranking, drawn) for ranking in rankings]))
-        sample.update(drawn.T.astype("<i4").tobytes())
-    resampled = pd.DataFrame(np.concatenate(batches, axis=1).T, columns=FINDINGS)
-
-    whole = np.ones((len(numbers), 1))
-    low, high = _interval(resampled)
-    rows: list[dict[str, Any]] = []
-    for finding, column, ranking in zip(FINDINGS, labels.T, rankings, strict=True):
-        images = {"positive": (column == 1).sum(), "negative": (column == 0).sum()}
-        of = {"positive": patients[column == 1], "negative": patients[column == 0]}
-        alone = [name for name, those in of.items() if len(np.unique(those)) == 1]
-        rows.append(
-            {
-                "finding": finding,
-                "auc": float(_auc(*ranking, whole)[0]),
-                "low": np.nan if alone else low[finding],
-                "high": np.nan if alone else high[finding],
-                "positives": int(images["positive"]),
-                "negatives": int(images["negative"]),
-                "reason": _reason(images, alone),
-            }
-        )
-    table = pd.DataFrame(rows)
-    means = resampled.loc[:, counted].mean(axis=1)
-    ends = _interval(means) if len(numbers) > 1 else (np.nan, np.nan)
-    return Evaluation(
-        table,
-        mean=float(table["auc"][counted].mean()),
-        low=float(ends[0]),
-        high=float(ends[1]),
-        in_mean=tuple(table["finding"][counted]),
-        patients=len(numbers),
-        resamples=means.to_numpy(),
-        sample=sample.hexdigest()[:32],
-    )
-
-
-def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Mean AUC over the findings with ``FEWEST`` images of either class; NaN where none has.
-
-    Args:
-        labels: (N, findings), 0 or 1.
-        scores: (N, findings), logits or probabilities.
-    """
-    counted = _counted(labels)
-    if not counted.any():
-        return float("nan")
-    return float(roc_auc_score(labels[:, counted], scores[:, counted], average="macro"))
-
-
-def _counted(labels: np.ndarray) -> np.ndarray:
-    """Which columns are in the mean."""
-    positives = labels.sum(axis=0)
-    return np.asarray(np.minimum(positives, len(labels) - positives) >= FEWEST)
-
-
-def _reason(images: dict[str, Any], alone: list[str]) -> str | None:
-    """What is to be said of a finding; None where there is nothing.
-
-    Args:
-        images: positive and negative ones.
-        alone: of these, those that all are one patient's: drawn or not, they are the same.
-    """
-    for name, count in images.items():
-        if count == 0:
-            return f"not computable: no {name} image in this part"
-    few = [name for name, count in images.items() if count < FEWEST]
-    reasons = [f"not in the mean: fewer than {FEWEST} {name} images" for name in few]
-    reasons += [f"no interval: all {name} images are of one patient" for name in alone]
-    return "; ".join(reasons) or None
-
-
-def _rank(
-    labels: np.ndarray, scores: np.ndarray, patients: np.ndarray
-) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-    """Where each patient's images stand among the scores of the positives: (ranks, patients).
-
-    Rank k is the k-th smallest score that a positive has; the last rank is above them all. The
-    first matrix counts positives with that score, the second negatives below it and not below
-    the one before. A negative tied with it counts one half here and one half a rank higher.
-    """
-    positive, negative = labels == 1, labels == 0
-    levels = np.unique(scores[positive])
-    shape = (len(levels) + 1, patients.max() + 1)
-    own = np.searchsorted(levels, scores[positive])
-    sides = [np.searchsorted(levels, scores[negative], side) for side in ("left", "right")]
-    halves = np.full(2 * negative.sum(), 0.5)
-    return (
-        sparse.csr_matrix((np.ones(len(own)), (own, patients[positive])), shape),
-        sparse.csr_matrix((halves, (np.concatenate(sides), np.tile(patients[negative], 2))), shape),
-    )
-
-
-def _auc(positives: sparse.csr_matrix, negatives: sparse.csr_matrix, drawn: np.ndarray) -> Any:
-    """The AUC of each column of ``drawn`` (patients, draws), how often each patient is in it.
-
-    It is the share of pairs, a positive and a negative, in which the positive has the higher
-    score, where ties count one half (the Mann-Whitney statistic). All sums are of whole numbers
-    and halves, so they are exact. NaN where a draw lacks a class.
-    """
-    positive, negative = positives @ drawn, negatives @ drawn  # (ranks, draws)
-    won = (positive * np.cumsum(negative, axis=0)).sum(axis=0)
-    with np.errstate(invalid="ignore"):  # 0 / 0
-        return won / (positive.sum(axis=0) * negative.sum(axis=0))
-
-
-def _draws(patients: int) -> Iterator[np.ndarray]:
-    """How often each patient is drawn: (patients, up to ``AT_ONCE``), ``RESAMPLES`` in all.
-
-    From the generator's raw numbers, which NumPy promises never to change; what it makes of them
-    (``integers``, ``choice``) may differ between versions. Taking the remainder favours nobody by
-    more than one in 10^14.
-    """
-    generator = np.random.PCG64(0)
-    for first in range(0, RESAMPLES, AT_ONCE):
-        count = min(AT_ONCE, RESAMPLES - first)
-        chosen = generator.random_raw((count, patients)) % patients
-        counts = [np.bincount(row.astype(np.int64), minlength=patients) for row in chosen]
-        yield np.stack(counts, axis=1).astype(float)
-
-
-def _interval(resampled: Any) -> tuple[Any, Any]:
-    """The ends that hold the middle 95 %, of a series or of each column; draws of NaN are none."""
-    return resampled.quantile(0.025), resampled.quantile(0.975)
+    found: Evaluation = MODULES[task].evaluate(targets, scores, groups, names, sample)
+    return found

@@ -14,8 +14,12 @@ from helpers.training import loader_workers
 from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
 
+BY_HAND = "interactive"
+"""The folder under ``runs/`` of what no batch runs."""
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
+MOST_DIGITS = 1000
+"""Of a number; Python reads no more than 4300."""
 MOST_WORKERS = 1024
 """More is a slip of the keyboard, which would start as many processes."""
 
@@ -70,6 +74,10 @@ def resolve(
     ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
     device's to that of all; ``default`` is the recipe's.
     """
+    for what, name in {"recipe": recipe, "data": data, "run": run}.items():
+        if not isinstance(name, str | Path):
+            raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
+    seed = check_seed(seed)
     found = device_helpers.resolve(devices, gpus)
     if found.kind == "cpu" and device_helpers.visible():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them
@@ -92,7 +100,7 @@ def resolve(
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
         name = device_helpers.run_name(notebook, found.count, found.shared_gpus)
-        run = paths.RUNS / "interactive" / name
+        run = paths.RUNS / BY_HAND / name
     return Setup(
         found,
         chosen.on(found.count),
@@ -115,7 +123,7 @@ def whole(value: int | str) -> int | None:
     digits = text.removeprefix("-")
     if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
         return None
-    return int(text)
+    return int(text) if len(digits) < MOST_DIGITS else None
 
 
 def epochs_of_warmup(value: float | str) -> float | str:
@@ -128,7 +136,7 @@ def epochs_of_warmup(value: float | str) -> float | str:
         return value
     try:
         epochs = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         epochs = math.nan
     if isinstance(value, bool) or not 0 <= epochs <= MOST_WARMUP:
         raise UserError(
@@ -165,6 +173,15 @@ def check_workers(value: int | str) -> int | str:
     return _number_or_word("workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
 
 
+def check_seed(value: int | str) -> int:
+    """A seed as a user gave it.
+
+    Raises:
+        UserError: it is none.
+    """
+    return int(_number_or_word("seed", value, (), least=0))
+
+
 def _number_or_word(
     what: str, value: int | str, words: tuple[str, ...], *, least: int, most: int = 2**31 - 1
 ) -> int | str:
@@ -172,8 +189,6 @@ def _number_or_word(
         return value
     number = whole(value)
     if number is None or not least <= number <= most:
-        known = " or ".join(repr(word) for word in words)
-        raise UserError(
-            f"{what} is {value!r}: give a whole number from {least} to {most}, or {known}"
-        )
+        known = f", or {' or '.join(map(repr, words))}" if words else ""
+        raise UserError(f"{what} is {value!r}: give a whole number from {least} to {most}{known}")
     return number

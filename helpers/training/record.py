@@ -28,7 +28,13 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices, hardware
 from helpers.recipe import ScaledRecipe
-from helpers.training import environment_variables, run_identity, schemas, strict_json
+from helpers.training import (
+    contradictions,
+    environment_variables,
+    run_identity,
+    schemas,
+    strict_json,
+)
 
 if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
     from helpers.training.metrics import Evaluation
@@ -191,12 +197,14 @@ _OF_SCHEMA_1 = {"task": "findings", "network": "densenet121"}
 
 
 def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
-    """Hold ``content`` against the schema.
+    """Hold ``content`` against the schema, and its figures against each other.
 
     Raises:
         UserError: naming the first field that does not fit, or a newer version of the schema.
     """
     schemas.check(SCHEMA_FILE, content, where)
+    if (found := contradictions.first(content)) is not None:
+        raise UserError(f"{where}: field {found[0]} contradicts others: {found[1][:200]}")
 
 
 def plain(value: Any) -> Any:
@@ -234,19 +242,7 @@ def training(
 
 def test(result: "Evaluation", loss: float, seconds: float) -> dict[str, Any]:
     """The section ``test`` from ``helpers.training.metrics.evaluate``."""
-    rows = result.table.astype(object).where(result.table.notna(), None)
-    return {
-        "mean_auc": result.mean,
-        "mean_low": result.low,
-        "mean_high": result.high,
-        "in_mean": result.in_mean,
-        "findings": rows.to_dict("records"),
-        "loss": loss,
-        "seconds": seconds,
-        "patients": result.patients,
-        "resamples": result.resamples.round(6),
-        "sample": result.sample,
-    }
+    return result.as_record() | {"loss": loss, "seconds": seconds}
 
 
 def throughput(rates: Sequence[float], *, images: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a notebook shows of its own run: images, curves of learning, ROC curves."""
+"""What a notebook shows of its own run: images, curves of learning, how its test went."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import roc_curve
 
+from helpers.training import accuracy, roc_auc
 from helpers.training.figure_style import (
     FAINT,
     INK,
@@ -17,12 +18,15 @@ from helpers.training.figure_style import (
     heading,
     panels,
     plain_axes,
+    safe,
     styled,
 )
 from helpers.training.image_data import Data
-from helpers.training.metrics import Evaluation
+from helpers.training.tasks import CLASSES, FINDINGS, Task
 
 IMAGES = 8
+CONFUSED = 12
+"""Classes in the chart of those most often taken for others."""
 TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
 
 
@@ -61,26 +65,41 @@ def _named(data: Data, target: np.ndarray) -> str:
 
 
 @styled
-def learning(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """Loss and mean AUC over the epochs; ``history`` as the record's section ``epochs``."""
+def learning(history: Sequence[Mapping[str, Any]], task: Task) -> Figure:
+    """Loss and the task's metrics over the epochs; ``history`` as the record's ``epochs``."""
     table = pd.DataFrame(history)
     figure, (left, right) = panels(2, WIDTH, 2.6)
     left.plot(
         table["epoch"], table["train_loss"], color=TRAINING, lw=2, marker="o", label="training"
     )
-    for axes, column in ((left, "valid_loss"), (right, "valid_auc")):
-        drawn = table[column].astype(float)  # None where no finding has enough images
-        axes.plot(table["epoch"], drawn, color=VALIDATION, lw=2, marker="o", label="validation")
+    left.plot(
+        table["epoch"], table["valid_loss"], color=VALIDATION, lw=2, marker="o", label="validation"
+    )
+    for metric, style in zip(task.metrics, ("-", "--"), strict=False):
+        drawn = metric.scale * table[metric.of_epoch].astype(float)  # None where there is none
+        if metric is task.metric or drawn.notna().any():
+            right.plot(
+                table["epoch"],
+                drawn,
+                color=VALIDATION,
+                lw=2,
+                ls=style,
+                marker="o",
+                label=metric.short,
+            )
+    for axes in (left, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
     left.legend(frameon=False)
+    if len(right.lines) > 1:
+        right.legend(frameon=False)
     heading(left, "Loss")
-    heading(right, "Mean AUC on the validation part")
+    heading(right, task.metric.heading)
     return figure
 
 
 @styled
-def roc(labels: np.ndarray, scores: np.ndarray, result: Evaluation) -> Figure:
+def roc(labels: np.ndarray, scores: np.ndarray, result: roc_auc.Evaluation) -> Figure:
     """The ROC curve of each finding in the mean, named where it is the best or the worst.
 
     Args:
@@ -112,6 +131,46 @@ def roc(labels: np.ndarray, scores: np.ndarray, result: Evaluation) -> Figure:
     if named:
         axes.legend(frameon=False, loc="lower right")
     return figure
+
+
+@styled
+def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluation) -> Figure:
+    """The classes that are most often taken for others: what share of each, and for which most.
+
+    Args:
+        targets, scores: of the test part, (images,) and (images, classes); ``result`` has it all.
+    """
+    table = result.table.dropna(subset=["top1"]).assign(wrong=lambda rows: 1 - rows["top1"])
+    table = table.sort_values("wrong", ascending=False, kind="stable").head(CONFUSED)
+    figure = Chart(figsize=(WIDTH / 1.5, 1 + 0.3 * max(len(table), 1)), layout="constrained")
+    axes = figure.subplots()
+    plain_axes(axes, grid="x")
+    rows = range(len(table))
+    axes.barh(rows, 100 * table["wrong"], height=0.6, color=TRAINING)
+    for row, name in enumerate(table["class"]):
+        most = result.confusions[result.confusions["class"] == name]
+        if not most.empty:
+            first = most.iloc[0]
+            axes.barh(row, 100 * first["share"], height=0.6, color=VALIDATION)
+            axes.annotate(
+                f"as {safe(first['taken_for'])}",
+                (100 * table["wrong"].iloc[row], row),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                color=INK,
+            )
+    axes.set_yticks(rows, [safe(name) for name in table["class"]])
+    axes.set_ylim(max(len(table), 1) - 0.5, -0.5)
+    axes.set_xlim(0, 1.3 * max(100 * table["wrong"].max() if len(table) else 0, 1))
+    axes.set_xlabel("% of the class's test images; dark: as the class named")
+    heading(axes, "Taken for another class")
+    return figure
+
+
+TEST: dict[str, Callable[..., Figure]] = {FINDINGS.name: roc, CLASSES.name: confused}
+"""What shows a test, by task, of its targets, its scores and what they come to."""
 
 
 def _shortened(findings: Sequence[str]) -> list[str]:

@@ -79,6 +79,11 @@ class StepClock:
         self._pending.put(wait)
 
     @property
+    def steps(self) -> int:
+        """Steps that are done."""
+        return len(self._done)
+
+    @property
     def first_step_seconds(self) -> float:
         return self._done[0] - self._start if self._done else float("nan")
 

@@ -42,6 +42,17 @@ def parse(patch: pytest.MonkeyPatch, *words: str, **own: Any) -> argparse.Namesp
     return quick.parse(parser, **own)
 
 
+@pytest.mark.parametrize("option", ["--steps", "--rounds"])
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_none_of_something_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, number: str
+) -> None:
+    """No steps at all were taken for ever."""
+    with pytest.raises(SystemExit, match="2"):
+        parse(monkeypatch, "--quick", option, number)
+    assert f"{option} {number}: give 1 or more\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_benchmark_has_the_one_quick(
     script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

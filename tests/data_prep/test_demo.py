@@ -19,7 +19,7 @@ from PIL import Image
 from data_prep import FINDINGS, DataError, make_demo, nih, read_catalog, read_grey, resize_folder
 from data_prep.demo import compose, demo_image, finding_sets
 from data_prep.split import split_by_patient
-from helpers.training.metrics import FEWEST
+from helpers.training.roc_auc import FEWEST
 
 
 def test_the_layout_is_the_nihs(tmp_path: Path) -> None:

@@ -18,7 +18,16 @@ import pytest
 from helpers import paths
 
 GUIDE = paths.ROOT / "docs" / "adding-a-framework.md"
-COPIED = ("helpers", "data_prep", "gpumon", "notebooks", "tests", "environments", "benchmarks")
+COPIED = (
+    "helpers",
+    "data_prep",
+    "gpumon",
+    "notebooks",
+    "tests",
+    "environments",
+    "benchmarks",
+    "recipes",
+)
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.M | re.S)
 
 

@@ -33,6 +33,7 @@ NAMES = (  # of institutions, titles, errors; a place in matplotlib; a docstring
     "Dst tensor is not initialized",
     "outside lower center",
     "optimizer: ",
+    "optimizer =",  # a key of a recipe
 )
 NOT_PROSE = re.compile(
     r"^```.*?^```$"  # a block of code

@@ -76,3 +76,12 @@ def test_the_notebooks_table_has_a_row_a_check_and_no_none_for_a_reason() -> Non
     assert list(table.columns) == ["difference", "threshold", "verdict", "reason"]
     assert list(table["verdict"]) == ["pass", "known", "not checked"]
     assert list(table["reason"]) == ["", "why", "there is one device"]
+
+
+def test_the_notebooks_table_has_no_nan_but_where_one_was_found() -> None:
+    found = Check("e", NAN, 1.0)
+    table = Certificate((PASS, UNCHECKED, found, Check("f", 0.0, 1e-10))).table()
+    assert table.loc["a"].tolist() == ["1.0e+00", "1.0e+00", "pass", ""]
+    assert table.loc["d"].tolist() == ["-", "-", "not checked", "there is one device"]
+    assert table.loc["e"].tolist() == ["nan", "1.0e+00", "fail", ""]
+    assert table.loc["f", "difference"] == "0"

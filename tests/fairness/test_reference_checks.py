@@ -244,9 +244,9 @@ def test_statistics_that_are_not_numbers_fail(name: str) -> None:
 @pytest.mark.parametrize(
     ("scale", "words"),
     [
-        (1.0, "the devices' gradients are averaged"),
-        (1.0099, "the devices' gradients are averaged"),
-        (0.9901, "the devices' gradients are averaged"),
+        (1.0, "as long as expected: a mean, not a sum"),
+        (1.0099, "as long as expected: a mean, not a sum"),
+        (0.9901, "as long as expected: a mean, not a sum"),
         (1.0101, "1.01 times as long: a sum in place of a mean?"),
         (0.9899, "0.99 times as long: a sum in place of a mean?"),
         (2.0, "2 times as long: a sum in place of a mean?"),

@@ -228,7 +228,7 @@ def test_a_sum_in_place_of_a_mean_is_named() -> None:
     )
     assert (
         checks_of()["weight change after 5 SGD steps"].reason
-        == "the devices' gradients are averaged"
+        == "as long as expected: a mean, not a sum"
     )
 
 

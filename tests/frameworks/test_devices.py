@@ -22,6 +22,9 @@ def test_auto_without_a_gpu_is_two_virtual_devices(monkeypatch: pytest.MonkeyPat
     found = devices.resolve("auto")
     assert (found.kind, found.count) == ("cpu", 2)
     assert "not how fast" in str(found)
+    # One device has nobody to be parallel with.
+    alone = str(devices.Devices("cpu", ("virtual CPU device",)))
+    assert alone.startswith("1 virtual CPU device on ") and "parallel" not in alone
 
 
 def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import class_records
 import records
 
 from hostile.case import Case
@@ -28,6 +29,20 @@ def changed(*keys: str | int, to: Any) -> Put:
         for key in keys[:-1]:
             part = part[key]  # type: ignore[index]
         part[keys[-1]] = to  # type: ignore[index]
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    return put
+
+
+def of_classes(*keys: str | int, to: Any) -> Put:
+    """A whole record of a run that tells classes, but for one field."""
+
+    def put(path: Path) -> None:
+        content = class_records.make()
+        part: Any = content
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = to
         path.write_text(json.dumps(content), encoding="utf-8")
 
     return put
@@ -119,6 +134,70 @@ STRANGE: dict[str, tuple[Put, str]] = {
         "field epochs/0",
     ),
     "an AUC of two": (changed("test", "mean_auc", to=2), "field test/mean_auc"),
+    "a top-1 of two": (of_classes("test", "top1", to=2), "field test"),
+    "a top-1 that is none": (of_classes("test", "top1", to=None), "field test"),
+    "a top-1 of other classes": (
+        of_classes("test", "top1", to=0.5),
+        r"field test/top1 contradicts others: it is not 700 of 1000",
+    ),
+    "a top-5 below top-1": (
+        of_classes("test", "top5", to=0.2),
+        r"field test contradicts others: top-5 \(0.2\) is less than top-1",
+    ),
+    "a top-5 below top-1 in an epoch": (
+        of_classes("epochs", 2, "valid_top5", to=0.1),
+        r"field epochs/2 contradicts others: top-5 \(0.1\)",
+    ),
+    "an epoch of two tasks": (of_classes("epochs", 0, "valid_auc", to=0.7), "field epochs/0"),
+    "epochs of the other task": (
+        of_classes("epochs", to=records.make()["epochs"]),
+        "field epochs/0 contradicts others: valid_top1 is missing",
+    ),
+    "a test of the other task": (
+        of_classes("test", to=records.make()["test"]),
+        "field test contradicts others: classes are missing",
+    ),
+    "findings that are classes": (
+        changed("test", to=class_records.make()["test"]),
+        "field test contradicts others: findings are missing",
+    ),
+    "a class with more right than images": (
+        of_classes("test", "classes", 3, "right", to=101),
+        "field test/classes/3 contradicts others: 101 of 100",
+    ),
+    "a class with another share": (
+        of_classes("test", "classes", 3, "top1", to=0.1),
+        "field test/classes/3 contradicts others: top1 is not",
+    ),
+    "a class that stands there twice": (
+        of_classes("test", "classes", 3, "class", to="plane"),
+        "field test/classes contradicts others: a class stands there twice",
+    ),
+    "one class": (of_classes("test", "classes", to=[]), "field test"),
+    "confusions that do not add up": (
+        of_classes("test", "confusions", 0, "images", to=99),
+        "field test/confusions/0 contradicts others: more images are confused",
+    ),
+    "a confusion's other share": (
+        of_classes("test", "confusions", 0, "share", to=0.9),
+        "field test/confusions/0 contradicts others: share is not",
+    ),
+    "a class confused with itself": (
+        of_classes("test", "confusions", 0, "taken_for", to="plane"),
+        "field test/confusions/0 contradicts others: it is not of two classes",
+    ),
+    "a class nobody knows": (
+        of_classes("test", "confusions", 0, "taken_for", to="<script>"),
+        "field test/confusions/0 contradicts others: it is not of two classes",
+    ),
+    "a confusion twice": (
+        of_classes("test", "confusions", to=class_records.make()["test"]["confusions"][:1] * 2),
+        "field test/confusions/1 contradicts others: it is not of two classes, or",
+    ),
+    "more confusions than ten": (
+        of_classes("test", "confusions", to=class_records.make()["test"]["confusions"] * 2),
+        "field test",
+    ),
     "a precision that is a list": (changed("recipe", "precision", to=["fp32"]), "field recipe"),
     "energy without its images": (
         changed("energy", to={"joules": 5.0, "images_per_joule": None}),

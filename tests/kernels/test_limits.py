@@ -25,7 +25,7 @@ EXACT, SINGLE, STATISTICS = 1e-10, 1e-5, 1e-6
 BELOW, ABOVE = 0.8, 1.25
 """A fault's size as a part of the limit; rounding is a ten-thousandth of it."""
 EVEN, UNEVEN = "gradients, n devices / one", "gradients, uneven batch, n devices / one"
-AVERAGED = "the devices' gradients are averaged"
+AVERAGED = "as long as expected: a mean, not a sum"
 
 
 def build_model(arrays: Mapping[str, np.ndarray]) -> Any:

@@ -27,7 +27,7 @@ SECTIONS = [
     "7. Fairness check",
     "8. Replicas, loss placement, optimiser",
     "9. Train and validate, under the monitor",
-    "10. Test: AUC per finding",
+    "10. Test: AUC or top-1",
     "11. Synthetic data and the loader alone",
     "12. GPU utilisation",
     "13. Where the time went",

@@ -81,3 +81,9 @@ def test_unknown_names_are_refused() -> None:
         lookup("demo", epoch=3)
     with pytest.raises(UserError, match="at least one"):
         lookup("demo").on(0)
+
+
+def test_one_of_a_thing_is_singular() -> None:
+    one, two = (str(lookup("demo", epochs=n).on(n)) for n in (1, 2))
+    assert "64 images x 1 device = global batch 64" in one and "; 1 epoch; " in one
+    assert "64 images x 2 devices = global batch 128" in two and "; 2 epochs; " in two

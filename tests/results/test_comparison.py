@@ -9,15 +9,15 @@ import records
 import gpumon
 from helpers import paths
 from helpers.frameworks import ROWS
-from helpers.results import charts, comparison, comparison_tables, device_waits
+from helpers.results import by_class, charts, comparison, comparison_tables, device_waits, limits
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
 
-CHARTS = (charts.throughput, charts.curves, charts.auc, charts.utilisation, charts.attribution)
+CHARTS = (charts.throughput, charts.curves, charts.by_class, charts.utilisation, charts.attribution)
 TABLES = (
     comparison_tables.training,
     comparison_tables.synthetic,
-    comparison_tables.auc,
+    by_class.table,
     comparison_tables.state,
     comparison_tables.fairness,
     device_waits.table,
@@ -130,12 +130,12 @@ def test_repeats_are_shown_by_their_median(tmp_path: Path) -> None:
 
 
 def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:
-    table = comparison_tables.auc(several)
+    table = by_class.table(several)
     assert table.loc["Hernia", "Keras, 1 device"] == "n/a"
     assert table.loc["Effusion", "PyTorch, 2 devices"] == "0.770 (0.670 to 0.870)"
     assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750 (0.720 to 0.780)"
     assert "PyTorch, 1 device" not in table.columns  # the most devices only
-    said = comparison.remarks(several)["remark"]
+    said = limits.remarks(several)["remark"]
     assert "no positive image" in said["Keras, 1 device"]
 
 
@@ -146,8 +146,8 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert f"Hernia: {reason}" in comparison.remarks(compared)["remark"].to_list()
-    assert comparison_tables.auc(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
+    assert f"Hernia: {reason}" in limits.remarks(compared)["remark"].to_list()
+    assert by_class.table(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
     assert chart_descriptions.left_out(compared).endswith("too few test images: Hernia. ")
 
 
@@ -157,11 +157,11 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
         del content["test"][name]
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert comparison_tables.auc(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
+    assert by_class.table(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
     assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
-    assert "old record:" in " ".join(comparison.remarks(compared)["remark"])
+    assert "old record:" in " ".join(limits.remarks(compared)["remark"])
     assert chart_descriptions.left_out(compared) == ""
-    assert charts.auc(compared) is not None
+    assert charts.by_class(compared) is not None
 
 
 def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_no_auc_at_all(tmp_path: Path) -> None:
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
     assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "n/a"
-    for chart in (charts.auc, charts.curves):
+    for chart in (charts.by_class, charts.curves):
         figure = chart(compared)
         assert figure is not None and figure._repr_png_()  # type: ignore[attr-defined]
 
@@ -213,7 +213,7 @@ def test_runs_that_did_not_finish_keep_their_reason(
     records.save(tmp_path, records.make("PyTorch"))
     compared = comparison.load(tmp_path)
     assert comparison_tables.state(compared).loc["Keras", "reason"] == reason
-    assert comparison.remarks(compared).loc["Keras, 2 devices", "remark"] == said
+    assert limits.remarks(compared).loc["Keras, 2 devices", "remark"] == said
     assert list(comparison_tables.training(compared).index) == ["PyTorch"]
     for chart in CHARTS:
         chart(compared)
@@ -227,7 +227,7 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
     other["fairness"]["checks"][0]["verdict"] = "fail"
     other["skipped"] = [{"what": "bf16", "reason": "not in this framework"}]
     records.save(tmp_path, other)
-    said = comparison.remarks(comparison.load(tmp_path))["remark"]
+    said = limits.remarks(comparison.load(tmp_path))["remark"]
     assert said["seed differs"] == (
         "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
     )
@@ -243,7 +243,7 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
     assert list(comparison_tables.training(compared).index) == ["PyTorch"]
-    assert "not JSON that is written here" in comparison.remarks(compared).loc["a record", "remark"]
+    assert "not JSON that is written here" in limits.remarks(compared).loc["a record", "remark"]
     assert comparison_tables.state(compared).loc["?", "state"] == "unreadable"
 
 
@@ -255,7 +255,7 @@ def test_without_records_one_sentence_says_how_to_make_one(
     said = comparison.how_to_begin(compared)
     assert said is not None and "make compare" in said
     assert all(table(compared).empty for table in TABLES)
-    assert comparison.remarks(compared).empty and comparison.results(compared).empty
+    assert limits.remarks(compared).empty and comparison.results(compared).empty
     assert [chart(compared) for chart in CHARTS] == [None] * len(CHARTS)
     assert comparison_tables.sentences(compared) == []
 

@@ -8,7 +8,7 @@ import records
 
 from helpers.__main__ import main
 from helpers.recipe import lookup
-from helpers.results import comparison, repeated_runs, three_answers
+from helpers.results import comparison, limits, repeated_runs, three_answers
 from helpers.results.comparability import departures, off_the_recipe, unequal
 from helpers.results.comparison import Comparison
 from helpers.results.report import contents
@@ -47,7 +47,7 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
     sentence = None if said is None else f"Not the recipe's own training: {said}."
     assert off_the_recipe(runs) == sentence and unequal(runs) is None
     leads = {section.name: section.lead for section in contents.sections(runs)}
-    remarks = list(comparison.remarks(runs)["remark"].items())
+    remarks = list(limits.remarks(runs)["remark"].items())
     told = "the recipe's own training"
     if sentence is None:
         assert told not in f"{leads} {remarks} {three_answers.headline(runs)}"
@@ -105,11 +105,11 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
 
 def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:
     runs = compared(tmp_path, made(workers=2), made("Keras", workers=8))
-    remarks = comparison.remarks(runs)["remark"].to_dict()
+    remarks = limits.remarks(runs)["remark"].to_dict()
     assert remarks["loader workers differ"] == "2 (PyTorch, 2 devices); 8 (Keras, 2 devices)"
     assert three_answers.fairness(runs).verdict == "yes"
     same = compared(tmp_path / "same", made(workers=2), made("Keras", workers=2))
-    assert "loader workers differ" not in comparison.remarks(same).index
+    assert "loader workers differ" not in limits.remarks(same).index
 
 
 def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(

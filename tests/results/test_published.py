@@ -125,4 +125,4 @@ def test_charts_draw_what_there_is(gaps: None, tmp_path: Path) -> None:
     assert scaling is not None
     crosses = [line for line in scaling.axes[1].lines if line.get_marker() == "x"]
     assert len(crosses) == 4  # of six, one has no run on one GPU, and one lost its time
-    assert charts.auc(compared) is not None
+    assert charts.by_class(compared) is not None

@@ -19,6 +19,7 @@ from helpers.results import (
     comparison_tables,
     device_waits,
     learning_curves,
+    limits,
     published,
     repeated_runs,
     report,
@@ -82,6 +83,12 @@ def test_the_mean_auc_has_its_interval_on_the_page_and_in_markdown(made: Path) -
         assert text.count(told) == 3, name  # in the tables of training, of findings, of pairs
         assert "over the test part's patients" in text
         assert "Each run minus Keras, 2 devices" in text
+
+
+def test_a_report_of_findings_is_what_it_was_before_there_were_classes(made: Path) -> None:
+    """To the letter. Whoever means to change it writes the file anew, and shows the difference."""
+    before = Path(__file__).with_name("findings-report.md").read_text(encoding="utf-8")
+    assert (made / report.MARKDOWN).read_text(encoding="utf-8") == before
 
 
 def test_markdown_has_the_same_tables(made: Path) -> None:
@@ -200,7 +207,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
         .count("finished, resumed after epoch 3")
         == 1
     )
-    said = comparison.remarks(compared)["remark"]
+    said = limits.remarks(compared)["remark"]
     assert "times are those of its last process" in said[run]
     page = report.write(tmp_path).read_text()
     badge = r'<th scope="row">PyTorch <span class="badge">resumed on 2 devices</span>'
@@ -327,7 +334,7 @@ def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
     assert isinstance(reasons, contents.Table) and "summed" in set(reasons.frame["reason"])
     told = device_waits.telling(compared)["data"]
     assert [entry.run for entry, _ in told] == ["Keras, 2 devices"]
-    assert "every one has to show it" in three_answers.waiting(compared).text
+    assert "a wait counts only if every one shows it" in three_answers.waiting(compared).text
 
 
 def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
@@ -338,6 +345,18 @@ def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
     compared = comparison.load([tmp_path / "fp32", tmp_path / "bf16"])
     assert [entry.label for entry in compared.entries] == ["PyTorch bf16", "PyTorch fp32"]
     assert list(repeated_runs.summarise(compared)["runs"]) == [1, 1]
+
+
+def test_what_only_gpus_show_is_said_of_gpus_only(tmp_path: Path) -> None:
+    for gpu in (True, False):
+        records.save(tmp_path / str(gpu), records.make(gpu=gpu))
+        compared = comparison.load(tmp_path / str(gpu))
+        lead = next(s for s in contents.sections(compared) if s.name == "devices").lead
+        assert ("the GPU was never without a kernel" in lead) == gpu
+        assert ("the host's CPU, because no GPU was used" in lead) != gpu
+        page = (report.write(tmp_path / str(gpu))).read_text()
+        assert ("compare the pattern, not the minutes" in page) == gpu
+        assert ("neither the minutes nor their pattern" in page) != gpu
 
 
 def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:
@@ -370,11 +389,11 @@ def test_time_to_an_auc_counts_whole_epochs(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("Keras", speed=200, auc=0.72))  # 0.60 to 0.72
     compared = comparison.load(tmp_path)
     assert learning_curves.target(compared) == 0.72
-    rows = {row["run"]: row for row in learning_curves.time_to_auc(compared)}
+    rows = {row["run"]: row for row in learning_curves.time_to(compared)}
     assert rows["PyTorch, 2 devices"]["epoch"] == 4
     assert rows["PyTorch, 2 devices"]["seconds"] == pytest.approx(4 * (1024 / 100 + 1))
     assert rows["Keras, 2 devices"]["epoch"] == 5
-    late = {row["run"]: row["seconds"] for row in learning_curves.time_to_auc(compared, 0.74)}
+    late = {row["run"]: row["seconds"] for row in learning_curves.time_to(compared, 0.74)}
     assert late["Keras, 2 devices"] is None
     assert learning_curves.table(compared, 0.74).loc["Keras, 2 devices", "time"] == "not reached"
 
@@ -397,23 +416,26 @@ def test_all_numbers_of_devices_are_named_where_nothing_is_ranked(tmp_path: Path
             records.save(tmp_path, records.make(name, devices=count))
     line = three_answers.headline(comparison.load(tmp_path))
     assert "trained the same network on 1, 2 and 4 virtual CPU devices" in line
+    records.save(tmp_path, records.make("Chainer", devices=2))
+    line = three_answers.headline(comparison.load(tmp_path))
+    assert "3 frameworks trained the same network on 1, 2 or 4 virtual CPU devices" in line
 
 
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        ([_waited(0.01)] * 3, "little"),
+        ([_waited(0.01)] * 3, "hardly anything"),
         ([_waited(0.2), _waited(0.3), _waited(0.01)], "data"),
         ([_waited(0.2), _waited(0.01), _waited(0.01)], "data, in PyTorch only"),
         # Not told from zero by every round: no sentence, and not little either.
         ([_waited(0.2, low=-0.01)] * 3, "unknown"),
-        ([_waited(0.2, low=-0.01), _waited(0.01), _waited(0.01)], "little"),
+        ([_waited(0.2, low=-0.01), _waited(0.01), _waited(0.01)], "hardly anything"),
         # Smaller than what the ways of measuring differ by: no sentence.
         ([_waited(0.2, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
         # Little by the rounds, which the training loop itself does not bear out.
         ([_waited(0.01, agreement={"data": {"difference": 0.3, "agree": False}})] * 3, "unknown"),
         ([_waited(0.2) | INVALID] * 3, "unknown"),
-        ([_waited(0.2) | INVALID, _waited(0.01), _waited(0.01)], "little"),
+        ([_waited(0.2) | INVALID, _waited(0.01), _waited(0.01)], "hardly anything"),
     ],
 )
 def test_what_was_waited_for(tmp_path: Path, found: list[dict[str, Any]], verdict: str) -> None:
@@ -503,7 +525,7 @@ def test_what_a_framework_does_not_do_is_told_once(tmp_path: Path) -> None:
         records.save(
             tmp_path, records.make(name, skipped=[same] if name == "Keras" else [same, own])
         )
-    said = comparison.remarks(comparison.load(tmp_path))["remark"]
+    said = limits.remarks(comparison.load(tmp_path))["remark"]
     assert f"{same['what']}: {same['reason']}" in list(said[["every finished run"]])
     assert said[["MXNet Gluon, 2 devices"]].to_list() == ["bf16: not in MXNet Gluon"]
 

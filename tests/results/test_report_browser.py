@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import browser
+import class_records
 import pytest
 import records
 
@@ -336,6 +337,29 @@ def test_the_time_to_an_auc_follows_the_slider(tab: browser.Page, address: str) 
     assert sum("not reached" in row for row in after) == 4
     assert tab.run("document.getElementById('target-value').textContent") == "0.74"
     assert tab.said == []
+
+
+def test_the_time_to_a_top_1_follows_the_slider(
+    tab: browser.Page, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of runs that reached 60, 66 and 72 %."""
+    batch = tmp_path_factory.mktemp("classes")
+    class_records.three(batch)
+    tab.size(*DESK)
+    tab.open(report.write(batch).as_uri())
+    tab.run(
+        "(s => { s.value = 0.65; s.dispatchEvent(new Event('input')); })"
+        "(document.getElementById('target'))"
+    )
+    cells = "r => r.innerText.split('\\t')"
+    rows = tab.run(f"[...document.querySelectorAll('#target-table tbody tr')].map({cells})")
+    assert [row[0] for row in rows] == [
+        "MXNet Gluon, 2 devices", "Keras, 2 devices", "PyTorch, 2 devices",
+    ]  # fmt: skip
+    assert [row[1] == "not reached" for row in rows] == [False, False, True]
+    assert [row[3] for row in rows] == ["72.0 %", "66.0 %", "60.0 %"]
+    assert tab.run("document.getElementById('target-value').textContent") == "65 %"
+    assert tab.run(WIDER) == [] and tab.said == []
 
 
 EVIL = (

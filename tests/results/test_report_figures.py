@@ -280,7 +280,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
             for line, other in zip(lines, lines[1:] + lines[:1], strict=True)
         ],
     ),
-    "the last epoch for the best": (learning_curves, "best_auc", lambda value: value - 0.01),
+    "the last epoch for the best": (learning_curves, "best", lambda value: value - 0.01),
     "another section's seconds": (
         comparison,
         "results",

@@ -58,21 +58,23 @@ def test_a_recipe_that_was_changed_is_refused(file: Path, name: str) -> None:
         opened.write("# a remark\n")
     with pytest.raises(UserError, match=f"^{name} was changed since the batch began: put it back"):
         recipes.check(plan)
-    assert recipes.problem(plan, plan.runs[0]) == f"{name} was changed since the batch began"
+    assert (
+        recipes.problem(plan, plan.runs[0].notebook) == f"{name} was changed since the batch began"
+    )
     file.unlink()
-    assert "No such file" in str(recipes.problem(plan, plan.runs[0]))
+    assert "No such file" in str(recipes.problem(plan, plan.runs[0].notebook))
 
 
 def test_a_framework_without_a_network_is_skipped_with_that_reason(file: Path) -> None:
     plan = plan_of(file)
-    found = {run.notebook: recipes.problem(plan, run) for run in plan.runs}
+    found = {run.notebook: recipes.problem(plan, run.notebook) for run in plan.runs}
     assert found.pop("MXNet_Gluon_MultiGPU") is None
     assert found["PyTorch_MultiGPU_Exp_Loss"] == (
-        "the recipe mine has no network of its own for pytorch, but for mxnet"
+        "the recipe mine has no network of its own for pytorch, only for mxnet"
     )
     assert None not in found.values()
     shipped = plans.make_plan(devices=[1], recipe="demo")
-    assert all(recipes.problem(shipped, run) is None for run in shipped.runs)
+    assert all(recipes.problem(shipped, run.notebook) is None for run in shipped.runs)
 
 
 def test_code_among_the_runs_is_never_run(
@@ -84,6 +86,16 @@ def test_code_among_the_runs_is_never_run(
         recipes.check(plan)
     file.write_text(TEXT)
     recipes.check(plan_of(file))
+
+
+def test_the_plan_says_beforehand_what_will_be_skipped(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--recipe", str(file), "--devices", "1", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    about = {line.split()[0]: line for line in lines if "_MultiGPU" in line}
+    assert "will be skipped: the recipe mine has no network" in about["Keras_MultiGPU"]
+    assert "skipped" not in about["MXNet_Gluon_MultiGPU"]
 
 
 def test_own_code_is_named_in_the_plan(file: Path) -> None:

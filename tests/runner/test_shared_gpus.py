@@ -18,6 +18,7 @@ from helpers.results import (
     comparison,
     comparison_tables,
     learning_curves,
+    limits,
     regression,
     repeated_runs,
     report,
@@ -90,7 +91,7 @@ def test_every_table_says_what_they_are(shared: Comparison) -> None:
     assert list(comparison_tables.training(shared).index) == [SHARED, "Keras sharing 1 GPU"]
     machine = comparison_tables.hardware(shared)
     assert "4 replicas on 1 x NVIDIA H100" in machine.to_string()
-    said = comparison.remarks(shared)
+    said = limits.remarks(shared)
     (line,) = [text for text in said["remark"] if "take turns" in text]
     assert line.startswith("4 replicas on 1 GPU take turns there: speed-up means nothing")
     assert list(said.index[said["remark"] == line]) == ["every finished run"]

@@ -207,6 +207,17 @@ def test_steps_are_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not list(tmp_path.iterdir())
 
 
+def test_what_a_run_said_stands_before_the_section_that_follows(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = f"Path(os.environ['{heartbeat.VARIABLE}']).write_text('Epoch 5 of 5')"
+    suite.notebook("PyTorch_MultiGPU", BEGIN, said, "## 10. Test", FINISH)
+    assert suite.compare("--name", "said") == 0
+    shown = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
+    assert shown.count("Epoch 5 of 5") == 1
+    assert shown.index("Epoch 5 of 5") + 1 == shown.index("10. Test")
+
+
 def test_a_notebook_run_by_hand_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(heartbeat.VARIABLE, raising=False)
     heartbeat.beat()

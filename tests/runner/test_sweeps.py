@@ -26,7 +26,7 @@ from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wa
 
 from helpers import paths
 from helpers.__main__ import CHOICES, main
-from helpers.results import agreement, comparison, three_answers
+from helpers.results import agreement, comparison, limits, three_answers
 from helpers.runner import (
     batch_folder,
     kernel_processes,
@@ -525,7 +525,7 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     only = {"gpu": uuid, "process": me, "name": name, "memory_mib": 101.0, "seen": "before"}
     assert content["neighbours"] == {"processes": [only], "reason": None}
     assert f"warning: {name} ({me}, 101 MiB) on GPU-10000000" in shown
-    remarks = comparison.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
+    remarks = limits.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
     assert any("shared its GPU with" in remark for remark in remarks)
 
 

@@ -1,13 +1,15 @@
 """The run's own part, where no framework is needed; the frameworks' tests go through one."""
 
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from helpers.training import checkpoint
-from helpers.training.measured_run import PARAMETERS, Run
+from helpers import paths
+from helpers.errors import UserError
+from helpers.training import checkpoint, in_world
+from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
 
 
@@ -53,3 +55,78 @@ def test_the_parameters_are_those_of_the_cell() -> None:
 def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shared: bool) -> None:
     world = World(0, size, ("device",) * devices, "gpu" if gpus else "cpu", gpus)
     assert (world.processes, world.shares_gpus) == (processes, shared)
+
+
+CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"), "auto")
+CELL |= {"resume": False}
+CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
+CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"seed": "one"}, "seed is 'one': give a whole number from 0 to 2147483647$"),
+        ({"seed": -1}, "seed is -1: give"),
+        ({"seed": 1.5}, "seed is 1.5: give"),
+        ({"seed": True}, "seed is True: give"),
+        ({"seed": 2**31}, "seed is 2147483648: give"),
+        ({"data": None}, "data is None: give a name in quotes, or 'auto'"),
+        ({"run": 3}, "run is 3: give a name"),
+        ({"recipe": ["demo"]}, r"recipe is \['demo'\]: give a name"),
+        ({"resume": "False"}, "resume is 'False': give True or False"),
+        ({"warmup_epochs": 10**400}, "warmup_epochs is 1000"),
+    ],
+)
+def test_a_parameter_typed_wrongly_is_named_before_anything_starts(
+    typed: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(paths, "DATA", tmp_path / "data")
+    with pytest.raises(UserError, match=said):
+        begin("PyTorch_MultiGPU", ModuleType("framework"), CELL | typed)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_parameter_that_the_cell_does_not_set_is_named() -> None:
+    cell = {name: value for name, value in CELL.items() if name != "epochs"} | {"epoch": 1}
+    with pytest.raises(UserError, match=r"cell of A_MultiGPU does not set epochs$"):
+        begin("A_MultiGPU", ModuleType("framework"), cell)
+
+
+@pytest.mark.parametrize("taken", [0, 3, 5])
+def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measurement(
+    taken: int,
+) -> None:
+    """Its images would be counted as if it had."""
+
+    def train_epoch(replica: Any, loader: Any, steps: int, clock: Any) -> float:
+        for _ in range(taken):
+            clock.queued(None)
+        return 0.5
+
+    lesson = SimpleNamespace(train_epoch=train_epoch)
+    framework = SimpleNamespace(completion=lambda result: None)
+    work: Any = SimpleNamespace(lesson=lesson, framework=framework)
+    with pytest.raises(ValueError, match=f"train_epoch noted {taken} of 4 steps"):
+        in_world.take_steps(work, None, None, 4)
+    taken = 4
+    assert in_world.take_steps(work, None, None, 4)[0] == 0.5
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_device_says_why_a_measurement_is_missing(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ("files", "synthetic", "loader")
+    run = SimpleNamespace(
+        history=[{"steps": 4, "train_seconds": 1.0}],
+        initial=SimpleNamespace(arrays={}),
+        with_replica=lambda *given: [{kind: [0.5] * 6 for kind in kinds}],
+        monitor=SimpleNamespace(stop=lambda: None),
+        recipe=SimpleNamespace(global_batch=64),
+        record=SimpleNamespace(add=lambda *given: None),
+        devices=("cpu",) * count,
+    )
+    assert len(Run.take_apart(run)) == 3  # type: ignore[arg-type]
+    assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)

@@ -116,6 +116,7 @@ def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
     monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=64))
     folder = image_folders.prepare_data(lookup("demo"))
+    assert folder is not None
     assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.demo.TOOL
     for name in ("demo", "demo-38"):
         old = json.loads((tmp_path / name / "demo.json").read_text())

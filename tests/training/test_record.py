@@ -19,13 +19,13 @@ from data_prep import FINDINGS
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
-from helpers.training import metrics, record
+from helpers.training import record, resampling
 
 START = """
 import sys, time
 from pathlib import Path
 from data_prep import FINDINGS
-from helpers.training import metrics, record
+from helpers.training import record
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 devices = Devices("cpu", ("virtual CPU device 0",))
@@ -230,14 +230,14 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
     part.insert(0, "group", np.arange(60) // 2)
     part.insert(0, "image", [f"{number}.png" for number in range(60)])
     part["Hernia"], part["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
-    result = metrics.evaluate(part, random.normal(size=(60, 14)))
+    result = records.evaluate_findings(part, random.normal(size=(60, 14)))
     section = record.plain(record.test(result, 0.2, 1.0))
     record.check(records.make(test=section))
     assert section["mean_auc"] == pytest.approx(result.mean)
     assert section["mean_low"] < section["mean_auc"] < section["mean_high"]
     assert (section["patients"], section["sample"]) == (30, result.sample)
     assert section["in_mean"] == [name for name in FINDINGS if name not in ("Hernia", "Mass")]
-    assert len(section["resamples"]) == metrics.RESAMPLES
+    assert len(section["resamples"]) == resampling.RESAMPLES
     assert max(len(str(value)) for value in section["resamples"]) <= 8
     rows = {row["finding"]: row for row in section["findings"]}
     assert rows["Hernia"]["auc"] is None and "no positive" in rows["Hernia"]["reason"]
@@ -247,7 +247,9 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
 def test_section_test_without_any_mean() -> None:
     part = pd.DataFrame(0, index=range(4), columns=["group", *FINDINGS])
     part.insert(0, "image", ["a", "b", "c", "d"])
-    section = record.plain(record.test(metrics.evaluate(part, np.zeros((4, 14))), 0.2, 1.0))
+    section = record.plain(
+        record.test(records.evaluate_findings(part, np.zeros((4, 14))), 0.2, 1.0)
+    )
     record.check(records.make(test=section))
     assert section["mean_auc"] is section["mean_low"] is section["resamples"][0] is None
     assert section["in_mean"] == []

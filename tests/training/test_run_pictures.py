@@ -1,13 +1,15 @@
 """What a notebook shows of its own run."""
 
+import hashlib
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
+import records
 
 import data_prep
-from helpers.training import image_data, metrics, parameters, run_pictures
+from helpers.training import accuracy, image_data, parameters, run_pictures, tasks
 from helpers.training.image_data import Data
 
 
@@ -43,7 +45,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     history = [
         {"epoch": e, "train_loss": 1 / e, "valid_loss": 2 / e, "valid_auc": None} for e in (1, 2)
     ]
-    left, right = run_pictures.learning(history).axes
+    left, right = run_pictures.learning(history, tasks.FINDINGS).axes
     assert [np.asarray(line.get_ydata()).tolist() for line in left.lines] == [[1, 0.5], [2, 1]]
     assert np.isnan(np.asarray(right.lines[0].get_ydata(), float)).all()
 
@@ -53,7 +55,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     scores[:30, 0] += 1  # told apart without a fault
     part = pytest.importorskip("pandas").DataFrame(labels, columns=list(data_prep.FINDINGS))
     part["group"], part["image"] = range(60), [f"{n}.png" for n in range(60)]
-    result = metrics.evaluate(part, scores)
+    result = records.evaluate_findings(part, scores)
     (axes,) = run_pictures.roc(labels, scores, result).axes
     best = next(line for line in axes.lines if str(line.get_label()).endswith("1.00"))
     assert str(best.get_label()).startswith(data_prep.FINDINGS[0].replace("_", " "))
@@ -61,8 +63,39 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     assert len(axes.lines) == 3  # two findings with enough images, and chance
 
 
+def test_of_classes_learning_is_shown_by_top_1_and_top_5_where_there_is_one() -> None:
+    rows: list[dict[str, float | None]] = [
+        {"epoch": e, "train_loss": 1 / e, "valid_loss": 2 / e, "valid_top1": 0.2 * e}
+        for e in (1, 2)
+    ]
+    for top5, lines in ((0.9, 2), (None, 1)):
+        history = [row | {"valid_top5": top5} for row in rows]
+        _, right = run_pictures.learning(history, tasks.CLASSES).axes
+        drawn = [np.asarray(line.get_ydata(), float).tolist() for line in right.lines]
+        assert drawn == [[20.0, 40.0], [90.0, 90.0]][:lines]
+        assert right.get_title("left") == "Top-1 on the validation part, %"
+        assert (right.get_legend() is not None) == (lines == 2)
+
+
+def test_the_most_confused_classes_are_those_most_often_taken_for_others() -> None:
+    names = ["cat", "dog $x$", "a" * 80, "ship"]
+    targets = np.repeat(np.arange(4), 10)
+    taken = targets.copy()
+    taken[10:16] = 0  # six dogs for cats
+    taken[20:23] = 3
+    scores = np.eye(4)[taken]
+    result = accuracy.evaluate(targets, scores, range(40), names, hashlib.sha256())
+    (axes,) = run_pictures.TEST["classes"](targets, scores, result).axes
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert shown == [r"dog \$x\$", "a" * 39 + "…", "cat", "ship"]
+    assert [round(bar.get_width()) for bar in axes.patches[:4]] == [60, 30, 0, 0]  # type: ignore[attr-defined]
+    assert [text.get_text() for text in axes.texts] == ["as cat", "as ship"]
+    nothing = accuracy.evaluate(targets, np.eye(4)[targets], range(40), names, hashlib.sha256())
+    assert len(run_pictures.TEST["classes"](targets, scores, nothing).axes) == 1
+
+
 def test_nothing_to_draw_is_no_error(data: Data, tmp_path: Path) -> None:
     none = np.zeros((6, 14), np.float32)
     part = data.train.iloc[:6].assign(**dict.fromkeys(data_prep.FINDINGS, 0))
-    result = metrics.evaluate(part, none)
+    result = records.evaluate_findings(part, none)
     assert len(run_pictures.roc(none, none, result).axes) == 1

@@ -4,7 +4,7 @@ Each function takes a comparison and a width in inches, and returns a figure tha
 by itself, or None where there is nothing to draw.
 """
 
-from helpers.results.charts.loss_and_auc import auc, clock_curves, curves
+from helpers.results.charts.learning import by_class, clock_curves, curves
 from helpers.results.charts.speed import placed, scaling, throughput
 from helpers.results.charts.style import COLOURS, MARKERS
 from helpers.results.charts.utilisation_and_energy import attribution, energy, traces, utilisation
@@ -15,7 +15,7 @@ __all__ = [
     "MARKERS",
     "Chart",
     "attribution",
-    "auc",
+    "by_class",
     "clock_curves",
     "curves",
     "energy",

@@ -15,7 +15,6 @@ from helpers.results.charts.style import (
     line_of,
     marker_of,
     name_rows,
-    safe,
 )
 from helpers.results.comparability import together
 from helpers.results.comparison import Comparison, devices
@@ -33,6 +32,7 @@ from helpers.training.figure_style import (
     heading,
     legend_below,
     panels,
+    safe,
     styled,
 )
 
@@ -100,7 +100,7 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Throughput against devices with each framework's ideal line, and parallel efficiency.
 
     None where everything was run on one number of devices. The published efficiency is drawn
-    faint and dotted, marked as such.
+    faint and dotted, marked as such, beside runs of the article's network.
     """
     if not several(compared):
         return None
@@ -114,15 +114,18 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         left.plot(counts, of_label["images_per_second"], lw=2, label=safe(label), **style)
         left.plot(counts, of_label["ideal"], color=style["color"], lw=1, ls=(0, (1, 2)), alpha=0.9)
         right.plot(counts, 100 * of_label["efficiency"], lw=2, **style)
-    _published_efficiency(right)
+    beside = published.belong(compared)
+    if beside:
+        _published_efficiency(right)
     heading(left, "Images per second; dotted: ideal")
     heading(right, "Parallel efficiency, %")
     right.axhline(100, color=FAINT, lw=1, ls=":")
     right.set_ylim(0, max(110.0, right.get_ylim()[1]))
     left.set_ylim(bottom=0)
-    left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
+    if beside:
+        left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
     _device_ticks(left, sorted(numbers["devices"].unique()))
-    _device_ticks(right, sorted({*numbers["devices"], 1, 4}))
+    _device_ticks(right, sorted({*numbers["devices"], *((1, 4) if beside else ())}))
     legend_below(figure, left)
     return figure
 
@@ -146,9 +149,10 @@ def placed(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Training time on fewest and most devices, ours beside the article's published one.
 
     Two panels with their own axes: other hardware, other images, so only the pattern compares.
+    None for runs of another network or task than the article's.
     """
     numbers = summarise(compared)
-    if numbers.empty:
+    if numbers.empty or not published.belong(compared):
         return None
     theirs = published.results().dropna(subset=["seconds"])
     figure, (left, right) = panels(

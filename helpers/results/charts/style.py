@@ -19,8 +19,6 @@ from helpers.training.figure_style import PAGE
 COLOURS = {row.family: row.colour for row in ROWS}
 OTHERS = "#56B4E9"
 MARKERS = {row.family: row.marker for row in ROWS}
-LONGEST = 40
-"""Letters of a label."""
 
 
 def name_rows(axes: Axes, names: Sequence[str], *, above: float = 0.5, below: float = 0.5) -> None:
@@ -68,9 +66,3 @@ def faded(colour: str, strength: float) -> tuple[float, float, float, float]:
 
 def cycle(colours: Sequence[str], count: int) -> list[str]:
     return [colours[i % len(colours)] for i in range(count)]
-
-
-def safe(text: str) -> str:
-    """Text from a record: one line, no longer than a label can be, never read as a formula."""
-    line = " ".join(text.split())
-    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…").replace("$", r"\$")

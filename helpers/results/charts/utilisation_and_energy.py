@@ -11,7 +11,6 @@ from helpers.results.charts.style import (
     cycle,
     faded,
     name_rows,
-    safe,
 )
 from helpers.results.comparison import Comparison, widest
 from helpers.results.comparison_tables import short_number
@@ -22,6 +21,7 @@ from helpers.training.figure_style import (
     WIDTH,
     figure_of,
     legend_below,
+    safe,
     styled,
 )
 

@@ -1,16 +1,17 @@
 """What the charts show, in words, for screen readers."""
 
-import math
 from collections.abc import Iterable
 
 import pandas as pd
 
-from helpers.results import device_waits, learning_curves, paired_auc
+from helpers.results import by_class as by_class_numbers
+from helpers.results import device_waits, learning_curves, paired
 from helpers.results.comparability import marked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import summarise, with_interval
 from helpers.results.scaling import scaling as scaling_numbers
+from helpers.training.tasks import capital
 
 
 def repeats(compared: Comparison) -> str:
@@ -73,37 +74,38 @@ def scaling(compared: Comparison) -> str:
 
 def curves(compared: Comparison, *, clock: bool = False) -> str:
     across = "seconds" if clock else "epochs"
-    parts = []
+    metric, parts = compared.metric, []
     for entry in widest(compared.entries):
         epochs = learning_curves.history(entry)
         if not epochs.empty:
             end = epochs.iloc[-1]
-            auc = "n/a" if math.isnan(end["valid_auc"]) else f"{end['valid_auc']:.3f}"
             parts.append(
                 f"{entry.timed if clock else entry.run} ends after {time_text(end['clock'])} with "
-                f"validation loss {end['valid_loss']:.3f} and AUC {auc}"
+                f"validation loss {end['valid_loss']:.3f} and {metric.short} "
+                f"{metric.text(end[metric.of_epoch])}"
             )
-    return _told(f"Losses and validation AUC against {across}", parts)
+    return _told(f"Losses and validation {metric.short} against {across}", parts)
 
 
-def auc(compared: Comparison) -> str:
+def by_class(compared: Comparison) -> str:
+    task, metric = compared.task, compared.task.metric
     parts = []
     for entry in widest(compared.finished):
-        test = entry.content["test"]
-        mean = with_interval(test["mean_auc"], test.get("mean_low"), test.get("mean_high"))
-        parts.append(f"{entry.run} {mean}")
+        parts.append(f"{entry.run} {with_interval(*metric.of(entry.content['test']), metric.text)}")
     return _told(
-        "Test AUC per finding with 95 % intervals; the table below has the numbers. Means", parts
+        f"Test {metric.short} per {task.one} with 95 % intervals; the table below has the numbers. "
+        f"{task.wholes}",
+        parts,
     )
 
 
 def left_out(compared: Comparison) -> str:
     """The findings that are in the table but not in the mean; empty if all are."""
     names = dict.fromkeys(
-        row["finding"]
+        name
         for entry in widest(compared.finished)
-        for row in entry.content["test"]["findings"]
-        if row["finding"] not in entry.content["test"].get("in_mean", [row["finding"]])
+        for name in by_class_numbers.rows(entry)
+        if name not in entry.content["test"].get("in_mean", [name])
     )
     if not names:
         return ""
@@ -111,15 +113,19 @@ def left_out(compared: Comparison) -> str:
 
 
 def uncertainty(compared: Comparison) -> str:
-    """What the AUCs' intervals include and leave out."""
+    """What the metric's intervals include and leave out."""
     text = (
-        "AUC intervals are 95 %, over the test part's patients. They do not include how much "
-        "another run, with other initial weights or in another order, would differ"
+        f"{capital(compared.task.metric.short)} intervals are 95 %, over the test part's "
+        f"{by_class_numbers.drawn(compared)}. They do not include how much another run, with other "
+        "initial weights or in another order, would differ"
     )
     if not _repeated(compared):
         return f"{text}, which single runs cannot show."
     if len(_seeds(compared)) == 1:
         return f"{text}. The range over runs, all of one seed, shows only what a seed leaves open."
+    samples = [entry.content["test"].get("sample") for entry in compared.finished]
+    if None not in samples and len(set(samples)) == 1:
+        return f"{text}. The range over a framework's runs shows that."
     return (
         f"{text}. The range over a framework's runs shows that, and the effect of other test "
         "images too, because the seed also decides the split."
@@ -128,23 +134,23 @@ def uncertainty(compared: Comparison) -> str:
 
 def differences(compared: Comparison) -> str:
     """How the table of paired differences is made, and how to read it."""
-    base = paired_auc.reference(compared)
+    base, metric = paired.reference(compared), compared.task.metric
     if base is None:
         return ""
+    found = paired.differences(compared)
+    place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
     text = (
-        f"Each run minus {base}, whose mean AUC is in the middle, on the same images. All are "
-        "resampled with the same draws, so an easy or hard test part affects all alike and "
-        "cancels out. "
+        f"Each run minus {base}, whose {metric.whole} is {place}, on the same images. "
+        "All are resampled with the same draws, so an easy or hard test part affects all alike "
+        "and cancels out. "
     )
-    if paired_auc.differences(compared)["pairs"].max() > 1:
+    if found["pairs"].max() > 1:
         text += (
-            "Repeats are paired and their differences averaged (the AUC beside is a median); the "
-            "interval covers both patients and runs. "
+            f"Repeats are paired and their differences averaged (the {metric.short} beside is a "
+            f"median); the interval covers both {by_class_numbers.drawn(compared)} and runs. "
         )
     else:
-        text += (
-            "This tells these trained networks apart: with another seed the order may be reversed. "
-        )
+        text += "It compares these trained networks: with another seed, the order may be reversed. "
     return (
         f"{text}The intervals hold at 95 % for all rows together: among equals, chance tells one "
         "apart in one report in twenty."

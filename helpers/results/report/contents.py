@@ -11,12 +11,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.results import (
+    by_class,
     charts,
-    comparison,
     comparison_tables,
     device_waits,
     learning_curves,
-    paired_auc,
+    limits,
+    paired,
     published,
     scaling,
 )
@@ -24,14 +25,16 @@ from helpers.results.comparability import off_the_recipe, ranks, unequal, unrank
 from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
+from helpers.training.tasks import capital
 
 Draw = Callable[..., Figure | None]
 
 
 @dataclass(frozen=True)
 class Table:
-    """``frame`` holds text only. ``kind`` is a hint to the page: plain; verdicts and runs, whose
-    columns are runs or frameworks; measured and published, which stand beside each other."""
+    """``frame`` holds text only. ``kind`` is a hint to the page: plain; wide, of many columns;
+    verdicts and runs, whose columns are runs or frameworks; measured and published, which stand
+    beside each other."""
 
     name: str
     title: str
@@ -81,6 +84,14 @@ class Section:
     """Names of the CSV files that hold this section's numbers."""
 
 
+def title(compared: Comparison) -> str:
+    """Of the whole report: what was trained."""
+    recipes = [entry.content["recipe"] for entry in compared.entries if entry.task]
+    names = dict.fromkeys(str(recipe["name"]) for recipe in recipes)
+    trained = "CheXNet" if published.belong(compared) else " and ".join(names)
+    return f"{trained}, framework against framework"
+
+
 def sections(compared: Comparison) -> list[Section]:
     """Every section that has something to show."""
     made = [_speed, _scaling, _learning, _machine, _fairness, _limits, _made_with]
@@ -101,7 +112,7 @@ def _holds(block: Block) -> bool:
 
 
 def _speed(compared: Comparison) -> Section:
-    repeats = chart_descriptions.repeats(compared)
+    repeats, beside = chart_descriptions.repeats(compared), published.belong(compared)
     blocks: list[Block] = [
         Chart(
             "throughput", "Throughput", charts.throughput, chart_descriptions.throughput(compared)
@@ -118,7 +129,7 @@ def _speed(compared: Comparison) -> Section:
         Table(
             "published-training",
             "Image files, published",
-            published.training(),
+            published.training() if beside else pd.DataFrame(),
             f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
             kind="published",
         ),
@@ -133,7 +144,7 @@ def _speed(compared: Comparison) -> Section:
         Table(
             "published-synthetic",
             "Synthetic data, published",
-            published.synthetic(),
+            published.synthetic() if beside else pd.DataFrame(),
             "Not measured here; same source.",
             kind="published",
         ),
@@ -142,11 +153,15 @@ def _speed(compared: Comparison) -> Section:
             "Beside the published times",
             charts.placed,
             chart_descriptions.placed(compared),
-            "Hardware, images and versions differ: compare the pattern, not the minutes.",
+            "Hardware, images and versions differ: compare the pattern, not the minutes."
+            if unranked(compared) is None
+            else "Hardware, images and versions differ, and the times measured here rank nothing: "
+            "neither the minutes nor their pattern can be compared.",
         ),
     ]
+    article = ", as in the article this repeats" if beside else ""
     lead = (
-        "Two tables, as in the article this repeats: images read from files, and synthetic data "
+        f"Two tables{article}: images read from files, and synthetic data "
         "in memory. The two are measured minutes apart. So the cost of loading is shown below, "
         "among the shares of an epoch, which are measured in alternating rounds."
     )
@@ -193,49 +208,80 @@ def _learning(compared: Comparison) -> Section:
             chart_descriptions.curves(compared, clock=True),
         ),
     ]
+    task, metric = compared.task, compared.task.metric
+    reached = "The end of the first epoch that reached it; nothing is interpolated between epochs."
+    blocks.append(
+        Table(
+            "targets",
+            "Time and images to the recipe's targets",
+            learning_curves.targets_table(compared),
+            f"{reached} Images are those trained on until then.",
+            kind="wide",
+        )
+    )
     if learning_curves.target(compared) is not None:
-        note = "The end of the first epoch that reached it; nothing is interpolated between epochs."
-        blocks.append(Live("target", "Time to a chosen AUC", note))
+        blocks.append(Live("target", f"Time to a chosen {compared.metric.short}", reached))
+    each = f"{capital(metric.short)} per {task.one}"
     blocks += [
         Chart(
-            "auc",
-            "AUC per finding",
-            charts.auc,
-            chart_descriptions.auc(compared),
-            "The published means, on 1 V100 (small marks) and on 4 (large), are from real X-rays.",
+            task.file,
+            each,
+            charts.by_class,
+            chart_descriptions.by_class(compared),
+            "The published means, on 1 V100 (small marks) and on 4 (large), are from real X-rays."
+            if published.belong(compared)
+            else by_class.left_out(compared).strip(),
         ),
         Table(
-            "auc",
-            "AUC per finding, 95 % interval",
-            comparison_tables.auc(compared),
-            chart_descriptions.left_out(compared) + chart_descriptions.uncertainty(compared),
+            task.file,
+            f"{each}, 95 % interval",
+            by_class.table(compared),
+            by_class.left_out(compared)
+            + chart_descriptions.left_out(compared)
+            + chart_descriptions.uncertainty(compared),
+            kind="runs",
+        ),
+        Table(
+            "confusions",
+            "Most often confused",
+            by_class.confusions(compared),
+            "The share of the class's test images, and how many these are; - where a pair is not "
+            "among the run's ten most frequent.",
             kind="runs",
         ),
         Table(
             "paired",
-            "Mean AUC, on the same test images",
-            paired_auc.table(compared),
+            f"{capital(metric.whole)}, on the same test images",
+            paired.table(compared),
             chart_descriptions.differences(compared),
         ),
     ]
     lead = _joined(
         "The curves should lie close together: same weights, same images, same learning rate. "
-        "The test part was never seen in training; 0.5 is guessing, 1 is perfect.",
+        f"The test part was never seen in training; {_guessing(compared)}",
         off_the_recipe(compared),
         chart_descriptions.shown(compared),
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
-    return Section("learning", "How well it learnt", lead, blocks if some else [], _LEARNT)
+    files = ("epochs", "targets", task.file, "confusions", "paired")
+    return Section("learning", "How well it learnt", lead, blocks if some else [], files)
 
 
-_LEARNT = ("epochs", "auc", "paired")
+def _guessing(compared: Comparison) -> str:
+    metric = compared.task.metric
+    chances = by_class.chances([entry for entry in compared.entries if entry.task])
+    said = [f"{metric.plain(chance)} is guessing" for chance in chances]
+    return ", ".join([*said, f"{metric.plain(1.0)} is perfect."])
 
 
 def _machine(compared: Comparison) -> Section:
+    on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
     lead = _joined(
         "The same axes for every framework, from the start of the first epoch: a longer lane is a "
-        "slower run, a valley is a device waiting. 100 % only means that the GPU was never "
-        "without a kernel, not that it was full.",
+        "slower run, a valley is a device waiting.",
+        "100 % only means that the GPU was never without a kernel, not that it was full."
+        if on_gpus
+        else "The lanes show the host's CPU, because no GPU was used.",
         chart_descriptions.shown(compared),
     )
     energy = comparison_tables.energy(compared)
@@ -307,7 +353,7 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
 def _limits(compared: Comparison) -> Section:
     lead = "What is missing or cannot be compared, and why."
     blocks: list[Block] = [
-        Table("remarks", "Not comparable, or missing", comparison.remarks(compared)),
+        Table("remarks", "Not comparable, or missing", limits.remarks(compared)),
         Table(
             "state",
             "How every run ended",
@@ -316,7 +362,10 @@ def _limits(compared: Comparison) -> Section:
             "start of its kernel, the certificate, training, the test and the measurements after "
             "it. For a notebook run by hand it starts with its record.",
         ),
-        Texts("About the published figures", published.notes()),
+        Texts(
+            "About the published figures",
+            published.notes() if published.belong(compared) else [],
+        ),
     ]
     return Section("limits", "What this does not show", lead, blocks)
 
@@ -331,15 +380,15 @@ def _made_with(compared: Comparison) -> Section:
 
 
 def targets(compared: Comparison) -> list[dict[str, Any]]:
-    """For the page's time to a chosen AUC: each run's epochs as [epoch, clock, AUC, time]."""
-    rows = []
+    """For the page's time to a chosen value: each run's epochs as [epoch, clock, value, time]."""
+    rows, column = [], compared.metric.of_epoch
     for entry in latest_of_each(compared.finished):
         epochs = learning_curves.history(entry)
-        known = epochs.dropna(subset=["valid_auc"])
-        figures = known[["epoch", "clock", "valid_auc"]].itertuples(index=False)
+        known = epochs.dropna(subset=[column])
+        figures = known[["epoch", "clock", column]].itertuples(index=False)
         steps = [
-            [int(epoch), round(float(clock), 3), round(float(auc), 4), time_text(clock)]
-            for epoch, clock, auc in figures
+            [int(epoch), round(float(clock), 3), round(float(value), 4), time_text(clock)]
+            for epoch, clock, value in figures
         ]
         rows.append({"run": entry.timed, "ranks": ranks(entry.content), "epochs": steps})
     return rows

@@ -5,15 +5,17 @@ from typing import Any
 import pandas as pd
 
 from helpers.results import (
+    by_class,
     comparison_tables,
     device_waits,
     learning_curves,
-    paired_auc,
+    paired,
     published,
     scaling,
 )
 from helpers.results.comparison import Comparison, results
 from helpers.results.repeated_runs import summarise
+from helpers.training.tasks import TASKS
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -22,21 +24,25 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
-    and extremes. scaling: speed-up and efficiency. paired: differences of mean AUCs on the same
-    test images. epochs, auc, attribution, fairness, versions:
-    what the records say, a row a value. published: the article's figures.
+    and extremes. scaling: speed-up and efficiency. targets: time and images to each of the
+    recipe's. paired: differences of the metric on the same test images. epochs, auc (or classes and
+    confusions), attribution, fairness, versions: what the records say, a row a value. published:
+    the article's figures, beside runs of its network.
     """
     return {
         "runs": results(compared),
         "repeats": summarise(compared),
         "scaling": scaling.scaling(compared) if scaling.several(compared) else pd.DataFrame(),
         "epochs": _epochs(compared),
-        "auc": _auc(compared),
-        "paired": paired_auc.differences(compared).reset_index(drop=True),
+        "targets": learning_curves.to_targets(compared),
+        **{task.file: pd.DataFrame() for task in TASKS.values()},
+        compared.task.file: _by_class(compared),
+        "confusions": by_class.confusion_rows(compared),
+        "paired": paired.differences(compared).reset_index(drop=True),
         "attribution": device_waits.numbers(compared).reset_index(),
         "fairness": _fairness(compared),
         "versions": comparison_tables.versions(compared).reset_index(),
-        "published": published.results(),
+        "published": published.results() if published.belong(compared) else pd.DataFrame(),
     }
 
 
@@ -65,18 +71,23 @@ def _epochs(compared: Comparison) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _auc(compared: Comparison) -> pd.DataFrame:
+def _by_class(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
             for entry in compared.finished
-            for row in entry.content["test"]["findings"]
+            for row in entry.content["test"][compared.task.name]
         ]
     )
 
 
 def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """Whether a finding counts in the mean; in older records each did that could be computed."""
+    """Whether a finding counts in the mean; in older records each did that could be computed.
+
+    Nothing of classes, which all count in top-1.
+    """
+    if "finding" not in row:
+        return {}
     counted = content["test"].get("in_mean")
     return {"in_mean": row["auc"] is not None if counted is None else row["finding"] in counted}
 

@@ -7,14 +7,14 @@ import pandas as pd
 
 from helpers.results import learning_curves, published, three_answers
 from helpers.results.comparison import Comparison
-from helpers.results.report.contents import Block, Live, Section, Table, Texts
+from helpers.results.report.contents import Block, Live, Section, Table, Texts, title
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
 def render(compared: Comparison, sections: Sequence[Section]) -> str:
     """The whole text, ending in a newline."""
-    parts = ["# CheXNet, framework against framework", _text(three_answers.headline(compared))]
+    parts = [f"# {_text(title(compared))}", _text(three_answers.headline(compared))]
     answers = three_answers.answers(compared)
     parts.append(
         "\n".join(f"- **{_text(a.question)}** {_text(a.verdict)}: {_text(a.text)}" for a in answers)
@@ -23,7 +23,8 @@ def render(compared: Comparison, sections: Sequence[Section]) -> str:
         parts += [f"## {_text(section.title)}", _text(section.lead)]
         for block in section.blocks:
             parts += _block(compared, block)
-    parts.append(f"Published figures: {_text(published.source())}.")
+    if published.belong(compared):
+        parts.append(f"Published figures: {_text(published.source())}.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -35,9 +36,9 @@ def _block(compared: Comparison, block: Block) -> list[str]:
         lines = "\n".join(f"- {_text(line)}" for line in block.lines)
         return [f"### {_text(block.title)}", lines]
     if isinstance(block, Live) and block.name == "target":
-        wanted = learning_curves.target(compared)
-        title = f"### Time to a validation AUC of {wanted:.2f}"
-        return [title, table(learning_curves.table(compared)), _text(block.note)]
+        metric, wanted = compared.metric, learning_curves.target(compared) or 0.0
+        heading = f"### Time to a validation {metric.short} of {metric.target(wanted)}"
+        return [heading, table(learning_curves.table(compared)), _text(block.note)]
     return []
 
 

@@ -22,18 +22,19 @@ from helpers.results import charts, learning_curves, published, three_answers
 from helpers.results.comparability import NOT_COMPARABLE, RESUMED, SHARED
 from helpers.results.comparison import Comparison
 from helpers.results.report import svg
-from helpers.results.report.contents import Chart, Live, Section, Table, Texts, targets
+from helpers.results.report.contents import Chart, Live, Section, Table, Texts, targets, title
+from helpers.training.tasks import capital
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
-FIT = {"verdicts": 6, "runs": 6, "measured": 8, "published": 8}
+FIT = {"verdicts": 6, "runs": 6, "wide": 8, "measured": 8, "published": 8}
 """Columns that fit beside each other on a screen and on paper, by the table's kind; more of them
 go into another table below."""
 
 _VERDICTS = {"pass": "good", "fail": "bad"}
 _MARKED = re.compile(rf"(.*) \(((?:{NOT_COMPARABLE}|{RESUMED}|{SHARED})[^()]*)\)")
-_NUMBER = re.compile(r"[-~+]?[\d.,:]+(?:e[-+]?\d+)?( s| %|%)?( \(.*\))?|n/a|-")
+_NUMBER = re.compile(r"[-~+]?[\d.,:]+(?:e[-+]?\d+)?( s| %|%| points)?( \(.*\))?|n/a|-")
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,13 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         style=Markup(_colours() + (HERE / "style.css").read_text(encoding="utf-8")),
         charts_style=Markup(interactive.STYLE),
         scripts={name: Markup(text) for name, text in scripts.items()},
-        title="CheXNet, framework against framework",
+        title=title(compared),
         headline=three_answers.headline(compared),
         answers=[(a, _css_of(a)) for a in three_answers.answers(compared)],
         batches=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
         when=_date(max(started)) if started else "",
-        published=published.source(),
+        published=published.source() if published.belong(compared) else "",
         sections=[(section, _blocks(compared, section)) for section in sections],
         links=lambda section: [
             (name, _address(files[name])) for name in section.data if name in files
@@ -130,13 +131,17 @@ def _utilisation(compared: Comparison) -> dict[str, Any]:
 
 
 def _target(compared: Comparison) -> dict[str, Any]:
-    wanted = learning_curves.target(compared) or 0.5
-    best = [learning_curves.best_auc(entry) for entry in compared.finished]
+    metric = compared.metric
+    wanted = learning_curves.target(compared) or 0.0
+    best = [learning_curves.best(entry, metric) for entry in compared.finished]
     return {
+        "label": capital(metric.of_validation),
         "wanted": f"{wanted:.2f}",
+        "said": metric.target(wanted),
+        "least": metric.least,
         "most": f"{max([value for value in best if value == value], default=1.0):.2f}",
         "grid": _grid(learning_curves.table(compared, wanted)),
-        "data": {"runs": targets(compared)},
+        "data": {"percent": metric.percent, "runs": targets(compared)},
     }
 
 

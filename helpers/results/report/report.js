@@ -1,4 +1,4 @@
-// The page's own script: which tables are wider than the page, and time to a chosen AUC. Without
+// The page's own script: which tables are wider than the page, and time to a chosen value. Without
 // it the page shows the default one.
 (function () {
   "use strict";
@@ -10,12 +10,13 @@
   "use strict";
   const slider = document.getElementById("target");
   if (!slider) return;
-  const { runs } = JSON.parse(document.getElementById("target-data").textContent);
+  const { percent, runs } = JSON.parse(document.getElementById("target-data").textContent);
   const shown = document.getElementById("target-value");
   const body = document.querySelector("#target-table tbody");
+  const text = (value, digits) => percent ? `${(100 * value).toFixed(digits - 2)} %` : value.toFixed(digits);
   function show() {
     const wanted = Number(slider.value);
-    shown.textContent = wanted.toFixed(2);
+    shown.textContent = text(wanted, 2);
     const rows = runs.map(run => {
       const first = run.epochs.find(epoch => epoch[2] >= wanted);
       const best = Math.max(...run.epochs.map(epoch => epoch[2]));
@@ -29,7 +30,7 @@
       const texts = [
         row.first ? row.first[3] : "not reached",
         row.first ? String(row.first[0]) : "-",
-        Number.isFinite(row.best) ? row.best.toFixed(3) : "n/a",
+        Number.isFinite(row.best) ? text(row.best, 3) : "n/a",
       ];
       for (const text of texts) {
         const cell = document.createElement("td");

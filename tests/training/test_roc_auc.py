@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from records import evaluate_findings as evaluate
 from sklearn.metrics import roc_auc_score
 
 from data_prep import FINDINGS
-from helpers.training import metrics
-from helpers.training.metrics import FEWEST, evaluate, mean_auc
+from helpers.training import resampling, roc_auc
+from helpers.training.roc_auc import FEWEST, mean_auc
 
 
 def drawn(
@@ -51,12 +52,12 @@ def test_every_resample_is_scikit_learns_auc_with_the_patients_weights(
     labels, (numbers, of) = found[list(FINDINGS)].to_numpy(), np.unique(
         found["group"], return_inverse=True
     )  # fmt: skip
-    counts = next(metrics._draws(len(numbers)))[:, :3]
+    counts = next(resampling.draws(len(numbers)))[:, :3]
     result = evaluate(found, scores)
     for i in range(3):
         plain = [slow_auc(labels[:, j], scores[:, j], counts[of, i]) for j in range(14)]
         mine = [
-            metrics._auc(*metrics._rank(labels[:, j], scores[:, j], of), counts)[i]
+            roc_auc._auc(*roc_auc._rank(labels[:, j], scores[:, j], of), counts)[i]
             for j in range(14)
         ]
         np.testing.assert_allclose(mine, plain, atol=1e-12)
@@ -76,9 +77,9 @@ def slow_auc(labels: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> flo
 
 
 def test_a_resample_is_of_whole_patients_as_many_as_there_are() -> None:
-    batches = list(metrics._draws(7))
+    batches = list(resampling.draws(7))
     counts = np.concatenate(batches, axis=1)
-    assert counts.shape == (7, metrics.RESAMPLES)
+    assert counts.shape == (7, resampling.RESAMPLES)
     assert (counts.sum(axis=0) == 7).all()
     assert abs(counts.mean(axis=1) - 1).max() < 0.15  # nobody is favoured
     assert counts[:, :3].T.tolist() == [
@@ -230,13 +231,13 @@ def test_the_sample_holds_what_was_drawn_and_what_is_in_the_mean(
     found, scores = drawn(60)
     first = evaluate(found, scores).sample
     with monkeypatch.context() as patch:
-        patch.setattr(metrics, "AT_ONCE", 7)  # says nothing about the draws
+        patch.setattr(resampling, "AT_ONCE", 7)  # says nothing about the draws
         assert evaluate(found, scores).sample == first
     with monkeypatch.context() as patch:
-        patch.setattr(metrics, "FEWEST", 12)
+        patch.setattr(roc_auc, "FEWEST", 12)
         assert evaluate(found, scores).sample != first
-    real = metrics._draws
-    monkeypatch.setattr(metrics, "_draws", lambda n: (counts[::-1] for counts in real(n)))
+    real = resampling.draws
+    monkeypatch.setattr(resampling, "draws", lambda n: (counts[::-1] for counts in real(n)))
     assert evaluate(found, scores).sample != first
 
 
@@ -244,6 +245,11 @@ def test_diverged_scores_are_refused() -> None:
     found, scores = drawn()
     with pytest.raises(ValueError, match="must have one shape"):
         evaluate(found, scores[:, :1])
+    labels = found[list(FINDINGS)].to_numpy()
+    with pytest.raises(ValueError, match="must have one shape"):
+        mean_auc(labels, scores[1:])
     scores[0, 0] = np.nan
+    with pytest.raises(ValueError, match="diverged"):
+        mean_auc(labels, scores)
     with pytest.raises(ValueError, match="diverged"):
         evaluate(found, scores)

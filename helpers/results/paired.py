@@ -1,4 +1,4 @@
-"""Two runs on the same test images: how far their mean AUCs lie apart, and whether that is told.
+"""Two runs on the same test images: how far their mean AUC or top-1 lie apart, if that is told.
 
 Intervals of single runs hold the luck of which patients are in the test part. That luck is the
 same for all runs on the same part, so most of it falls out of a difference: each record holds the
@@ -16,14 +16,15 @@ import pandas as pd
 from scipy import stats
 
 from helpers.results.comparison import Comparison, Entry
-from helpers.results.repeated_runs import auc_with_interval, summarise, with_interval
+from helpers.results.repeated_runs import metric_with_interval, summarise, with_interval
+from helpers.training.tasks import Metric
 
 ALIKE = "not told apart"
 
 
 @lru_cache(maxsize=1)
 def differences(compared: Comparison) -> pd.DataFrame:
-    """Each framework's mean AUC minus that of one of them, :func:`reference`; a row a run's name.
+    """Each framework's metric minus that of one of them, :func:`reference`; a row a run's name.
 
     Columns: label, devices, reference (its run's name), pairs (of runs on the same test images),
     difference, low, high (its 95 % interval) and verdict: ``not told apart``, ``higher``,
@@ -51,7 +52,7 @@ def differences(compared: Comparison) -> pd.DataFrame:
         if name == base:
             found = {"pairs": len(entries), "verdict": "the reference"}
         else:
-            found = _difference(pairs[name], rivals)
+            found = _difference(pairs[name], compared.task.metric, rivals)
             if not found["pairs"]:
                 known = any("sample" in entry.content["test"] for entry in entries)
                 found["verdict"] = (
@@ -64,17 +65,17 @@ def differences(compared: Comparison) -> pd.DataFrame:
 
 
 def table(compared: Comparison) -> pd.DataFrame:
-    """:func:`differences` as text for a reader, with the mean AUCs themselves."""
-    numbers = differences(compared)
+    """:func:`differences` as text for a reader, with the metrics themselves."""
+    numbers, metric = differences(compared), compared.task.metric
     if numbers.empty:
         return pd.DataFrame()
     means = summarise(compared).set_index(["label", "devices"])
     texts = {
         run: {
-            "mean test AUC": auc_with_interval(means.loc[(row["label"], row["devices"])]),
+            metric.of_test: metric_with_interval(means.loc[(row["label"], row["devices"])], metric),
             "difference": "-"
             if np.isnan(row["difference"])
-            else with_interval(row["difference"], row["low"], row["high"], "{:+.3f}".format),
+            else with_interval(row["difference"], row["low"], row["high"], metric.difference),
             "verdict": row["verdict"],
         }
         for run, row in numbers.iterrows()
@@ -93,11 +94,11 @@ def reference(compared: Comparison) -> str | None:
         name: sum(bool(_pairs(entries, other)) for other in groups.values())
         for name, entries in groups.items()
     }
-    most = max(partners.values(), default=0)
+    most, metric = max(partners.values(), default=0), compared.task.metric
     if most < 2:  # with itself only
         return None
     means = {
-        name: float(np.median([entry.content["test"]["mean_auc"] for entry in groups[name]]))
+        name: float(np.median([metric.of(entry.content["test"])[0] for entry in groups[name]]))
         for name, count in partners.items()
         if count == most
     }
@@ -106,10 +107,10 @@ def reference(compared: Comparison) -> str | None:
 
 
 def _groups(compared: Comparison) -> dict[str, list[Entry]]:
-    """Finished runs with a mean AUC, repeats together, in the order they are shown."""
+    """Finished runs with a metric, repeats together, in the order they are shown."""
     groups = defaultdict(list)
     for entry in compared.finished:
-        if entry.content["test"]["mean_auc"] is not None:
+        if compared.task.metric.of(entry.content["test"])[0] is not None:
             groups[entry.run].append(entry)
     return dict(groups)
 
@@ -131,12 +132,15 @@ def _sample(test: dict[str, Any]) -> tuple[str | None, int]:
     return test.get("sample"), len(test.get("resamples", []))
 
 
-def _difference(pairs: Sequence[tuple[Any, Any]], rivals: int = 1) -> dict[str, Any]:
+def _difference(
+    pairs: Sequence[tuple[Any, Any]], metric: Metric, rivals: int = 1
+) -> dict[str, Any]:
     """With an interval that holds at 95 % for so many ``rivals`` of one reference together."""
     if not pairs:
         return {"pairs": 0}
     tail = 0.025 / rivals
-    each = np.array([one["mean_auc"] - other["mean_auc"] for one, other in pairs])
+    value = metric.tested[0]
+    each = np.array([one[value] - other[value] for one, other in pairs])
     resampled = [
         np.array(one["resamples"], float) - np.array(other["resamples"], float)
         for one, other in pairs

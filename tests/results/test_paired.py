@@ -10,10 +10,10 @@ import records
 
 from data_prep import FINDINGS
 from helpers.frameworks import ROWS
-from helpers.results import comparison, paired_auc
+from helpers.results import comparison, paired
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
-from helpers.training import metrics, record
+from helpers.training import record, roc_auc, tasks
 
 
 def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
@@ -31,7 +31,9 @@ def scored(
 ) -> dict[str, Any]:
     """The section ``test`` of a network with this ``skill`` that errs much as the others do."""
     noise = own * np.random.default_rng(seed).normal(size=shared.shape)
-    result = metrics.evaluate(part, skill * part[list(FINDINGS)].to_numpy() + shared + noise)
+    result = records.evaluate_findings(
+        part, skill * part[list(FINDINGS)].to_numpy() + shared + noise
+    )
     return record.plain(record.test(result, 0.2, 1.0))  # type: ignore[no-any-return]
 
 
@@ -39,6 +41,19 @@ def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
     for framework, section in sections.items():
         records.save(folder, records.make(framework, test=section))
     return comparison.load(folder)
+
+
+def test_of_two_runs_the_reference_is_the_lower_and_not_in_the_middle(tmp_path: Path) -> None:
+    part, shared = images_of(60)
+    two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
+    said = chart_descriptions.differences(batch(tmp_path / "2", **two))
+    assert said.startswith("Each run minus Keras, 2 devices, whose mean AUC is the lower, on the")
+    other, luck = images_of(60, seed=1)
+    apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
+    assert "is the lower" in chart_descriptions.differences(apart)
+    three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
+    said = chart_descriptions.differences(three)
+    assert said.startswith("Each run minus Chainer, 2 devices, whose mean AUC is in the middle, on")
 
 
 def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
@@ -50,7 +65,7 @@ def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: P
         for seed, (name, skill) in enumerate(skills.items(), start=1)
     }
     compared = batch(tmp_path, **tests)
-    found = paired_auc.differences(compared)
+    found = paired.differences(compared)
     base = found["reference"].iloc[0]
     assert base not in ("TensorFlow, 2 devices", "MXNet, 2 devices")  # neither best nor worst
     verdicts = found["verdict"].to_dict()
@@ -65,7 +80,7 @@ def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: P
     assert best["low"] < best["difference"] < best["high"]
     alone = tests["TensorFlow"]["mean_high"] - tests["TensorFlow"]["mean_low"]
     assert best["high"] - best["low"] < 0.7 * alone
-    text = paired_auc.table(compared).loc["TensorFlow, 2 devices"]
+    text = paired.table(compared).loc["TensorFlow, 2 devices"]
     assert text["difference"].startswith("+0.0") and " to +0.0" in text["difference"]
     assert text["mean test AUC"].startswith(f"{tests['TensorFlow']['mean_auc']:.3f} (")
     assert base in chart_descriptions.differences(compared)
@@ -76,7 +91,7 @@ def test_equals_are_told_apart_about_one_time_in_twenty() -> None:
     for seed in range(60):
         part, shared = images_of(80, seed)
         one, other = (scored(part, shared, 1.0, 1000 * seed + i) for i in (1, 2))
-        apart += paired_auc._difference([(one, other)])["verdict"] != paired_auc.ALIKE
+        apart += paired._difference([(one, other)], tasks.AUC)["verdict"] != paired.ALIKE
     assert apart <= 8
 
 
@@ -86,10 +101,10 @@ def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
     tests = {f"Framework {i}": scored(part, shared, 1.0, i) for i in range(12)}
     both = {name: tests[name] for name in ("Framework 0", "Framework 1")}
     few, many = (batch(tmp_path / str(len(some)), **some) for some in (both, tests))
-    (alone,) = paired_auc.differences(few).dropna(subset="low").to_dict("records")
+    (alone,) = paired.differences(few).dropna(subset="low").to_dict("records")
     one, other = (tests[f"Framework {i}"] for i in (0, 1))
     assert alone["high"] - alone["low"] == pytest.approx(_width(one, other, 0.05))
-    found = paired_auc.differences(many)
+    found = paired.differences(many)
     base = found["reference"].iloc[0].partition(",")[0]
     for run, row in found.dropna(subset="low").iterrows():
         rival = str(run).partition(",")[0]
@@ -107,7 +122,7 @@ def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -
     """Against a plain one over patients, with scores at hand."""
     part, shared = images_of(60)
     one, other = scored(part, shared, 1.2, 1), scored(part, shared, 1.0, 2)
-    found = paired_auc._difference([(one, other)])
+    found = paired._difference([(one, other)], tasks.AUC)
     labels = part[list(FINDINGS)].to_numpy()
     scores = []
     for skill, seed in ((1.2, 1), (1.0, 2)):
@@ -118,8 +133,8 @@ def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -
     for _ in range(150):
         drawn = np.concatenate([rows[i] for i in random.integers(0, 60, 60)])
         plain.append(
-            metrics.mean_auc(labels[drawn], scores[0][drawn])
-            - metrics.mean_auc(labels[drawn], scores[1][drawn])
+            roc_auc.mean_auc(labels[drawn], scores[0][drawn])
+            - roc_auc.mean_auc(labels[drawn], scores[1][drawn])
         )
     assert found["difference"] == pytest.approx(one["mean_auc"] - other["mean_auc"])
     width = np.quantile(plain, 0.975) - np.quantile(plain, 0.025)
@@ -139,22 +154,22 @@ def test_runs_on_other_test_images_are_not_paired(tmp_path: Path) -> None:
     for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
         del tests["MXNet"][name]
     compared = batch(tmp_path, **tests)
-    said = paired_auc.table(compared)["verdict"]
+    said = paired.table(compared)["verdict"]
     assert said["TensorFlow, 2 devices"] == "cannot be paired: other test images"
     assert said["MXNet, 2 devices"] == "cannot be paired: its record is of an older version"
-    assert paired_auc.table(compared).loc["TensorFlow, 2 devices", "difference"] == "-"
-    assert said["Keras, 2 devices"] in ("the reference", paired_auc.ALIKE)
+    assert paired.table(compared).loc["TensorFlow, 2 devices", "difference"] == "-"
+    assert said["Keras, 2 devices"] in ("the reference", paired.ALIKE)
 
 
 def test_nothing_to_pair_is_no_table(tmp_path: Path) -> None:
-    assert paired_auc.table(comparison.load(tmp_path)).empty
+    assert paired.table(comparison.load(tmp_path)).empty
     records.save(tmp_path / "one", records.make())
-    assert paired_auc.table(comparison.load(tmp_path / "one")).empty
+    assert paired.table(comparison.load(tmp_path / "one")).empty
     keras = records.make("Keras")
     keras["test"]["sample"] = "b" * 32
     records.save(tmp_path / "one", keras)
     compared = comparison.load(tmp_path / "one")
-    assert paired_auc.table(compared).empty and chart_descriptions.differences(compared) == ""
+    assert paired.table(compared).empty and chart_descriptions.differences(compared) == ""
 
 
 def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
@@ -164,12 +179,12 @@ def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
             content = records.make(framework, auc=auc)
             content["test"]["sample"] = f"{seed}" * 32
             records.save(tmp_path / str(seed), content)
-    alone = paired_auc.differences(comparison.load(tmp_path / "0"))
+    alone = paired.differences(comparison.load(tmp_path / "0"))
     assert alone.loc["Keras, 2 devices", "verdict"] == "higher"
     assert alone.loc["Keras, 2 devices", ["low", "high"]].tolist() == pytest.approx([0.04, 0.04])
-    together = paired_auc.differences(comparison.load([tmp_path / str(seed) for seed in range(3)]))
+    together = paired.differences(comparison.load([tmp_path / str(seed) for seed in range(3)]))
     keras = together.loc["Keras, 2 devices"]
-    assert (keras["pairs"], keras["verdict"]) == (3, paired_auc.ALIKE)
+    assert (keras["pairs"], keras["verdict"]) == (3, paired.ALIKE)
     # Student's t with two degrees of freedom, at 95 % for two rows: 6.205 standard errors.
     half = 6.205347 * np.std([0.04, -0.03, 0.03], ddof=1) / np.sqrt(3)
     assert keras["high"] - keras["low"] == pytest.approx(2 * half, rel=1e-4)

@@ -5,9 +5,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from helpers.results import by_class as by_class_of
 from helpers.results import published
-from helpers.results.charts.style import labels_of, line_of, name_rows, safe
-from helpers.results.comparison import Comparison, Entry, widest
+from helpers.results.charts.style import labels_of, line_of, name_rows
+from helpers.results.comparison import Comparison, widest
 from helpers.results.learning_curves import history
 from helpers.training.figure_style import (
     FAINT,
@@ -16,16 +17,16 @@ from helpers.training.figure_style import (
     figure_of,
     legend_below,
     panels,
+    safe,
     styled,
 )
 
 _PUBLISHED = "Mean, published"
-_MEAN = ("mean_auc", "mean_low", "mean_high")
 
 
 @styled
 def curves(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Learning curves against epochs, each framework on its most devices: losses, AUC."""
+    """Learning curves against epochs, each framework on its most devices: losses, metric."""
     return _curves(compared, "epoch", "epoch", width)
 
 
@@ -39,6 +40,7 @@ def _curves(compared: Comparison, across: str, name: str, width: float) -> Figur
     entries = [e for e in widest(compared.entries) if e.content.get("epochs")]
     if not entries:
         return None
+    metric = compared.metric
     figure, (left, right) = panels(2, width, 3.6)
     for entry in entries:
         epochs = history(entry)
@@ -46,25 +48,27 @@ def _curves(compared: Comparison, across: str, name: str, width: float) -> Figur
         x, name_of = epochs[across], entry.timed if across == "clock" else entry.run
         left.plot(x, epochs["valid_loss"], lw=2.2, label=safe(name_of), **style)
         left.plot(x, epochs["train_loss"], lw=1, alpha=0.75, **style | {"ms": 3})
-        right.plot(x, epochs["valid_auc"], lw=2.2, label=safe(name_of), **style)
+        right.plot(x, metric.scale * epochs[metric.of_epoch], lw=2.2, label=safe(name_of), **style)
     left.set_title("Loss: validation bold, training thin", loc="left")
-    right.set_title("Mean AUC on the validation part", loc="left")
+    right.set_title(metric.heading, loc="left")
     for axes in (left, right):
         axes.set_xlabel(name)
         if across == "epoch":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         else:
             axes.set_xlim(left=0)
-    _chance(right)
+    if metric is compared.task.metric:
+        for chance in by_class_of.chances(entries):
+            _chance(right, metric.scale * chance)
     legend_below(figure, left)
     return figure
 
 
-def _chance(axes: Axes) -> None:
-    axes.axhline(0.5, color=FAINT, lw=1, ls=":")
+def _chance(axes: Axes, value: float) -> None:
+    axes.axhline(value, color=FAINT, lw=1, ls=":")
     axes.annotate(
         "chance",
-        (0.01, 0.5),
+        (0.01, value),
         xycoords=("axes fraction", "data"),
         fontsize=8,
         va="bottom",
@@ -73,53 +77,55 @@ def _chance(axes: Axes) -> None:
 
 
 @styled
-def auc(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Test AUC per finding and their mean with 95 % intervals, each framework on its most devices.
+def by_class(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """The test part by finding or class and as a whole, with 95 % intervals.
 
-    The last row is the mean that the article published, on 1 V100 (small) and on 4 (large).
+    Each framework on its most devices. For the article's network the last row is the mean that the
+    article published, on 1 V100 (small) and on 4 (large).
     """
     entries = widest(compared.finished)
     if not entries:
         return None
-    findings = list(
-        dict.fromkeys(r["finding"] for e in entries for r in e.content["test"]["findings"])
-    )
-    rows = [*findings, "Mean", _PUBLISHED]
+    task, names = compared.task, by_class_of.names(compared)
+    beside = published.belong(compared)
+    rows = [*names, task.whole, *([_PUBLISHED] if beside else [])]
     spread = min(0.8, 0.16 * (len(entries) - 1))
     offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
     figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
+    told, scale = set(), task.metric.scale
     for entry, offset in zip(entries, offsets, strict=True):
-        test = entry.content["test"]
-        table = {r["finding"]: r for r in test["findings"]}
-        means = dict(zip(("auc", "low", "high"), map(test.get, _MEAN), strict=True))
+        found = by_class_of.rows(entry) | by_class_of.whole(entry)
         mark = line_of(entry.label, labels_of(entries)) | {"ls": "none"}
-        for row, finding in enumerate(rows):
-            found = means if finding == "Mean" else table.get(finding)
-            if found is None or found["auc"] is None:
+        for row, name in enumerate(rows):
+            value, low, high = found.get(name, (None, None, None))
+            if value is None:
                 continue
-            if found["low"] is not None and found["high"] is not None:
-                ends = [found["low"], found["high"]]
+            told.add(name)
+            if low is not None and high is not None:
+                ends = [scale * low, scale * high]
                 axes.plot(ends, [row + offset] * 2, color=mark["color"], lw=1.5, alpha=0.7)
-            axes.plot(found["auc"], row + offset, **mark)
+            axes.plot(scale * value, row + offset, **mark)
         axes.plot([], [], label=safe(entry.run), **mark)
-    _published_means(axes, len(rows) - 1)
-    for row, finding in enumerate(findings):
-        if not any(_has_auc(entry, finding) for entry in entries):
+    if beside:
+        _published_means(axes, len(rows) - 1)
+    for row, name in enumerate(names):
+        if name not in told:
             axes.annotate(
                 "not computable",
-                (0.5, row),
+                (0.5 * scale, row),
                 xytext=(6, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=8,
                 color=FAINT,
             )
-    axes.axvline(0.5, color=FAINT, lw=1, ls=":")
-    for place in (len(findings), len(findings) + 1):
+    for chance in by_class_of.chances(entries):
+        axes.axvline(scale * chance, color=FAINT, lw=1, ls=":")
+    for place in range(len(names), len(rows)):
         axes.axhline(place - 0.5, color=GRID, lw=1.2)
-    names = [safe(name.replace("_", " ")) for name in rows]
-    name_rows(axes, names, above=0.6, below=0.6)
-    axes.set_xlabel("test AUC; lines: 95 % interval, dotted: chance")
+    name_rows(axes, [safe(name.replace("_", " ")) for name in rows], above=0.6, below=0.6)
+    unit = ", %" if task.metric.percent else ""
+    axes.set_xlabel(f"test {task.metric.short}{unit}; lines: 95 % interval, dotted: chance")
     legend_below(figure, axes)
     return figure
 
@@ -140,8 +146,3 @@ def _published_means(axes: Axes, row: int) -> None:
         color=FAINT,
         label="published, V100s",
     )
-
-
-def _has_auc(entry: Entry, finding: str) -> bool:
-    rows = entry.content["test"]["findings"]
-    return any(r["finding"] == finding and r["auc"] is not None for r in rows)

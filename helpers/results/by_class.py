@@ -1,0 +1,156 @@
+"""The test part class by class, or finding by finding: as rows, as tables, and what they lack."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from helpers.results.comparison import Comparison, Entry, widest
+from helpers.results.repeated_runs import with_interval
+from helpers.training import tasks
+
+MOST = 20
+"""Rows of a table or chart; of more classes, those that are told worst."""
+CONFUSIONS = 10
+
+
+class Row(NamedTuple):
+    """A finding's or a class's metric, None where there is none, and the ends of its interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def rows(entry: Entry) -> dict[str, Row]:
+    """By the name of the finding or class."""
+    task = tasks.of(entry.content["recipe"])
+    return {
+        row[task.one]: Row(row[task.metric.name], row["low"], row["high"])
+        for row in entry.content["test"][task.name]
+    }
+
+
+def whole(entry: Entry) -> dict[str, Row]:
+    """The metrics of the whole part, by the name of their row; those that the run has."""
+    task, test = tasks.of(entry.content["recipe"]), entry.content["test"]
+    first, *others = task.metrics
+    found = {f"{task.whole}, {metric.short}": Row(*metric.of(test)) for metric in others}
+    return {task.whole: Row(*first.of(test))} | {
+        name: row for name, row in found.items() if row.value is not None
+    }
+
+
+def chances(entries: Sequence[Entry]) -> list[float]:
+    """What guessing comes to, by the first metric; one value where all have as many classes.
+
+    None of a run whose record does not yet say how many it has.
+    """
+    found = set()
+    for content in (entry.content for entry in entries):
+        task = tasks.of(content["recipe"])
+        outputs = content.get("test", {}).get(task.name) or content.get("data", {}).get("classes")
+        found.add(task.chance(len(outputs or [])))
+    return sorted(chance for chance in found if chance is not None)
+
+
+def drawn(compared: Comparison) -> str:
+    """What the intervals are over: ``images`` where each stands alone."""
+    tests = [entry.content["test"] for entry in compared.finished]
+    images = [sum(row["images"] for row in test.get("classes", [])) for test in tests]
+    alone = all(test.get("groups") == count for test, count in zip(tests, images, strict=True))
+    return "images" if tests and alone else compared.task.groups
+
+
+def names(compared: Comparison) -> list[str]:
+    """The findings or classes to be shown, in the records' order.
+
+    Of more than ``MOST`` those with the lowest metric, as a mean over the runs.
+    """
+    values: dict[str, list[float]] = {}
+    for entry in widest(compared.finished):
+        for name, row in rows(entry).items():
+            values.setdefault(name, []).extend([] if row.value is None else [row.value])
+    if len(values) <= MOST:
+        return list(values)
+    means = {name: sum(of) / len(of) for name, of in values.items() if of}
+    worst = set(sorted(means, key=lambda name: means[name])[:MOST])
+    return [name for name in values if name in worst]
+
+
+def left_out(compared: Comparison) -> str:
+    """How many classes are not in the tables and charts; empty if all are."""
+    every = dict.fromkeys(name for entry in widest(compared.finished) for name in rows(entry))
+    if len(every) <= MOST:
+        return ""
+    task = compared.task
+    return f"Of {len(every):,} {task.name} the {MOST} with the lowest {task.metric.short}. "
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """The metric by class with its 95 % interval: rows findings or classes, then the whole part.
+
+    One column a framework, on its most devices; the whole on fewer is in the table of training.
+    """
+    text, shown = compared.task.metric.text, names(compared)
+    columns = {}
+    for entry in widest(compared.finished):
+        found = rows(entry)
+        cells = {name: found[name] for name in shown if name in found} | whole(entry)
+        columns[entry.run] = pd.Series(
+            {name: with_interval(*row, text) for name, row in cells.items()}
+        )
+    name = compared.task.one
+    return pd.DataFrame(columns).rename_axis(name).fillna("-") if columns else pd.DataFrame()
+
+
+def confusions(compared: Comparison) -> pd.DataFrame:
+    """What is most often taken for what: one row a pair of classes, one column a framework.
+
+    Each cell is the share of the class's images, and how many these are; ``-`` where a pair is not
+    among the run's ten most frequent.
+    """
+    images: Counter[tuple[str, str]] = Counter()
+    columns: dict[str, dict[tuple[str, str], str]] = {}
+    for entry in widest(compared.finished):
+        for found in entry.content["test"].get("confusions", []):
+            pair = found["class"], found["taken_for"]
+            images[pair] += found["images"]
+            text = f"{tasks.TOP1.text(found['share'])} ({found['images']:,})"
+            columns.setdefault(entry.run, {})[pair] = text
+    cells = {
+        f"{one} taken for {other}": {run: of.get((one, other), "-") for run, of in columns.items()}
+        for (one, other), _ in images.most_common(CONFUSIONS)
+    }
+    return pd.DataFrame(cells).T.rename_axis("images of") if cells else pd.DataFrame()
+
+
+def confusion_rows(compared: Comparison) -> pd.DataFrame:
+    """Every confusion that the records hold: label, devices, class, taken_for, images, share."""
+    return pd.DataFrame(
+        [
+            {"label": entry.label, "devices": entry.devices} | found
+            for entry in compared.finished
+            for found in entry.content["test"].get("confusions", [])
+        ]
+    )
+
+
+def limits(content: dict[str, Any]) -> list[str]:
+    """What a finished run's test cannot show."""
+    test, task = content["test"], tasks.of(content["recipe"])
+    said: dict[str, list[str]] = {}
+    for row in test[task.name]:
+        if row.get("reason") or row[task.metric.name] is None:
+            said.setdefault(row.get("reason") or task.missing, []).append(row[task.one])
+    texts = [f"{_several(names)}: {reason}" for reason, names in said.items()]
+    if "mean_auc" in test and "in_mean" not in test:
+        texts.append("old record: its mean AUC has no interval and includes rare findings")
+    return texts
+
+
+def _several(names: list[str]) -> str:
+    """The names, of many the first ones."""
+    more = len(names) - MOST
+    return ", ".join(names[:MOST]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,209 @@
+"""How often the right class is named: top-1, top-5, and what is taken for what, with intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.metrics import confusion_matrix
+
+from helpers.training import resampling
+from helpers.training.tasks import TOP1, TOP5
+
+GUESSES = 5
+"""Of as many classes or fewer, top-5 would be 1 whatever was learnt: there is none."""
+
+CONFUSIONS = 10
+"""The most frequent ones, which are told."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the scores of a test part come to. Printed, it tells the shares and how to take them.
+
+    ``table`` has one row a class: class, images, right, top1, low, high; top1 is NaN where the part
+    has no image of it, its interval where all are of one group. ``confusions`` are the most
+    frequent: class, taken_for, images, and their share of the class's images. ``top1`` and
+    ``top5`` are shares of all images with the ends of their intervals; ``top5`` is NaN where there
+    are no more than ``GUESSES`` classes. Intervals hold 95 % of ``resampling.RESAMPLES`` resamples
+    of the part's ``groups``; ``resamples`` are top-1's, in order, of the images that ``sample``
+    names.
+    """
+
+    table: pd.DataFrame
+    confusions: pd.DataFrame
+    top1: tuple[float, float, float]
+    top5: tuple[float, float, float]
+    groups: int
+    resamples: np.ndarray
+    sample: str
+
+    def __str__(self) -> str:
+        shares = []
+        for metric, (share, low, high) in ((TOP1, self.top1), (TOP5, self.top5)):
+            if np.isfinite(share):
+                ends = f"95 % interval {metric.text(low)} to {metric.text(high)}"
+                shares.append(
+                    f"{metric.short} {metric.text(share)} ({ends if low == low else 'no interval'})"
+                )
+        told = ", ".join(shares)
+        images = int(self.table["images"].sum())
+        alone = self.groups == images
+        part = f"{images} images" if alone else f"{images} images in {self.groups} groups"
+        lines = [f"{told[0].upper()}{told[1:]} of {len(self.table)} classes, {part}."]
+        if not self.confusions.empty:
+            first = self.confusions.iloc[0]
+            lines.append(
+                f"Most often confused: {TOP1.text(first['share'])} of the images of "
+                f"{first['class']} are taken for {first['taken_for']}."
+            )
+        lines.append(resampling.said("images" if alone else "groups of images"))
+        return "\n".join(lines)
+
+    def as_record(self) -> dict[str, Any]:
+        """What the record's section ``test`` says of it."""
+        rows = self.table.astype(object).where(self.table.notna(), None)
+        return {
+            **dict(zip(TOP1.tested, self.top1, strict=True)),
+            **dict(zip(TOP5.tested, self.top5, strict=True)),
+            "classes": rows.to_dict("records"),
+            "confusions": self.confusions.to_dict("records"),
+            "groups": self.groups,
+            "resamples": self.resamples.round(6),
+            "sample": self.sample,
+        }
+
+
+def evaluate(
+    targets: np.ndarray,
+    scores: np.ndarray,
+    groups: Sequence[Any],
+    names: Sequence[str],
+    sample: Any,
+) -> Evaluation:
+    """Top-1 and top-5 with 95 % intervals from a bootstrap over groups, top-1 of each class.
+
+    Whole groups are drawn, as many as there are and with replacement, because a group's images
+    resemble each other; an image that stands alone is a group. All shares are computed from the
+    same draws; the interval is the percentile one, as that of an AUC.
+
+    Args:
+        targets: (images,) of whole numbers, each image's class.
+        scores: (images, classes), logits or probabilities: only their order counts.
+        groups: which each image is of.
+        names: of the classes.
+        sample: a hash of which images these are, to be updated.
+
+    Raises:
+        ValueError: the shapes do not fit, or a score is NaN or infinite.
+    """
+    if scores.shape != (len(targets), len(names)):
+        wanted = (len(targets), len(names))
+        raise ValueError(f"scores {scores.shape} are not (images, classes), which are {wanted}")
+    ranked = _ranked(scores)
+    right, among = _named(targets, ranked, 1), _named(targets, ranked, GUESSES)
+    numbers, of_group = np.unique(np.asarray(groups), return_inverse=True)
+    # How many images of a class (or of any) a group has, and how many of them are right.
+    shape = (len(names), len(numbers))
+    classes = [
+        sparse.csr_matrix((counted.astype(float), (targets, of_group)), shape)
+        for counted in (np.ones(len(targets)), right)
+    ]
+    everything = np.stack(
+        [
+            np.bincount(of_group, counted, len(numbers))
+            for counted in (np.ones(len(targets)), right, among)
+        ]
+    )
+    of_class, of_all = [], []
+    for drawn in resampling.draws(len(numbers)):
+        with np.errstate(invalid="ignore"):  # 0 / 0, where a draw has no image of a class
+            of_class.append((classes[1] @ drawn) / (classes[0] @ drawn))
+        images, *found = everything @ drawn
+        of_all.append(np.stack(found) / images)
+        sample.update(drawn.T.astype("<i4").tobytes())
+    resampled = pd.DataFrame(np.concatenate(of_all, axis=1).T, columns=[TOP1.name, TOP5.name])
+    lows, highs = resampling.interval(resampled)
+    whole = [
+        (float(hits.mean()), *((lows[name], highs[name]) if len(numbers) > 1 else (np.nan, np.nan)))
+        for name, hits in ((TOP1.name, right), (TOP5.name, among))
+    ]
+    return Evaluation(
+        _table(targets, right, of_group, names, np.concatenate(of_class, axis=1)),
+        _confusions(targets, ranked[:, 0], names),
+        top1=whole[0],
+        top5=whole[1] if len(names) > GUESSES else (np.nan, np.nan, np.nan),
+        groups=len(numbers),
+        resamples=resampled[TOP1.name].to_numpy(),
+        sample=sample.hexdigest()[:32],
+    )
+
+
+def of_epoch(targets: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    """What an epoch's row in the record says of the validation part; top-5 NaN as in a test."""
+    ranked = _ranked(scores)
+    several = scores.shape[1] > GUESSES
+    return {
+        TOP1.of_epoch: float(_named(targets, ranked, 1).mean()),
+        TOP5.of_epoch: float(_named(targets, ranked, GUESSES).mean()) if several else np.nan,
+    }
+
+
+def _ranked(scores: np.ndarray) -> np.ndarray:
+    """The classes with the highest scores, best first: (images, up to ``GUESSES``).
+
+    Among equal scores the last class is first, as in scikit-learn's ``top_k_accuracy_score``, which
+    cannot say which images it counts.
+    """
+    resampling.check_finite(scores)
+    return np.argsort(scores, axis=1, kind="stable")[:, ::-1][:, :GUESSES]
+
+
+def _named(targets: np.ndarray, ranked: np.ndarray, guesses: int) -> np.ndarray:
+    """Whether each image's class is among the first ``guesses``."""
+    return (ranked[:, :guesses] == targets[:, None]).any(axis=1)
+
+
+def _table(
+    targets: np.ndarray,
+    right: np.ndarray,
+    of_group: np.ndarray,
+    names: Sequence[str],
+    resampled: np.ndarray,
+) -> pd.DataFrame:
+    images = np.bincount(targets, minlength=len(names))
+    hits = np.bincount(targets, right, len(names)).astype(int)
+    pairs = np.unique(np.stack([targets, of_group]), axis=1)
+    several = np.bincount(pairs[0], minlength=len(names)) > 1  # groups
+    low, high = resampling.interval(pd.DataFrame(resampled.T))
+    return pd.DataFrame(
+        {
+            "class": list(names),
+            "images": images,
+            "right": hits,
+            "top1": hits / np.where(images, images, np.nan),
+            "low": low.where(several).to_numpy(),
+            "high": high.where(several).to_numpy(),
+        }
+    )
+
+
+def _confusions(targets: np.ndarray, taken: np.ndarray, names: Sequence[str]) -> pd.DataFrame:
+    """The ``CONFUSIONS`` most frequent pairs; of equally frequent ones the first by class."""
+    found = confusion_matrix(targets, taken, labels=range(len(names)))
+    images = found.sum(axis=1)
+    np.fill_diagonal(found, 0)
+    most = np.argsort(-found, axis=None, kind="stable")[:CONFUSIONS]
+    rows = [
+        {
+            "class": names[one],
+            "taken_for": names[other],
+            "images": int(found[one, other]),
+            "share": found[one, other] / images[one],
+        }
+        for one, other in zip(*np.unravel_index(most, found.shape), strict=True)
+        if found[one, other]
+    ]
+    return pd.DataFrame(rows, columns=["class", "taken_for", "images", "share"])

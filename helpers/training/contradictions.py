@@ -1,0 +1,88 @@
+"""What a schema cannot see: figures of a record that contradict each other.
+
+A record may come from a stranger. What a report adds up, ranks or looks up must then fit together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from helpers.training import tasks
+from helpers.training.tasks import CLASSES, TOP1, TOP5
+
+_ROUNDED = 1e-6
+
+
+def first(content: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The first field that contradicts others, and how; None where all fit.
+
+    ``content`` fits the schema.
+    """
+    return next(_all(content), None)
+
+
+def _all(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    task = tasks.of(content.get("recipe", {}))
+    for number, epoch in enumerate(content.get("epochs", [])):
+        if task.metric.of_epoch not in epoch:
+            yield f"epochs/{number}", f"{task.metric.of_epoch} is missing for the task {task.name}"
+        elif task is CLASSES:
+            yield from _order(f"epochs/{number}", epoch[TOP1.of_epoch], epoch[TOP5.of_epoch])
+    test = content.get("test")
+    if test is None:
+        return
+    if task.name not in test:
+        yield "test", f"{task.name} are missing, which are the recipe's task"
+    elif task is CLASSES:
+        yield from _order("test", test["top1"], test["top5"])
+        yield from _classes(test)
+        yield from _confusions(test)
+
+
+def _order(where: str, top1: float, top5: float | None) -> Iterator[tuple[str, str]]:
+    if top5 is not None and top5 < top1 - _ROUNDED:
+        yield where, f"top-5 ({top5:g}) is less than top-1 ({top1:g})"
+
+
+def _classes(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    rows = test["classes"]
+    if len({row["class"] for row in rows}) < len(rows):
+        yield "test/classes", "a class stands there twice"
+    for number, row in enumerate(rows):
+        if row["right"] > row["images"]:
+            yield f"test/classes/{number}", f"{row['right']} of {row['images']} images are right"
+        elif not _is(row["top1"], row["right"], row["images"]):
+            said = f"top1 is not {row['right']} of {row['images']} images"
+            yield f"test/classes/{number}", said
+    right, images = (sum(row[what] for row in rows) for what in ("right", "images"))
+    if not _is(test["top1"], right, images):
+        yield "test/top1", f"it is not {right} of {images} images, as its classes have them"
+
+
+def _confusions(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    rows = {row["class"]: row for row in test["classes"]}
+    told: Counter[str] = Counter()
+    pairs = set()
+    for number, found in enumerate(test["confusions"]):
+        one, other, where = found["class"], found["taken_for"], f"test/confusions/{number}"
+        if one not in rows or other not in rows or one == other or (one, other) in pairs:
+            yield where, "it is not of two classes, or stands there twice"
+            return
+        pairs.add((one, other))
+        told[one] += found["images"]
+        wrong = rows[one]["images"] - rows[one]["right"]
+        if told[one] > wrong:
+            yield where, f"more images are confused than the {wrong} of its class that are wrong"
+        elif not _is(found["share"], found["images"], rows[one]["images"]):
+            said = f"share is not {found['images']} of {rows[one]['images']} images"
+            yield where, said
+
+
+def _is(share: float | None, part: int, of: int) -> bool:
+    """Whether a share is that of ``part`` in ``of``; without any there is none."""
+    if share is None or not of:
+        return share is None and not of
+    return math.isclose(share, part / of, abs_tol=_ROUNDED)

@@ -1,0 +1,186 @@
+"""What each task's results are called, where a record has them, and how they are written.
+
+Everything that shows a result asks here, so that nothing else has to know the tasks apart.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NONE = "n/a"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measure of a trained network, from 0 to 1.
+
+    name: the recipe's. short: in a column or a line. whole: of all of a part. tested: its field of
+    the record's section ``test``, and those of the ends of its interval. figure: its column in
+    ``helpers.results.comparison.results``. percent: whether people read it in percent.
+    """
+
+    name: str
+    short: str
+    whole: str
+    tested: tuple[str, str, str]
+    figure: str
+    percent: bool
+
+    @property
+    def of_epoch(self) -> str:
+        """Its field of the record's ``epochs``."""
+        return f"valid_{self.name}"
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The columns of its interval's ends, beside ``figure``."""
+        return f"{self.name}_low", f"{self.name}_high"
+
+    @property
+    def of_test(self) -> str:
+        """``mean test AUC``, ``test top-1``."""
+        return self.whole.replace(self.short, f"test {self.short}")
+
+    @property
+    def of_validation(self) -> str:
+        """``mean validation AUC``, ``validation top-1``."""
+        return self.whole.replace(self.short, f"validation {self.short}")
+
+    @property
+    def heading(self) -> str:
+        """Above a chart of the validation after each epoch."""
+        return f"{capital(self.whole)} on the validation part{', %' if self.percent else ''}"
+
+    @property
+    def scale(self) -> float:
+        """What a value is multiplied by where it is drawn."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def least(self) -> float:
+        """The least value that is worth asking for."""
+        return 0.0 if self.percent else 0.5
+
+    def text(self, value: float | None) -> str:
+        """``0.757``, ``75.7 %``; ``n/a`` without a value."""
+        if value is None or math.isnan(value):
+            return NONE
+        return f"{100 * value:.1f} %" if self.percent else f"{value:.3f}"
+
+    def difference(self, value: float) -> str:
+        """``+0.012``, ``+1.2 points``: percentage points."""
+        return f"{100 * value:+.1f} points" if self.percent else f"{value:+.3f}"
+
+    def target(self, value: float) -> str:
+        """A value to be reached, with all its digits: ``0.70``, ``70 %``."""
+        if self.percent:
+            return f"{100 * value:g} %"
+        return f"{value:.2f}" if math.isclose(value, round(value, 2)) else f"{value:g}"
+
+    def plain(self, value: float) -> str:
+        """With as few digits as it takes: ``0.5``, ``10 %``."""
+        return f"{100 * value:.3g} %" if self.percent else f"{value:.3g}"
+
+    def of(self, test: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+        """The metric and the ends of its interval in a record's section ``test``."""
+        value, low, high = (test.get(field) for field in self.tested)
+        return value, low, high
+
+
+AUC = Metric(
+    "auc",
+    short="AUC",
+    whole="mean AUC",
+    tested=("mean_auc", "mean_low", "mean_high"),
+    figure="mean_auc",
+    percent=False,
+)
+TOP1, TOP5 = (
+    Metric(
+        name,
+        short=short,
+        whole=short,
+        tested=(name, f"{name}_low", f"{name}_high"),
+        figure=f"test_{name}",
+        percent=True,
+    )
+    for name, short in (("top1", "top-1"), ("top5", "top-5"))
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the outputs of a network stand for, and how well it tells them.
+
+    name: the recipe's, and the field of a record's section ``test`` that has a row for each output.
+    metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.
+    whole, wholes: what the first metric is of, as a table's row and before a list. file: the CSV
+    file with those rows. groups: what is drawn for intervals. missing: why a row has no metric, if
+    it does not say so itself.
+    """
+
+    name: str
+    metrics: tuple[Metric, ...]
+    one: str
+    whole: str
+    wholes: str
+    file: str
+    groups: str
+    missing: str
+
+    @property
+    def metric(self) -> Metric:
+        """The one that runs are compared by."""
+        return self.metrics[0]
+
+    def said(self, epoch: Mapping[str, Any]) -> str:
+        """What the validation after an epoch found, ``AUC 0.757``, in a line among others."""
+        texts = {metric.short: metric.text(epoch[metric.of_epoch]) for metric in self.metrics}
+        told = [f"{name} {text}" for name, text in texts.items() if text != NONE]
+        return ", ".join(told) or f"{self.metric.short} {NONE}"
+
+    def chance(self, outputs: int | None) -> float | None:
+        """What guessing comes to, by the first metric; None where that hangs on how many."""
+        if self.metric is AUC:
+            return 0.5
+        return 1 / outputs if outputs else None
+
+
+FINDINGS = Task(
+    "findings",
+    (AUC,),
+    one="finding",
+    whole="Mean",
+    wholes="Means",
+    file="auc",
+    groups="patients",
+    missing="AUC missing",
+)
+CLASSES = Task(
+    "classes",
+    (TOP1, TOP5),
+    one="class",
+    whole="All images",
+    wholes="Of all images",
+    file="classes",
+    groups="groups of images",
+    missing="no test image",
+)
+TASKS = {task.name: task for task in (FINDINGS, CLASSES)}
+
+
+def of(recipe: Mapping[str, Any]) -> Task:
+    """The task of a recipe as a record has it."""
+    return TASKS[recipe.get("task", FINDINGS.name)]
+
+
+def metric_of(recipe: Mapping[str, Any]) -> Metric:
+    """The metric that a recipe's targets are of; learning is shown by it."""
+    task = of(recipe)
+    return next((m for m in task.metrics if m.name == recipe.get("metric")), task.metric)
+
+
+def capital(text: str) -> str:
+    """With a capital, as at a sentence's beginning; the rest as it is."""
+    return text[:1].upper() + text[1:]

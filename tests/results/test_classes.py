@@ -1,0 +1,384 @@
+"""The comparison and its report for runs that tell classes: every word and figure follows."""
+
+import html
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import class_records
+import numpy as np
+import pandas as pd
+import pytest
+import records
+
+from helpers.__main__ import main
+from helpers.errors import UserError
+from helpers.results import (
+    by_class,
+    charts,
+    comparison,
+    comparison_tables,
+    learning_curves,
+    limits,
+    paired,
+    regression,
+    repeated_runs,
+    report,
+    three_answers,
+)
+from helpers.results.comparability import unequal
+from helpers.results.report import chart_descriptions, contents
+from helpers.runner import batch_folder, messages, plans, progress_board
+from helpers.runner.estimate import History
+from helpers.training import tasks
+
+WORDS_OF_FINDINGS = re.compile(r"\bAUC|finding|patient|CheXNet|V100|X-ray|published|Published")
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classes")
+    class_records.three(folder)
+    report.write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compared(batch: Path) -> comparison.Comparison:
+    return comparison.load(batch)
+
+
+def visible(page: str) -> str:
+    """A page's words, those that are read aloud too."""
+    page = re.sub(r"<(script|style).*?</\1>", " ", page, flags=re.S)
+    page = re.sub(r'href="[^"]*"', "", page)
+    spoken = " ".join(re.findall(r'aria-label="([^"]*)"', page))
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page) + spoken).split())
+
+
+def test_no_word_of_findings_is_left_and_nothing_published(batch: Path) -> None:
+    for text in ((batch / report.MARKDOWN).read_text(), visible((batch / report.HTML).read_text())):
+        assert WORDS_OF_FINDINGS.findall(text) == []
+        assert "resnet44-cifar10, framework against framework" in text
+        assert "10 % is guessing, 100 % is perfect" in text
+    names = {path.stem for path in (batch / report.CSV).iterdir()}
+    assert {"classes", "confusions", "targets"} <= names and not {"auc", "published"} & names
+
+
+def test_the_same_words_are_found_where_they_belong(tmp_path: Path) -> None:
+    """Or the check above would say nothing."""
+    records.save(tmp_path, records.make(gpu=True))
+    page = visible(report.write(tmp_path).read_text())
+    assert len(WORDS_OF_FINDINGS.findall(page)) > 30
+
+
+def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> None:
+    test = {entry.label: entry.content["test"] for entry in compared.entries}["Keras"]
+    told = "66.0 % ({:.1f} to {:.1f})".format(
+        *(100 * test[f"top1_{end}"] for end in ("low", "high"))
+    )
+    assert comparison_tables.training(compared).loc["Keras", ("2 devices", "test top-1")] == told
+    table = by_class.table(compared)
+    assert table.index.name == "class"
+    assert list(table.index) == [*class_records.NAMES, "All images", "All images, top-5"]
+    assert table.loc["All images", "Keras, 2 devices"] == told
+    assert table.loc["All images, top-5", "Keras, 2 devices"].startswith("100.0 % (")
+    row = test["classes"][3]
+    assert table.loc["cat", "Keras, 2 devices"] == (
+        f"{100 * row['top1']:.1f} % ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
+    )
+    confused = by_class.confusions(compared)
+    assert len(confused) == by_class.CONFUSIONS
+    first = test["confusions"][0]
+    name = f"{first['class']} taken for {first['taken_for']}"
+    assert (
+        confused.loc[name, "Keras, 2 devices"]
+        == f"{100 * first['share']:.1f} % ({first['images']})"
+    )
+    assert "Keras, 2 devices 66.0 % (" in chart_descriptions.by_class(compared)
+    assert "and top-1 66.0 %" in chart_descriptions.curves(compared)
+    assert "over the test part's images. They" in chart_descriptions.uncertainty(compared)
+
+
+def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.Comparison) -> None:
+    tests = {entry.label: entry.content["test"] for entry in compared.entries}
+    found = paired.differences(compared).loc["MXNet Gluon, 2 devices"]
+    assert found["reference"] == "Keras, 2 devices"
+    one, other = tests["MXNet Gluon"], tests["Keras"]
+    assert found["difference"] == pytest.approx(one["top1"] - other["top1"])
+    each = np.subtract(one["resamples"], other["resamples"])
+    assert [found["low"], found["high"]] == pytest.approx(np.quantile(each, [0.0125, 0.9875]))
+    text = paired.table(compared)
+    assert text.columns.tolist() == ["test top-1", "difference", "verdict"]
+    assert re.fullmatch(
+        r"\+6\.0 points \(\+\d\.\d to \+\d\.\d\)", text.loc["MXNet Gluon, 2 devices", "difference"]
+    )
+    assert "whose top-1 is in the middle" in chart_descriptions.differences(compared)
+
+
+def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Comparison) -> None:
+    assert learning_curves.targets(compared) == [0.5, 0.6, 0.7, 0.75, 0.8]
+    found = learning_curves.to_targets(compared).set_index(["run", "target"])
+    for entry in compared.entries:
+        clock, images = 0.0, 0
+        reached: dict[float, tuple[int, float, int]] = {}
+        for epoch in entry.content["epochs"]:
+            clock += epoch["train_seconds"] + epoch["valid_seconds"]
+            images += epoch["images"]
+            for wanted in (0.5, 0.6, 0.7, 0.75, 0.8):
+                if epoch["valid_top1"] >= wanted:
+                    reached.setdefault(wanted, (epoch["epoch"], clock, images))
+        for wanted in (0.5, 0.6, 0.7, 0.75, 0.8):
+            row = found.loc[(entry.timed, wanted)]
+            if wanted in reached:
+                assert row[["epoch", "seconds", "images"]].tolist() == pytest.approx(
+                    reached[wanted]
+                )
+            else:
+                assert row[["epoch", "seconds", "images"]].isna().all()
+    table = learning_curves.targets_table(compared)
+    assert next(iter(table.index)) == "MXNet Gluon, 2 devices"  # the quickest
+    assert table.loc["Keras, 2 devices", ("top-1 70 %", "time")] == "not reached"
+    assert table.loc["Keras, 2 devices", ("top-1 50 %", "images")] == "3,072"
+    assert learning_curves.table(compared).columns[-1] == "best top-1"
+
+
+def test_a_recipe_without_targets_has_no_table_of_them(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make())
+    compared = comparison.load(tmp_path)
+    assert learning_curves.targets_table(compared).empty
+    assert "recipe's targets" not in report.write(tmp_path).read_text()
+
+
+def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> None:
+    content = class_records.make()
+    content["recipe"] |= {"metric": "top5", "targets": [0.9]}
+    for number, epoch in enumerate(content["epochs"]):
+        epoch["valid_top5"] = 0.8 + 0.04 * number
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    assert compared.metric is tasks.TOP5 and compared.task.metric is tasks.TOP1
+    (column,) = {head for head, _ in learning_curves.targets_table(compared).columns}
+    assert column == "top-5 90 %"
+    assert learning_curves.target(compared) == 0.96
+    figure = charts.curves(compared)
+    assert figure is not None
+    assert figure.axes[1].get_title("left") == "Top-5 on the validation part, %"
+    assert [len(axes.lines) for axes in figure.axes] == [2, 1]  # chance is top-1's
+
+
+def test_the_page_has_what_its_slider_needs(batch: Path, compared: comparison.Comparison) -> None:
+    page = (batch / report.HTML).read_text()
+    assert '<label for="target">Validation top-1</label>' in page
+    assert re.search(r'type="range" min="0.0" max="0.72" step="0.01" value="0.60"', page)
+    assert '<output id="target-value" for="target">60 %</output>' in page
+    data = json.loads(re.search(r'id="target-data">(.*?)</script>', page)[1])  # type: ignore[index]
+    assert data["percent"] is True
+    rows = {row["run"]: row["epochs"] for row in data["runs"]}
+    for entry in compared.entries:
+        wanted = [round(epoch["valid_top1"], 4) for epoch in entry.content["epochs"]]
+        assert [epoch[2] for epoch in rows[entry.timed]] == wanted
+
+
+def test_charts_are_of_classes(compared: comparison.Comparison) -> None:
+    figure = charts.by_class(compared)
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        *class_records.NAMES,
+        "All images",
+    ]
+    assert axes.get_xlabel().startswith("test top-1, %")
+    drawn = {round(float(line.get_xdata()[0]), 3) for line in axes.lines if len(line.get_xdata())}  # type: ignore[index, arg-type]
+    assert {60.0, 66.0, 72.0, 10.0} <= drawn  # and chance
+    assert charts.placed(compared) is None
+
+
+def test_of_a_thousand_classes_the_worst_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
+    names = [f"n{number:04}" for number in range(60)]
+    content = class_records.make(names=names)
+    content["test"]["classes"][31] |= {"right": 0, "top1": 0.0, "low": 0.0, "high": 0.0}
+    others = sum(row["right"] for row in content["test"]["classes"])
+    content["test"]["top1"] = others / (60 * class_records.IMAGES)
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    shown = by_class.names(compared)
+    assert len(shown) == by_class.MOST and "n0031" in shown
+    every = {row["class"]: row["top1"] for row in content["test"]["classes"]}
+    left = [value for name, value in every.items() if name not in shown]
+    assert max(every[name] for name in shown) <= min(left)
+    said = "Of 60 classes the 20 with the lowest top-1."
+    assert by_class.left_out(compared).strip() == said
+    (tmp_path / "x").mkdir()
+    page = report.write([tmp_path], tmp_path / "x").read_text()
+    assert page.count(said) == 2  # at the chart and at the table
+    assert len(pd.read_csv(tmp_path / "x" / report.CSV / "classes.csv")) == 60
+
+
+def test_few_classes_have_no_top_5_and_one_without_images_is_said(tmp_path: Path) -> None:
+    content = class_records.make(names=["a", "b", "c"])
+    content["test"]["classes"].append(
+        {"class": "d", "images": 0, "right": 0, "top1": None, "low": None, "high": None}
+    )
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    table = by_class.table(compared)
+    assert list(table.index) == ["a", "b", "c", "d", "All images"]
+    assert table.loc["d", "PyTorch, 2 devices"] == "n/a"
+    assert "d: no test image" in limits.remarks(compared)["remark"].to_list()
+    assert charts.by_class(compared) is not None and report.write(tmp_path).exists()
+
+
+def test_repeats_are_told_together(tmp_path: Path) -> None:
+    for number, top1 in enumerate((0.6, 0.64, 0.7)):
+        content = class_records.make(top1=top1)
+        content["recipe"]["seed"] = number
+        records.save(tmp_path / str(number), content)
+    compared = comparison.load([tmp_path / str(number) for number in range(3)])
+    row = repeated_runs.summarise(compared).iloc[0]
+    assert [row[f"test_top1{end}"] for end in ("_low", "", "_high")] == [0.6, 0.64, 0.7]
+    assert np.isnan(row["top1_low"])
+    assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test top-1")] == (
+        "64.0 % (60.0 to 70.0 over 3 runs)"
+    )
+    # They were all tested on the same images, whatever the seed.
+    assert "split" not in chart_descriptions.uncertainty(compared)
+
+
+@pytest.mark.parametrize(("top1", "verdict"), [(0.69, "same"), (0.66, "worse"), (0.75, "better")])
+def test_against_an_older_batch(
+    tmp_path: Path, top1: float, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records.save(tmp_path / "old", class_records.make(top1=0.7))
+    records.save(tmp_path / "new", class_records.make(top1=top1))
+    found = regression.compare(*(comparison.load(tmp_path / name) for name in ("old", "new")))
+    assert found.set_index("figure")["verdict"]["test top-1"] == verdict
+    code = main(["--against", str(tmp_path / "old"), "--name", str(tmp_path / "new")])
+    told = capsys.readouterr().out
+    assert code == (verdict != "same")
+    assert re.search(
+        rf"test top-1 +70\.0 % +{100 * top1:.1f} % +[+-]\d\.\d points +2\.0 points", told
+    )
+
+
+def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
+    records.save(tmp_path, class_records.make(top1=0.7))
+    records.save(tmp_path, class_records.make("Keras", top1=0.5))
+    compared = comparison.load(tmp_path)
+    text = three_answers.fastest(compared).text
+    assert "got from files to a test top-1; compared with the top-1 of Keras" in text
+    assert "that of PyTorch, 2 devices is higher" in text
+    assert "AUC" not in " ".join(limits.remarks(compared)["remark"])
+
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>$\\frac{$ {{ 7 * 7 }} | _*`"
+
+
+def test_names_of_classes_are_text_wherever_they_stand(tmp_path: Path) -> None:
+    names = [EVIL, "=cmd|'/c calc'!A1", "\x1b[2J\u202e", "x" * 5000, "a\nb", "plain"]
+    content = class_records.make(names=names, recipe="resnet44-cifar10")
+    content["recipe"]["name"] = EVIL
+    records.save(tmp_path, content)
+    page = report.write(tmp_path).read_text()
+    assert "<script>alert" not in page and "<img" not in page and "{{ 7 * 7 }}" in page
+    text = (tmp_path / report.MARKDOWN).read_text()
+    assert "<script" not in text and "<img" not in text
+    table = (tmp_path / report.CSV / "classes.csv").read_text()
+    assert "'=cmd" in table
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert any("taken for" in row for row in rows)
+    for row in rows:
+        assert row.endswith(" |")
+
+
+# Runs of different tasks.
+
+
+def test_batches_of_different_tasks_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records.save(tmp_path / "xrays", records.make())
+    records.save(tmp_path / "cars", class_records.make())
+    assert main(["report", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "error: runs of different tasks stand in no table together: findings in xrays, classes in "
+        "cars; give batches of one task"
+    )
+    assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
+    assert main(["--against", str(tmp_path / "xrays"), "--name", str(tmp_path / "cars")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "xrays is of the task findings and cars of classes" in line
+
+
+def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
+    tmp_path: Path,
+) -> None:
+    """As in runs/interactive, where notebooks are run by hand."""
+    old = records.make("Keras")
+    new = class_records.make()
+    new["run"]["started"] = "2026-11-22T01:00:00+00:00"
+    records.save(tmp_path, old)
+    records.save(tmp_path, new)
+    records.save(tmp_path, records.short("TensorFlow", "failed", "no driver"))
+    compared = comparison.load(tmp_path)
+    assert compared.task is tasks.CLASSES
+    assert [entry.label for entry in compared.entries] == ["PyTorch", "TensorFlow"]
+    (said,) = compared.set_aside
+    assert "Keras_MultiGPU-2x/record.json: of the task findings" in said
+    assert limits.remarks(compared).loc["a record", "remark"] == said
+    assert comparison_tables.state(compared).loc["?", "state"] == "set aside"
+    assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
+    with pytest.raises(UserError, match="of the task findings"):
+        regression.check(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("network", "resnet50", "network (resnet44, resnet50)"),
+        ("reader", "imagefolder", "reader (cifar10, imagefolder)"),
+        ("optimizer", "sgd", "optimiser (momentum 0.9, weight decay 0.0001, sgd"),
+        ("sha256", "f" * 64, "the recipe's text (SHA-256 "),
+    ],
+)
+def test_runs_of_different_recipes_are_not_ranked(
+    tmp_path: Path, field: str, value: Any, said: str
+) -> None:
+    records.save(tmp_path, class_records.make(gpu=True))
+    other = class_records.make("Keras", gpu=True)
+    records.save(tmp_path / "same", class_records.make("Keras", gpu=True))
+    assert unequal(comparison.load([tmp_path, tmp_path / "same"])) is None
+    other["recipe"][field] = value
+    records.save(tmp_path, other)
+    compared = comparison.load(tmp_path)
+    sentence = unequal(compared)
+    assert sentence is not None and said in sentence
+    assert three_answers.fastest(compared).verdict == "nobody"
+    (speed,) = [section for section in contents.sections(compared) if section.name == "speed"]
+    assert sentence in speed.lead
+
+
+def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
+    content = class_records.make()
+    folder = records.save(tmp_path, content)
+    state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", state="finished")
+    assert folder.name == state.folder
+    batch = batch_folder.Batch(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
+    head, row, note = messages.final_table(batch).splitlines()
+    half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
+    assert re.search(r"Test top-1 +Images/s$", head)
+    assert f"70.0 ± {half:.1f} %" in row
+    assert note.startswith("Test top-1: ± half its 95 % interval over the test part's groups of")
+    console_of = pytest.importorskip("rich.console").Console
+    for recipe, name in (("resnet44-cifar10", "Top-1"), ("chexnet", "AUC"), ("auto", "AUC")):
+        batch = batch_folder.Batch(tmp_path, plans.Plan(recipe, "auto", [state]), "")
+        text = io.StringIO()
+        console = console_of(file=text, force_terminal=True, width=120, height=20)
+        board = progress_board.Table(batch, History(batch.plan), console)
+        board.keep(state)
+        console.print(board._draw())
+        drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
+        assert re.search(rf"Time +{name} +Images/s", drawn) and f"70.0 ± {half:.1f} %" in drawn

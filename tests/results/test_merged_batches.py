@@ -1,0 +1,101 @@
+"""Several batches in one report: what is no repeat of what, and batches named twice or wrongly."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from helpers import paths
+from helpers.__main__ import main
+from helpers.errors import UserError
+from helpers.results import comparison, three_answers
+from helpers.results.repeated_runs import summarise
+
+DIGESTS = {"sha256": "f" * 64}, {"sha256": "0" * 64}
+
+
+def two_batches(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, first: dict[str, Any], second: dict[str, Any]
+) -> comparison.Comparison:
+    """A run of PyTorch in each; a dictionary that is given is merged into the record's section."""
+    monkeypatch.setattr(paths, "RUNS", runs)
+    for batch, given in (("a", first), ("b", second)):
+        content = records.make(gpu=given.pop("gpu", True))
+        content["run"]["batch"] = batch
+        for section, changed in given.items():
+            content[section] |= changed
+        records.save(runs / batch, content)
+    return comparison.load(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "labels"),
+    [
+        ({}, {"gpu": False}, ["PyTorch on NVIDIA H100", "PyTorch on the CPU"]),
+        (
+            {},
+            {"devices": {"names": ["NVIDIA A100"] * 2}},
+            ["PyTorch on NVIDIA A100", "PyTorch on NVIDIA H100"],
+        ),
+        (
+            {"data": {"images": {"train": 112, "valid": 16, "test": 32}}},
+            {},
+            ["PyTorch 160 images", "PyTorch 1600 images"],
+        ),
+        (
+            {"data": DIGESTS[0]},
+            {"data": DIGESTS[1]},
+            ["PyTorch data 000000", "PyTorch data ffffff"],
+        ),
+    ],
+)
+def test_runs_on_other_devices_or_other_images_are_no_repeats(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    labels: list[str],
+) -> None:
+    compared = two_batches(tmp_path, monkeypatch, dict(first), dict(second))
+    told = summarise(compared)
+    assert sorted(told["label"]) == labels and list(told["runs"]) == [1, 1]
+
+
+def test_a_split_by_another_seed_is_of_the_same_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {"data": {"images": {"train": 1119, "valid": 160, "test": 321}}, "recipe": {"seed": 1}}
+    told = summarise(two_batches(tmp_path, monkeypatch, {}, other))
+    assert list(told["label"]) == ["PyTorch"] and list(told["runs"]) == [2]
+
+
+def test_times_on_other_numbers_of_images_rank_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {"data": {"images": {"train": 112, "valid": 16, "test": 32}}}
+    found = three_answers.fastest(two_batches(tmp_path, monkeypatch, few, {}))
+    assert found.verdict == "nobody"
+    assert "they differ in number of images (160, 1600)" in found.text
+
+
+def test_a_batch_named_twice_is_no_repeat_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_batches(tmp_path, monkeypatch, {}, {})
+    (tmp_path / "latest").symlink_to("b")
+    for given in (["b", "b"], ["latest", "b"], ["b", str(tmp_path / "b")]):
+        compared = comparison.load(given)
+        assert len(compared.entries) == len(compared.folders) == 1
+    assert len(comparison.load(["a", "latest", "b"]).entries) == 2
+
+
+def test_a_batch_that_is_not_there_is_not_left_out_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_batches(tmp_path, monkeypatch, {}, {})
+    assert main(["report", "a", "bb"]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'bb'}: there is no such batch\n"
+    assert not (tmp_path / "a" / "report.html").exists()
+    with pytest.raises(UserError, match="bb: there is no such batch"):
+        comparison.load(["bb", "a"])

@@ -1,0 +1,190 @@
+"""Top-1, top-5, confusions: against scikit-learn, plain, slow implementations and known truths."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, confusion_matrix, top_k_accuracy_score
+
+from helpers.training import accuracy, metrics, resampling, tasks
+from helpers.training.accuracy import Evaluation
+
+
+def evaluate(targets: Any, scores: np.ndarray, groups: Any = None, names: Any = None) -> Evaluation:
+    result = metrics.evaluate(
+        "classes",
+        np.asarray(targets),
+        scores,
+        groups=range(len(targets)) if groups is None else groups,
+        names=[f"class {n}" for n in range(scores.shape[1])] if names is None else names,
+        sample=hashlib.sha256(),
+    )
+    assert isinstance(result, Evaluation)
+    return result
+
+
+def drawn(images: int = 500, classes: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Classes, and scores that name about half of them rightly."""
+    random = np.random.default_rng(seed)
+    targets = random.integers(0, classes, images)
+    return targets, random.normal(size=(images, classes)) + 1.5 * np.eye(classes)[targets]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(3, 9), st.integers(1, 5))
+def test_both_shares_are_scikit_learns(seed: int, images: int, classes: int, levels: int) -> None:
+    """Few levels make ties."""
+    random = np.random.default_rng(seed)
+    targets = random.integers(0, classes, images)
+    scores = random.integers(0, levels, (images, classes)).astype(float)
+    result, every = evaluate(targets, scores), range(classes)
+    found = metrics.of_epoch("classes", targets, scores)
+    for guesses, share, name in (
+        (1, result.top1[0], "valid_top1"),
+        (5, result.top5[0], "valid_top5"),
+    ):
+        if guesses < classes and not (guesses == 5 and classes <= accuracy.GUESSES):
+            right = top_k_accuracy_score(targets, scores, k=guesses, labels=every)
+            assert share == pytest.approx(right) == pytest.approx(found[name])
+    taken = scores[:, ::-1].argmax(axis=1)  # the last of equal ones
+    taken = classes - 1 - taken
+    assert result.top1[0] == pytest.approx(accuracy_score(targets, taken))
+    matrix = confusion_matrix(targets, taken, labels=every)
+    assert result.table["right"].tolist() == matrix.diagonal().tolist()
+    assert result.table["images"].tolist() == matrix.sum(axis=1).tolist()
+    np.fill_diagonal(matrix, 0)
+    told = result.confusions
+    assert (
+        told["images"].tolist() == sorted(matrix[matrix > 0], reverse=True)[: accuracy.CONFUSIONS]
+    )
+    for row in told.to_dict("records"):
+        one, other = (int(row[what].split()[1]) for what in ("class", "taken_for"))
+        assert row["images"] == matrix[one, other]
+        assert row["share"] == pytest.approx(row["images"] / (targets == one).sum())
+
+
+def test_every_resample_is_the_share_of_the_drawn_groups_images() -> None:
+    targets, scores = drawn(60, 7)
+    groups = np.random.default_rng(1).integers(0, 15, 60)
+    result = evaluate(targets, scores, groups)
+    right = scores.argmax(axis=1) == targets
+    among = (np.argsort(-scores, axis=1)[:, :5] == targets[:, None]).any(axis=1)
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    top1, top5, of_class = [], [], []
+    for counts in np.concatenate(list(resampling.draws(len(members))), axis=1).T:
+        often = zip(members, counts.astype(int), strict=True)
+        rows = np.concatenate([np.repeat(those, number) for those, number in often])
+        top1.append(right[rows].mean())
+        top5.append(among[rows].mean())
+        those = rows[targets[rows] == 3]
+        of_class.append(right[those].mean() if len(those) else np.nan)
+    np.testing.assert_allclose(result.resamples, top1, atol=1e-12)
+    for share, plain in ((result.top1, top1), (result.top5, top5)):
+        np.testing.assert_allclose(share[1:], np.quantile(plain, [0.025, 0.975]), atol=1e-12)
+    ends = np.nanquantile(of_class, [0.025, 0.975])
+    np.testing.assert_allclose(result.table.loc[3, ["low", "high"]].to_numpy(float), ends)
+
+
+def test_intervals_cover_the_true_value_about_as_often_as_they_say() -> None:
+    """Of groups of 1 to 6 images that are alike hard; the truth is that of very many."""
+    right = np.array([0.3, 0.6, 0.9])
+
+    def made(groups: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        random = np.random.default_rng(seed)
+        of = np.repeat(np.arange(groups), random.integers(1, 7, groups))
+        easy = right[random.integers(0, 3, groups)][of]
+        targets = random.integers(0, 4, len(of))
+        named = np.where(random.random(len(of)) < easy, targets, (targets + 1) % 4)
+        return targets, np.eye(4)[named], of
+
+    covered = 0
+    for seed in range(80):
+        _, low, high = evaluate(*made(150, seed)).top1
+        covered += low < 0.6 < high
+    assert 70 <= covered <= 80
+
+
+def test_an_interval_over_images_would_be_too_narrow() -> None:
+    targets, scores = drawn(40)
+    many = np.repeat(targets, 10), np.repeat(scores, 10, axis=0)  # ten images of each, alike
+    whole, apart = evaluate(*many, np.repeat(np.arange(40), 10)), evaluate(*many)
+    assert whole.top1[0] == apart.top1[0]
+    assert whole.top1[2] - whole.top1[1] > 2 * (apart.top1[2] - apart.top1[1])
+    assert "400 images in 40 groups" in str(whole) and "over groups of images" in str(whole)
+    assert "400 images." in str(apart) and "over images" in str(apart)
+
+
+def test_top_5_of_five_classes_is_none_and_of_six_is_one() -> None:
+    few, more = evaluate(*drawn(50, 5)), evaluate(*drawn(50, 6))
+    assert np.isnan(few.top5).all() and not np.isnan(more.top5).any()
+    assert few.as_record()["top5"] != few.as_record()["top5"]  # NaN, which a record has as null
+    assert "top-5" not in str(few) and "top-5" in str(more)
+    epoch = metrics.of_epoch("classes", *drawn(50, 5))
+    assert np.isnan(epoch["valid_top5"])
+    assert tasks.CLASSES.said(epoch) == f"top-1 {100 * epoch['valid_top1']:.1f} %"
+
+
+def test_nothing_right_is_said_as_nothing_and_not_left_out() -> None:
+    assert tasks.CLASSES.said({"valid_top1": 0.0, "valid_top5": 0.0}) == "top-1 0.0 %, top-5 0.0 %"
+    assert tasks.FINDINGS.said({"valid_auc": float("nan")}) == "AUC n/a"
+
+
+def test_a_class_without_images_and_one_of_a_single_group_have_no_interval() -> None:
+    targets = np.array([0, 0, 1, 1, 1, 2])
+    scores = np.eye(4)[[0, 1, 1, 1, 2, 2]]
+    table = evaluate(targets, scores, [0, 1, 2, 2, 2, 3]).table.set_index("class")
+    assert table["top1"].tolist()[:3] == [0.5, pytest.approx(2 / 3), 1.0]
+    assert np.isnan(table.loc["class 3", "top1"])
+    assert table["low"].notna().tolist() == [True, False, False, False]
+    alone = evaluate(targets, scores, [0] * 6)
+    assert np.isfinite(alone.top1[0]) and np.isnan(alone.top1[1:]).all()
+    assert "(no interval)" in str(alone)
+
+
+def test_confusions_are_the_most_frequent_and_no_more_than_ten() -> None:
+    targets, scores = drawn(2000, 12)
+    result = evaluate(targets, scores)
+    told = result.confusions
+    assert len(told) == accuracy.CONFUSIONS and told["images"].is_monotonic_decreasing
+    first = told.iloc[0]
+    assert f"{first['class']} are taken for {first['taken_for']}" in str(result)
+    perfect = evaluate(targets, np.eye(12)[targets])
+    assert perfect.confusions.empty and perfect.top1 == (1.0, 1.0, 1.0)
+    assert list(perfect.confusions.columns) == ["class", "taken_for", "images", "share"]
+
+
+def test_the_draws_are_those_of_findings_and_the_sample_holds_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    targets, scores = drawn(60)
+    first = evaluate(targets, scores)
+    assert evaluate(targets, -scores).sample == first.sample  # whatever the scores
+    assert evaluate(targets, scores, np.arange(60) // 2).sample != first.sample
+    with monkeypatch.context() as patch:
+        patch.setattr(resampling, "AT_ONCE", 7)  # says nothing about the draws
+        assert evaluate(targets, scores).sample == first.sample
+    real = resampling.draws
+    monkeypatch.setattr(resampling, "draws", lambda n: (counts[::-1] for counts in real(n)))
+    assert evaluate(targets, scores).sample != first.sample
+
+
+def test_what_is_no_score_is_refused() -> None:
+    targets, scores = drawn()
+    with pytest.raises(ValueError, match="are not"):
+        evaluate(targets, scores[:, :3], names=list("abcd"))
+    scores[0, 0] = np.nan
+    with pytest.raises(ValueError, match="diverged"):
+        evaluate(targets, scores)
+    with pytest.raises(ValueError, match="diverged"):
+        metrics.of_epoch("classes", targets, scores)
+
+
+def test_as_many_classes_as_imagenet_has_are_measured() -> None:
+    targets, scores = drawn(3000, 1000)
+    result = evaluate(targets, scores)
+    assert len(result.table) == 1000 and result.resamples.shape == (resampling.RESAMPLES,)
+    assert isinstance(result.table, pd.DataFrame) and result.table["images"].sum() == 3000
