@@ -255,4 +255,4 @@ def _centre(path: Path, crop: int) -> np.ndarray:
     """What Pillow makes of a file, without its margin."""
     with Image.open(path) as image:
         left, top = (round((side - crop) / 2) for side in image.size)
-        return np.atleast_3d(image)[top : top + crop, left : left + crop]
+        return np.atleast_3d(np.asarray(image))[top : top + crop, left : left + crop]
