@@ -87,7 +87,7 @@ def compare(
 
     (device,), crop = names["this_run"].devices, names["crop"]
     grey = torch.randint(
-        0, 256, (given.batch_size, 1, crop, crop), dtype=torch.uint8, device=device
+        0, 256, (given.batch_size, crop, crop, 1), dtype=torch.uint8, device=device
     )
     targets = torch.zeros(given.batch_size, len(FINDINGS), device=device)
     images = names["to_network"](grey)

@@ -74,9 +74,10 @@ def rates(patch: pytest.MonkeyPatch, names: dict[str, Any]) -> Callable[[], list
 
 
 def world(names: dict[str, Any]) -> World:
-    """The notebook's one process, and all devices."""
-    (found,) = names["this_run"].worlds()
-    return found
+    """That of the notebook's one process."""
+    run = names["this_run"]
+    devices = run.setup.devices
+    return World(0, len(run.devices), run.devices, devices.kind, devices.gpus)
 
 
 def shallow_replica(names: dict[str, Any]) -> Any:
