@@ -9,7 +9,7 @@ from helpers.recipe import RECIPES, lookup
 from helpers.results import agreement
 
 if TYPE_CHECKING:
-    from helpers.results.comparison import Comparison
+    from helpers.results.comparison import Comparison, Entry
 
 NOT_COMPARABLE = "not comparable"
 RESUMED = "resumed"
@@ -76,6 +76,12 @@ _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
     "optimiser": lambda c: agreement.optimizer(c["recipe"]),
 }
 """What decides how much a run computes, or on what: where it differs, times rank no framework."""
+
+
+def of_own_networks(entries: Iterable[Entry]) -> bool:
+    """Whether runs of several frameworks trained networks that no reference knows."""
+    own = [entry for entry in entries if entry.content["recipe"].get("network") == "own"]
+    return len({entry.content["framework"]["name"] for entry in own}) > 1
 
 
 def unequal(compared: Comparison) -> str | None:

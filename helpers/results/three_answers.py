@@ -8,7 +8,14 @@ import pandas as pd
 
 from helpers.results import device_waits, paired
 from helpers.results.agreement import differences
-from helpers.results.comparability import marked, off_the_recipe, ranks, unequal, unranked
+from helpers.results.comparability import (
+    marked,
+    of_own_networks,
+    off_the_recipe,
+    ranks,
+    unequal,
+    unranked,
+)
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import ONE_RUN, summarise
@@ -120,13 +127,16 @@ def fairness(compared: Comparison) -> Answer:
     text += f". Checks: {checks or 'none'}"
     if differ:
         text += f". Not everything was the same: {'; '.join(differ)}"
+    own = of_own_networks(runs)
+    if own:
+        text += ". The networks are the recipe's own; no check can tell whether they are alike"
     unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
     if unfinished:
         text += f". {unfinished} did not finish"
     if len({entry.label for entry in runs}) < 2:
         return Answer(question, "one framework", f"{text}.")
     verdict = "yes"
-    if failed or differ:
+    if failed or differ or own:
         verdict = "no" if len(failed) == len(runs) else "only in part"
     return Answer(question, verdict, f"{text}.")
 
@@ -221,8 +231,8 @@ def _shown(compared: Comparison) -> str:
     passed = sum(entry.comparable for entry in runs)
     return (
         f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
-        f"way from image files to a test {compared.task.metric.short} and passed the certificate "
-        "that they train the same network"
+        f"way from image files to a test {compared.task.metric.short} and passed the certificate"
+        f"{'' if of_own_networks(runs) else ' that they train the same network'}"
         f"{f'; {found}' if (found := _told_apart(compared)) else ''}."
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 
 from helpers.training import resampling
@@ -87,7 +88,7 @@ def evaluate(
 
     Whole groups are drawn, as many as there are and with replacement, because a group's images
     resemble each other; an image that stands alone is a group. All shares are computed from the
-    same draws; the interval is the percentile one, as that of an AUC.
+    same draws; the interval is the percentile one, as that of an AUC, but for shares of 0 and 1.
 
     Args:
         targets: (images,) of whole numbers, each image's class.
@@ -127,7 +128,7 @@ def evaluate(
     resampled = pd.DataFrame(np.concatenate(of_all, axis=1).T, columns=[TOP1.name, TOP5.name])
     lows, highs = resampling.interval(resampled)
     whole = [
-        (float(hits.mean()), *((lows[name], highs[name]) if len(numbers) > 1 else (np.nan, np.nan)))
+        (float(hits.mean()), *_ends(lows[name], highs[name], hits.mean(), len(numbers)))
         for name, hits in ((TOP1.name, right), (TOP5.name, among))
     ]
     return Evaluation(
@@ -176,18 +177,34 @@ def _table(
     images = np.bincount(targets, minlength=len(names))
     hits = np.bincount(targets, right, len(names)).astype(int)
     pairs = np.unique(np.stack([targets, of_group]), axis=1)
-    several = np.bincount(pairs[0], minlength=len(names)) > 1  # groups
+    groups = np.bincount(pairs[0], minlength=len(names))
     low, high = resampling.interval(pd.DataFrame(resampled.T))
+    share = hits / np.where(images, images, np.nan)
+    ends = [_ends(*row) for row in zip(low, high, share, groups, strict=True)]
     return pd.DataFrame(
         {
             "class": list(names),
             "images": images,
             "right": hits,
-            "top1": hits / np.where(images, images, np.nan),
-            "low": low.where(several).to_numpy(),
-            "high": high.where(several).to_numpy(),
+            "top1": share,
+            "low": [low for low, _ in ends],
+            "high": [high for _, high in ends],
         }
     )
+
+
+def _ends(low: float, high: float, share: float, groups: int) -> tuple[float, float]:
+    """A share's interval; NaN for a single group.
+
+    Where all images are right, or none, the draws cannot differ. Then it is the exact binomial
+    interval of so many groups (Clopper and Pearson 1934).
+    """
+    if groups < 2:
+        return np.nan, np.nan
+    if share not in (0, 1):
+        return float(low), float(high)
+    exact = binomtest(int(groups * share), groups).proportion_ci()
+    return float(exact.low), float(exact.high)
 
 
 def _confusions(targets: np.ndarray, taken: np.ndarray, names: Sequence[str]) -> pd.DataFrame:

@@ -199,7 +199,7 @@ def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> N
         copies = [cells["WithLoss"](Tiny(), number, 2) for number in range(2)]
         copies[1].copyparams(copies[0])
         random = np.random.default_rng(0)
-        batch = [(random.integers(0, 256, (1, 8, 8), np.uint8), np.eye(14, dtype=np.int32)[i % 14])
+        batch = [(random.integers(0, 256, (8, 8, 1), np.uint8), np.eye(14, dtype=np.int32)[i % 14])
                  for i in range(16)]  # fmt: skip
         iterator = chainer.iterators.SerialIterator(batch, 16, shuffle=False)
         optimizer = cells["make_optimizer"](copies[0], Rule("adam"), repeat(1e-3))

@@ -21,6 +21,7 @@ OTHER: dict[str, tuple[str, str, Any]] = {
     "warm-up epochs": ("recipe", "warmup_epochs", 0.5),
     "task": ("recipe", "task", "classes"),
     "network": ("recipe", "network", "resnet50"),
+    "reader": ("recipe", "reader", "table"),
     "own code": ("recipe", "code", {"mine.py": "0" * 64}),
     "optimiser": ("recipe", "weight_decay", 1e-4),
     "learning rate over epochs": ("recipe", "drop_epochs", [2]),

@@ -299,6 +299,24 @@ def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>$\\frac{$ {{ 7 * 7 }} | _*`"
 
 
+def test_of_own_networks_nobody_claims_that_they_are_the_same(tmp_path: Path) -> None:
+    """A certificate without a reference cannot say it, and so neither can an answer."""
+    claims = ("train the same network", "same weights")
+    for own in (False, True):
+        folder = tmp_path / str(own)
+        for name in ("PyTorch", "MXNet Gluon"):
+            content = class_records.make(name, 2)
+            if own:
+                content["recipe"]["network"] = "own"
+            records.save(folder, content)
+        compared = comparison.load(folder)
+        said = " ".join(answer.text for answer in three_answers.answers(compared))
+        said += "".join(section.lead for section in contents.sections(compared))
+        assert [claim in said for claim in claims] == [not own, not own]
+        assert ("no check can tell" in said) == own
+        assert three_answers.fairness(compared).verdict == ("only in part" if own else "yes")
+
+
 def test_names_of_classes_are_text_wherever_they_stand(tmp_path: Path) -> None:
     names = [EVIL, "=cmd|'/c calc'!A1", "\x1b[2J\u202e", "x" * 5000, "a\nb", "plain"]
     content = class_records.make(names=names, recipe="resnet44-cifar10")

@@ -21,7 +21,13 @@ from helpers.results import (
     published,
     scaling,
 )
-from helpers.results.comparability import off_the_recipe, ranks, unequal, unranked
+from helpers.results.comparability import (
+    of_own_networks,
+    off_the_recipe,
+    ranks,
+    unequal,
+    unranked,
+)
 from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
@@ -257,7 +263,10 @@ def _learning(compared: Comparison) -> Section:
         ),
     ]
     lead = _joined(
-        "The curves should lie close together: same weights, same images, same learning rate. "
+        "Same images, same learning rate; but the networks are the recipe's own, each with its "
+        "framework's own initial weights, so the curves need not lie close together. "
+        if of_own_networks(compared.finished)
+        else "The curves should lie close together: same weights, same images, same learning rate. "
         f"The test part was never seen in training; {_guessing(compared)}",
         off_the_recipe(compared),
         chart_descriptions.shown(compared),
