@@ -29,6 +29,7 @@ def make(
     content = records.make(framework, devices, **given)
     content["recipe"] = lookup(recipe, small=small).on(devices).as_record()
     content["test"] = test(top1, names)
+    content["data"]["classes"] = list(names)
     reached = content["test"]["top1"]
     for number, epoch in enumerate(content["epochs"], start=1):
         del epoch["valid_auc"]

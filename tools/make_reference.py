@@ -1,7 +1,7 @@
 """Makes ``helpers/fairness/reference*.npz``, what each network computes in float64.
 
     .venvs/pytorch/bin/python tools/make_reference.py             all
-    .venvs/pytorch/bin/python tools/make_reference.py resnet50    some, by name
+    .venvs/pytorch/bin/python tools/make_reference.py resnet50    some, by name: networks, classes
 
 PyTorch makes them once; every framework is held against them in its own kernel.
 """
@@ -18,14 +18,18 @@ from helpers.networks import pytorch as networks
 from helpers.networks.shapes import NETWORKS, RUNNING
 from helpers.recipe import RECIPES
 
+CLASSES = "classes"
 ONE_DEVICE = framework.list_devices("cpu", 1)
 
 
 def make(network: str) -> None:
     """Write the network's file; needs PyTorch."""
+    if network == CLASSES:
+        np.savez_compressed(reference.PATHS_OF_CLASSES, **of_shallow_net("classes"))  # type: ignore[arg-type]
+        return
     found = of_network(network)
     if network == "densenet121":
-        found |= of_shallow_net() | {"pixels": pixels()}
+        found |= of_shallow_net("findings") | {"pixels": pixels()}
     np.savez_compressed(reference.KEPT[network].path, **found)  # type: ignore[arg-type]
 
 
@@ -52,10 +56,13 @@ def of_network(network: str) -> dict[str, np.ndarray]:
     return found | {name: state[name] for name in statistics}
 
 
-def of_shallow_net() -> dict[str, np.ndarray]:
-    """The optimisers' paths."""
-    grey, targets = reference.batch()
+def of_shallow_net(task: str) -> dict[str, np.ndarray]:
+    """The optimisers' paths down a task's loss."""
+    grey, targets = reference.batch_of(task)
     x, y = torch.tensor(reference.network_input(grey)), torch.tensor(targets)
+    criterion = torch.nn.functional.cross_entropy
+    if task == "findings":
+        criterion, y = torch.nn.functional.binary_cross_entropy_with_logits, y.double()
     found: dict[str, np.ndarray] = {}
     for rule in reference.PATHS:
         doubles = {
@@ -71,7 +78,7 @@ def of_shallow_net() -> dict[str, np.ndarray]:
                     state["momentum_buffer"] *= update.param_groups[0]["lr"] / rate
             for group in update.param_groups:
                 group["lr"] = rate
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(trained(x), y.double())
+            loss = criterion(trained(x), y)
             loss.backward()
             if rule.startswith(reference.EPSILON_FIRST):
                 (_, beta2), epsilon = RECIPES["chexnet"].adam_betas, RECIPES["chexnet"].adam_epsilon
@@ -123,5 +130,5 @@ def optimizer(network: torch.nn.Module, path: str) -> torch.optim.Optimizer:
 
 
 if __name__ == "__main__":
-    for network in sys.argv[1:] or NETWORKS:
+    for network in sys.argv[1:] or (*NETWORKS, CLASSES):
         make(network)

@@ -22,6 +22,9 @@ IMAGES, SEED = 4, 0
 STEPS = 5
 
 
+PATHS_OF_CLASSES = Path(__file__).with_name("reference_classes.npz")
+
+
 @dataclass(frozen=True)
 class Kept:
     """What is kept of a network, and in which file beside this module."""
@@ -89,6 +92,11 @@ LATE = "momentum late"
 COUPLED, DECOUPLED, WEIGHTS_ONLY = "decay", "decay decoupled", "decay weights only"
 """Weight decay in the gradient of all weights; apart from it; without BatchNorm and biases."""
 
+CLASSES = (2, 11, 12, 5)
+"""Which of 14 classes each image is of, where the task is classes: with these no gradient is so
+near 0 that rounding turns it round, after which Adam would go another way (found: 2e-4 of it; with
+others up to 8e-3)."""
+
 PATHS = (
     *RATES,
     EPSILON_FIRST,
@@ -105,6 +113,12 @@ def batch(network: str = "densenet121") -> tuple[np.ndarray, np.ndarray]:
     grey = random.integers(0, 256, (IMAGES, pixels, pixels, 1), dtype=np.uint8)
     targets = (random.random((IMAGES, 14)) < 0.3).astype(np.float32)
     return grey, targets
+
+
+def batch_of(task: str) -> tuple[np.ndarray, np.ndarray]:
+    """The images of :func:`batch` with a task's targets: of classes int64 (4,)."""
+    pixels, findings = batch()
+    return pixels, findings if task == "findings" else np.array(CLASSES)
 
 
 def network_input(pixels: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.ndarray:
@@ -145,14 +159,28 @@ def shallow_arrays() -> weights.Arrays:
     return found | {"classifier.weight": found["classifier.weight"][:, :64].copy()}
 
 
+def paths(task: str) -> Mapping[str, np.ndarray]:
+    """Where the shallow net's steps lead down a task's loss: sigmoids' or one softmax's mean.
+
+    For each path in PATHS the ``losses`` of its steps (5,), float64, and float32 weights after the
+    last. Read once, and read-only.
+    """
+    return load() if task == "findings" else _of_classes()
+
+
+@cache
+def _of_classes() -> Mapping[str, np.ndarray]:
+    with np.load(PATHS_OF_CLASSES) as file:
+        return _read_only(dict(file))
+
+
 def load(network: str = "densenet121") -> Mapping[str, np.ndarray]:
     """All quantities by name, float64 unless said otherwise; read once, and read-only.
 
     With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the network's gradients in KEPT. In
     training mode: ``train logits`` and the running statistics of its norms there after one pass.
 
-    DenseNet121's file also has, for each path in PATHS, which the shallow net walks: the
-    ``losses`` of its steps (5,) and float32 weights after the last. ``pixels`` float32
+    DenseNet121's file also has the ``paths`` of findings. ``pixels`` float32
     (3, 32, 32) are what the demo recipe's evaluation makes of
     ``reference_checks.canonical_image``.
     """

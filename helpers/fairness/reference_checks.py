@@ -152,6 +152,14 @@ def same_in_training(
     ]
 
 
+N_AGAINST_ONE = ("gradients, n devices / one", "gradients, uneven batch, n devices / one")
+
+
+def with_one_device() -> list[Check]:
+    """The rows of n devices where there is one."""
+    return [Check(name, None, None, "there is one device") for name in N_AGAINST_ONE]
+
+
 def same_on_all_devices(
     framework: Any, network: Any, devices: Sequence[Any], architecture: str = "densenet121"
 ) -> list[Check]:
@@ -161,15 +169,12 @@ def same_on_all_devices(
     shallow net, where what a device counts for shows as well.
     """
     count = len(devices)
-    names = ("gradients, n devices / one", "gradients, uneven batch, n devices / one")
     if count == 1:
-        return [Check(name, None, None, "there is one device") for name in names]
+        return with_one_device()
 
-    def run(
-        model: Any, part: slice, on: Sequence[Any], only: Sequence[str] | None = None
-    ) -> np.ndarray:
-        _, found = framework.gradients(model, images[part], targets[part], on)
-        return np.concatenate([found[name].ravel() for name in only or sorted(found)])
+    def run(on: Sequence[Any]) -> np.ndarray:
+        _, found = framework.gradients(network, images[even], targets[even], on)
+        return np.concatenate([found[name].ravel() for name in only])
 
     grey, targets = _at_least(2 * count, *reference.batch(architecture))
     images = reference.network_input(grey)
@@ -177,21 +182,36 @@ def same_on_all_devices(
     if even.stop == reference.IMAGES:  # one device is known to give what the reference gives
         one = np.concatenate([reference.load(architecture)[name].ravel() for name in only])
     else:
-        one = run(network, even, devices[:1], only)
-    each = run(network, even, devices, only)
-    checks = [Check(names[0], reference.relative(each, one), EXACT, scale_in_words(each, one))]
+        one = run(devices[:1])
+    each = run(devices)
+    difference = reference.relative(each, one)
+    even_row = Check(N_AGAINST_ONE[0], difference, EXACT, scale_in_words(each, one))
+    return [even_row, uneven_on_all_devices(framework, devices, architecture)]
 
+
+def uneven_on_all_devices(
+    framework: Any, devices: Sequence[Any], architecture: str = "densenet121"
+) -> Check:
+    """Of the shallow net, by a batch of which one device has an image less."""
+
+    def run(part: slice, on: Sequence[Any]) -> np.ndarray:
+        _, found = framework.gradients(shallow, images[part], targets[part], on)
+        return np.concatenate([found[name].ravel() for name in sorted(found)])
+
+    count = len(devices)
+    grey, targets = _at_least(2 * count, *reference.batch(architecture))
+    images = reference.network_input(grey)
     doubles = {name: a.astype(np.float64) for name, a in reference.shallow_arrays().items()}
     shallow = framework.shallow(doubles, devices)
     uneven = slice(0, 2 * count - 1)
-    one, each = run(shallow, uneven, devices[:1]), run(shallow, uneven, devices)
+    one, each = run(uneven, devices[:1]), run(uneven, devices)
     difference = reference.relative(each, one)
     if difference <= EXACT:
-        return [*checks, Check(names[1], difference, EXACT, scale_in_words(each, one))]
+        return Check(N_AGAINST_ONE[1], difference, EXACT, scale_in_words(each, one))
     shares = [slice(i[0], i[-1] + 1) for i in np.array_split(np.arange(uneven.stop), count)]
-    mean = np.mean([run(shallow, share, devices[:1]) for share in shares], axis=0)
+    mean = np.mean([run(share, devices[:1]) for share in shares], axis=0)
     rest = reference.relative(each, mean)
-    return [*checks, Check(names[1], difference, EXACT, AVERAGE_OF_AVERAGES, rest)]
+    return Check(N_AGAINST_ONE[1], difference, EXACT, AVERAGE_OF_AVERAGES, rest)
 
 
 def running_statistics(

@@ -22,6 +22,7 @@ from chainer.backends import cuda
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas
+from helpers.networks import own
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -265,7 +266,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits before the sigmoid (N, 14).
+        Logits before the sigmoid (N, outputs).
     """
     with (
         chainer.using_config("train", False),
@@ -284,7 +285,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
         statistics differ.
     """
     trained = model.copy(mode="copy")
@@ -305,7 +306,7 @@ def gradients(
         model: the notebook's model; BatchNorm uses its running statistics, so that the split over
             devices cannot change the result.
         images: normalised floats (N, 3, H, W).
-        targets: labels (N, 14), 0 or 1.
+        targets: labels (N, outputs), 0 or 1.
         devices: the devices that share the batch.
 
     Returns:
@@ -545,7 +546,18 @@ class _MeanLoss(chainer.Chain):
 
 
 def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
-    """Canonical name and array of every parameter and running statistic."""
+    """Canonical name and array of every parameter and running statistic.
+
+    Of somebody's own network Chainer's names, ``conv1/W``, and all that its links hold as arrays.
+    """
+    if own.is_own(model):
+        for path, link in model.namedlinks():
+            for name in sorted({*link._params, *link._persistent}):
+                value = getattr(link, name)
+                array = value.array if isinstance(value, chainer.Parameter) else value
+                if isinstance(array, chainer.get_array_types()):
+                    yield f"{path}/{name}".lstrip("/"), array
+        return
     for path, link in model.namedlinks(skipself=True):
         for ours, theirs in _NAMES.items():
             value = getattr(link, ours, None)
@@ -557,6 +569,9 @@ def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
 def _parameters(model: Model) -> Iterator[tuple[str, chainer.Parameter]]:
     """Canonical name and parameter of everything that is trained."""
     for path, parameter in model.namedparams():
+        if own.is_own(model):
+            yield path[1:], parameter
+            continue
         link, _, name = path[1:].rpartition("/")
         yield f"{link.replace('/', '.')}.{_NAMES[name]}", parameter
 

@@ -7,6 +7,8 @@ the same bits on CPUs, from process to process too; on GPUs it need not.
 """
 
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -18,6 +20,8 @@ from helpers.frameworks import tensorflow as backend  # before Keras: it imports
 import keras
 import numpy as np
 
+from helpers.errors import UserError
+from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
@@ -211,7 +215,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits before the sigmoid (N, 14).
+        Logits before the sigmoid (N, outputs).
     """
     batch = backend._batch(images, model.compute_dtype)
     return np.asarray(model(batch, training=False))
@@ -225,7 +229,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
         statistics differ.
     """
     before = dump_weights(model)
@@ -246,7 +250,7 @@ def gradients(
         model: the notebook's model; BatchNorm uses its running statistics, so that the split over
             devices cannot change the result.
         images: normalised floats (N, 3, H, W).
-        targets: labels (N, 14), 0 or 1.
+        targets: labels (N, outputs), 0 or 1.
         devices: the devices that share the batch.
 
     Returns:
@@ -353,12 +357,34 @@ PARTS = {
 
 
 def _variables(model: Model) -> dict[str, keras.Variable]:
-    """The model's variables by torchvision's names."""
+    """The model's variables by torchvision's names; of somebody's own network by Keras's."""
+    if own.is_own(model):
+        return _by_path(model)
     return {
         f"{_layer(layer.name)}.{PARTS[variable.name]}": variable
         for layer in model.layers
         for variable in layer.variables
     }
+
+
+def _by_path(model: Model) -> dict[str, keras.Variable]:
+    """The model's variables by their paths, such as ``conv2d_1/kernel``.
+
+    Keras numbers the layers of a whole session; here those of a model, so that each time that it
+    is made they are called the same.
+    """
+    found, names = {}, {}
+    taken: Counter[str] = Counter()
+    for variable in model.variables:
+        layer, _, part = variable.path.rpartition("/")
+        if layer not in names:
+            kind = re.sub(r"_\d+(?=/|$)", "", layer)
+            names[layer] = f"{kind}_{taken[kind]}" if taken[kind] else kind
+            taken[kind] += 1
+        found[f"{names[layer]}/{part}"] = variable
+    if len(found) < len(model.variables):
+        raise UserError("two layers of your own network have one name: give each its own")
+    return found
 
 
 def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:

@@ -19,6 +19,7 @@ from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions
+from helpers.networks import own
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
 
@@ -267,7 +268,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits before the sigmoid (N, 14).
+        Logits before the sigmoid (N, outputs).
     """
     first = next(iter(model.collect_params().values()))
     return model(mx.nd.array(images, first.list_ctx()[0], first.dtype)).asnumpy()
@@ -281,7 +282,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
         statistics differ.
     """
     device = next(iter(model.collect_params().values())).list_ctx()[0]
@@ -304,7 +305,7 @@ def gradients(
         model: the notebook's model; BatchNorm uses its running statistics, so that the split over
             devices cannot change the result.
         images: normalised floats (N, 3, H, W).
-        targets: labels (N, 14), 0 or 1.
+        targets: labels (N, outputs), 0 or 1.
         devices: the devices that share the batch.
 
     Returns:
@@ -474,33 +475,46 @@ def _place(model: Model, devices: Sequence[Device], held: Mapping[str, np.ndarra
 
 @contextmanager
 def _frozen(model: Model) -> Iterator[None]:
-    """BatchNorm with its running statistics, although gradients are recorded.
+    """BatchNorm with its running statistics, and no dropout, although gradients are recorded.
 
     ``record(train_mode=False)`` would do so too, but gives wrong gradients of convolutions.
     """
     norms: list[Any] = []
+    dropouts: list[Any] = []
 
     def collect(block: Any) -> None:
         if isinstance(block, gluon.nn.BatchNorm):
             norms.append(block)
+        if isinstance(block, gluon.nn.Dropout):
+            dropouts.append(block)
 
     model.apply(collect)
     # The compiled graph holds the setting of the time it was traced, so do without it here.
     active, flags = model._active, dict(model._flags)
     model.hybridize(False)
     before = [norm._kwargs["use_global_stats"] for norm in norms]
+    rates = [dropout._rate for dropout in dropouts]
     try:
+        for dropout in dropouts:
+            dropout._rate = 0
         for norm in norms:
             norm._kwargs["use_global_stats"] = True
         yield
     finally:
         for norm, value in zip(norms, before, strict=True):
             norm._kwargs["use_global_stats"] = value
+        for dropout, rate in zip(dropouts, rates, strict=True):
+            dropout._rate = rate
         model.hybridize(active, **flags)
 
 
 def _named(model: Model) -> dict[str, Any]:
-    """The model's parameters by their canonical names, which are in the same order."""
+    """The model's parameters by their canonical names, which are in the same order.
+
+    Those of somebody's own network as ``save_parameters`` names them: by the way to them.
+    """
+    if own.is_own(model):
+        return dict(model._collect_params_with_prefix())
     parameters = list(model.collect_params().values())
     return dict(zip(names_by_count(len(parameters)), parameters, strict=True))
 

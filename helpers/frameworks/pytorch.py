@@ -10,7 +10,7 @@ algorithms by their speed (:func:`configure`).
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -149,7 +149,7 @@ def load_optimizer(
     if scaler is not None and scaler.is_enabled():
         scaler.load_state_dict(scaler.state_dict() | {"scale": float(state["scale"])})
     adam, fused = isinstance(optimizer, torch.optim.Adam), optimizer.param_groups[0]["fused"]
-    for name, parameter in model.named_parameters():
+    for name, parameter in _trained(model):
         found = optimizer.state[parameter] = {
             theirs: torch.empty_like(parameter).copy_(torch.tensor(state[f"{moment}/{name}"]))
             for moment, theirs in _moments(optimizer).items()
@@ -173,7 +173,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         something scales fp16's loss, its factor (``scale``).
     """
     found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
-    for name, parameter in model.named_parameters():
+    for name, parameter in _trained(model):
         state = optimizer.state[parameter]
         for moment, theirs in _moments(optimizer).items():
             found[f"{moment}/{name}"] = state[theirs].cpu().numpy().copy()
@@ -231,7 +231,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits before the sigmoid (N, 14).
+        Logits before the sigmoid (N, outputs).
     """
     first = next(model.parameters())
     model.eval()
@@ -248,7 +248,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
         statistics differ.
     """
     trained = copy.deepcopy(model).train()
@@ -269,7 +269,7 @@ def gradients(
         model: the notebook's model; BatchNorm uses its running statistics, so that the split over
             devices cannot change the result.
         images: normalised floats (N, 3, H, W).
-        targets: labels (N, 14), 0 or 1.
+        targets: labels (N, outputs), 0 or 1.
         devices: the devices that share the batch.
 
     Returns:
@@ -410,6 +410,11 @@ def skip(capability: str) -> str | None:
         capability: its name, as in ``SKIPPED``.
     """
     return SKIPPED.get(capability)
+
+
+def _trained(model: Model) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """The weights that an optimiser changes: somebody's own network may have frozen ones."""
+    return ((name, each) for name, each in model.named_parameters() if each.requires_grad)
 
 
 def _moments(optimizer: Any) -> dict[str, str]:

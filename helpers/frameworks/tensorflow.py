@@ -22,6 +22,7 @@ import numpy as np
 from helpers.errors import UserError
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks import memory, precisions, remarks
+from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
@@ -200,7 +201,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
         model: the notebook's model.
         weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
     """
-    _assign({_name(variable): variable for variable in model.variables}, weights)
+    _assign(_named(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
@@ -208,7 +209,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 
     BatchNorm's statistics are each replica's own; these are replica 0's.
     """
-    return {_name(v): _channels_first(v.numpy()) for v in model.variables}
+    return {name: _channels_first(v.numpy()) for name, v in _named(model).items()}
 
 
 def load_optimizer(
@@ -226,7 +227,7 @@ def load_optimizer(
     """
     if not state:
         return
-    for moment, variables in _moments(optimizer).items():
+    for moment, variables in _moments(model, optimizer).items():
         _assign(variables, under(f"{moment}/", state))
     optimizer.step.assign(float(state["step"]))
     optimizer.loss_scale.assign(float(state["scale"]))
@@ -249,7 +250,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
     """
     found = {
         f"{moment}/{name}": _channels_first(variable.numpy())
-        for moment, variables in _moments(optimizer).items()
+        for moment, variables in _moments(model, optimizer).items()
         for name, variable in variables.items()
     }
     scale = np.array(optimizer.loss_scale.numpy())
@@ -293,7 +294,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits before the sigmoid (N, 14).
+        Logits before the sigmoid (N, outputs).
     """
     return model(_batch(images, model.trainable_variables[0].dtype), training=False).numpy()
 
@@ -309,7 +310,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
         images: normalised floats (N, 3, H, W).
 
     Returns:
-        Logits (N, 14), and the weights after the pass, in which only BatchNorm's running
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
         statistics differ.
     """
     before = dump_weights(model)
@@ -329,13 +330,13 @@ def gradients(
         model: the notebook's model; BatchNorm uses its running statistics, so that the split over
             devices cannot change the result.
         images: normalised floats (N, 3, H, W).
-        targets: labels (N, 14), 0 or 1.
+        targets: labels (N, outputs), 0 or 1.
         devices: the devices that share the batch.
 
     Returns:
         The mean loss, and the gradients by torchvision's names.
     """
-    variables = {_name(variable): variable for variable in model.trainable_variables}
+    variables = {name: variable for name, variable in _named(model).items() if variable.trainable}
     return _gradients(lambda x: model(x, training=False), variables, images, targets, devices)
 
 
@@ -524,9 +525,10 @@ class _Shallow(tf.Module):
         return tf.linalg.matmul(x, weight) + bias
 
 
-def _moments(optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
+def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
     """The variables in which the notebook's optimiser keeps its moments, by the weights' names."""
-    names, rule = [_name(parameter) for parameter in optimizer.parameters], optimizer.rule
+    known = {id(variable): name for name, variable in _named(model).items()}
+    names, rule = [known[id(parameter)] for parameter in optimizer.parameters], optimizer.rule
     lists = zip(rule.moments, optimizer.moments, strict=False)  # what plain SGD has is nothing
     return {moment: dict(zip(names, found, strict=True)) for moment, found in lists}
 
@@ -541,8 +543,15 @@ def _channels_first(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.transpose((3, 2, 0, 1)) if array.ndim == 4 else array.T)
 
 
-def _name(variable: tf.Variable) -> str:
-    return variable.name.removesuffix(":0")
+def _named(model: Model) -> dict[str, tf.Variable]:
+    """The model's variables by their names, torchvision's.
+
+    Those of somebody's own network by the way to them, ``layers.0.kernel``: many share a name.
+    """
+    if own.is_own(model):
+        found = model._flatten(predicate=lambda part: isinstance(part, tf.Variable), with_path=True)
+        return {".".join(map(str, path)): variable for path, variable in found}
+    return {variable.name.removesuffix(":0"): variable for variable in model.variables}
 
 
 def _assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:

@@ -17,6 +17,7 @@ import chainer.functions as F
 import chainer.links as L
 import numpy as np
 
+from helpers.networks import own
 from helpers.networks.shapes import BLOCKS, EXPANSION, GROWTH, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
@@ -24,20 +25,41 @@ Model: TypeAlias = chainer.Chain
 Norm: TypeAlias = Callable[[int], L.BatchNormalization]
 
 
-def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+def build(
+    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
+) -> Model:
     """A network for these weights, which are yet to be loaded.
 
     Args:
-        network: one of ``shapes.NETWORKS``.
+        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
         arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum.
+        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
+        outputs: of one's own; those of the others the arrays tell.
 
     Returns:
         From normalised images, three channels, to logits.
+
+    Raises:
+        UserError: one's own code fails, or makes something else.
     """
+    if network == "own":
+        return _own(recipe, outputs)
     norm = partial(L.BatchNormalization, eps=recipe.bn_epsilon, decay=1 - recipe.bn_momentum)
     make = {"densenet121": DenseNet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
     model: Model = make(outputs_of(network, arrays), norm)
+    return model
+
+
+def _own(recipe: Recipe, outputs: int) -> Model:
+    pixels = own.IMAGES, recipe.channels, recipe.crop, recipe.crop
+    images = np.zeros(pixels, chainer.config.dtype)
+
+    def shape(model: Model) -> tuple[int, ...]:
+        with chainer.using_config("train", False), chainer.no_backprop_mode():
+            logits: tuple[int, ...] = model(images).shape  # sizes that were left open are known now
+        return logits
+
+    model: Model = own.make("chainer", recipe, outputs, chainer.Chain, shape)
     return model
 
 

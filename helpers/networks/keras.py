@@ -15,25 +15,35 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers
 
+from helpers.networks import own
 from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = keras.Model
 
 
-def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+def build(
+    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
+) -> Model:
     """A network for these weights, which are yet to be loaded.
 
     Args:
-        network: one of ``shapes.NETWORKS``.
+        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
         arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum.
+        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
+        outputs: of one's own; those of the others the arrays tell.
 
     Returns:
         From normalised images, three channels, to logits.
+
+    Raises:
+        UserError: one's own code fails, or makes something else.
     """
+    if network == "own":
+        return _own(recipe, outputs)
     make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
     images, pooled, last = make()
     # Whatever the layers compute in, the last one and the logits are of the weights' type.
@@ -42,6 +52,16 @@ def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Mod
     for layer in model.layers:
         if isinstance(layer, layers.BatchNormalization):
             layer.epsilon, layer.momentum = recipe.bn_epsilon, 1 - recipe.bn_momentum
+    return model
+
+
+def _own(recipe: Recipe, outputs: int) -> Model:
+    images = keras.ops.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    tf.random.set_seed(recipe.seed)
+    with tf.device("CPU:0"):  # where the same seed draws the same
+        model: Model = own.make(
+            "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
+        )
     return model
 
 

@@ -10,30 +10,40 @@ block's layers stand in torchvision's.
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo import vision
 
+from helpers.networks import own
 from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = gluon.HybridBlock
 
 
-def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+def build(
+    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
+) -> Model:
     """A network for these weights, which are yet to be loaded.
 
     It is yet to be initialised on its devices.
 
     Args:
-        network: one of ``shapes.NETWORKS``.
+        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
         arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum.
+        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
+        outputs: of one's own; those of the others the arrays tell.
 
     Returns:
         From normalised images, three channels, to logits.
+
+    Raises:
+        UserError: one's own code fails, or makes something else.
     """
+    if network == "own":
+        return _own(recipe, outputs)
     make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
     model = make(outputs_of(network, arrays))
 
@@ -42,6 +52,21 @@ def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Mod
             layer._kwargs.update(eps=recipe.bn_epsilon, momentum=1 - recipe.bn_momentum)
 
     model.apply(as_in_recipe)
+    return model
+
+
+def _own(recipe: Recipe, outputs: int) -> Model:
+    images = mx.nd.zeros((own.IMAGES, recipe.channels, recipe.crop, recipe.crop))
+
+    def shape(model: Model) -> tuple[int, ...]:
+        for parameter in model.collect_params().values():
+            if parameter._data is None and not parameter._deferred_init:  # not by its maker
+                parameter.initialize()
+        logits: tuple[int, ...] = model(images).shape  # sizes that were left open are known now
+        return logits
+
+    mx.random.seed(recipe.seed)
+    model: Model = own.make("mxnet", recipe, outputs, gluon.Block, shape)
     return model
 
 

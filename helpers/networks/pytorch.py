@@ -4,34 +4,58 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models import densenet121, resnet50
 from torchvision.models.resnet import BasicBlock
 
+from helpers.networks import own
 from helpers.networks.shapes import RESNET44, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = nn.Module
 
 
-def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+def build(
+    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
+) -> Model:
     """A network for these weights, which are yet to be loaded.
 
     Args:
-        network: one of ``shapes.NETWORKS``.
+        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
         arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum.
+        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
+        outputs: of one's own; those of the others the arrays tell.
 
     Returns:
         From normalised images, three channels, to logits.
+
+    Raises:
+        UserError: one's own code fails, or makes something else.
     """
+    if network == "own":
+        return _own(recipe, outputs)
     make = {"densenet121": densenet121, "resnet44": ResNet44, "resnet50": resnet50}[network]
     model = make(num_classes=outputs_of(network, arrays))
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.eps, layer.momentum = recipe.bn_epsilon, recipe.bn_momentum
     return model
+
+
+def _own(recipe: Recipe, outputs: int) -> Model:
+    images = torch.zeros(own.IMAGES, recipe.channels, recipe.crop, recipe.crop)
+
+    def shape(model: Model) -> torch.Size:
+        with torch.no_grad():  # which also makes what is lazy
+            logits: Tensor = model.eval()(images)
+        return logits.shape
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        model: Model = own.make("pytorch", recipe, outputs, nn.Module, shape)
+    return model.train()
 
 
 class ResNet44(nn.Module):

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from helpers.networks import own
 from helpers.networks.shapes import BLOCKS, RESNET44, RESNET50, RUNNING, head, outputs_of, shapes
 from helpers.recipe import Recipe
 
@@ -21,21 +22,39 @@ Model: TypeAlias = tf.Module
 NORM = ("weight", "bias", *RUNNING)
 
 
-def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+def build(
+    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
+) -> Model:
     """A network for these weights, which are yet to be loaded.
 
     A model cannot be cast afterwards, so the weights' dtype is its own.
 
     Args:
-        network: one of ``shapes.NETWORKS``.
+        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
         arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum.
+        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
+        outputs: of one's own; those of the others the arrays tell.
 
     Returns:
         From normalised images, three channels, to logits.
+
+    Raises:
+        UserError: one's own code fails, or makes something else.
     """
+    if network == "own":
+        return _own(recipe, outputs)
     made = {"densenet121": DenseNet121, "resnet44": ResNet44, "resnet50": ResNet50}[network]
     return made(network, arrays, recipe)
+
+
+def _own(recipe: Recipe, outputs: int) -> Model:
+    images = tf.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    tf.random.set_seed(recipe.seed)
+    with tf.device("CPU:0"):  # where the same seed draws the same
+        model: Model = own.make(
+            "tensorflow", recipe, outputs, tf.Module, lambda model: model(images, False).shape
+        )
+    return model
 
 
 class Network(tf.Module):

@@ -223,6 +223,7 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "device": lambda c: f"on {_device(c['devices'])}",
     "images": lambda c: f"{sum(c['data']['images'].values())} images",
     "data": lambda c: f"data {c['data']['sha256'][:6]}",
+    "text": lambda c: f"recipe {c['recipe']['sha256'][:6]}",
 }
 
 
@@ -265,6 +266,8 @@ def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
     several = [w for w in _SETTINGS if len({found[w] for found in settings if w in found}) > 1]
     if "images" in several and "data" in several:
         several.remove("data")  # other data, as their number says already
+    if "recipe" in several and "text" in several:
+        several.remove("text")  # as their names say
     return [
         replace(entry, setting=" ".join(found[what] for what in several if what in found))
         for entry, found in zip(entries, settings, strict=True)

@@ -183,20 +183,24 @@ def _read(
             _check_shapes(
                 {name: tuple(file.get_slice(name).get_shape()) for name in names},
                 initial,
-                about["optimizer"],
+                about,
             )
             return said, {name: file.get_tensor(name) for name in names}
     except _UNREADABLE as error:
         raise _Damaged(str(error) or type(error).__name__) from None
 
 
-def _check_shapes(found: Mapping[str, tuple[int, ...]], initial: Arrays, rule: str) -> None:
+def _check_shapes(
+    found: Mapping[str, tuple[int, ...]], initial: Arrays, about: Mapping[str, Any]
+) -> None:
     """Raises _Damaged unless these are the network's arrays, the rule's of each, and numbers."""
     wanted: dict[str, tuple[int, ...]] = {"optimizer/step": ()}
     for name, array in initial.items():
+        moments = [f"optimizer/{moment}" for moment in Rule(about["optimizer"]).moments]
         trained = not name.endswith(("running_mean", "running_var"))
-        moments = [f"optimizer/{moment}" for moment in Rule(rule).moments if trained]
-        for kind in ("weights", *moments):
+        if about.get("network") == "own":  # of which its framework alone knows what is trained
+            trained = any(f"{moment}/{name}" in found for moment in moments)
+        for kind in ("weights", *(moments if trained else ())):
             wanted[f"{kind}/{name}"] = array.shape
     if missing := sorted(wanted.keys() - found.keys()):
         raise _Damaged(f"{missing[0]} is missing")

@@ -21,11 +21,11 @@ from IPython.display import display
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UnsupportedError, UserError
-from helpers.fairness import reference_checks, rehearsal
+from helpers.errors import UserError
+from helpers.fairness import own_network, reference_checks, rehearsal
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import replicas
-from helpers.networks import weights
+from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
@@ -49,7 +49,7 @@ from helpers.training.image_data import Data
 from helpers.training.in_world import WEIGHTS, Trained, Work
 from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
 
-PARAMETERS = tuple(name for name in signature(parameters.resolve).parameters if name != "notebook")
+PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
 """What a notebook's parameters cell sets, beside ``resume``."""
 
 
@@ -69,10 +69,8 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
     if not isinstance(names["resume"], bool):
         raise UserError(f"resume is {names['resume']!r}: give True or False")
     given = {name: names[name] for name in PARAMETERS}
-    setup = parameters.resolve(notebook, **given)
+    setup = parameters.resolve(notebook, framework.__name__.rpartition(".")[2], **given)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
-    if reason := setup.recipe.recipe.lacks(framework.__name__.rpartition(".")[2]):
-        raise UnsupportedError(reason)
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices)
@@ -137,18 +135,19 @@ class Run:
 
     @property
     def network(self) -> str:
-        """The network that the recipe names, one of ``networks.shapes.NETWORKS``."""
-        # STOP-GAP until `Recipe` has the field; then `self.recipe.recipe.network`.
-        return getattr(self.recipe.recipe, "network", "densenet121")
+        """The network that the recipe names, one of ``networks.shapes.NETWORKS``, or ``own``."""
+        return self.recipe.recipe.network
 
     @cached_property
     def initial(self) -> Weights:
-        """The weights that every framework starts from."""
-        recipe = self.recipe.recipe
-        outputs = len(self.images.classes)
-        found = weights.canonical(
-            recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
-        )
+        """The weights that every framework starts from; of one's own network this one's own."""
+        recipe, outputs = self.recipe.recipe, len(self.images.classes)
+        if self.network == "own":
+            found = own.initial(self.framework, recipe, outputs)
+        else:
+            found = weights.canonical(
+                recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
+            )
         self.record.add("weights", found.as_record())
         return found
 
@@ -174,7 +173,7 @@ class Run:
                 it when it ends.
         """
         check = partial(
-            reference_checks.certify,
+            own_network.certify if self.network == "own" else reference_checks.certify,
             self.framework,
             model,
             self.initial,
@@ -184,7 +183,7 @@ class Run:
             evaluate_pixels=evaluate_pixels,
             labels=self.images.labels,
             classes=self.images.classes,
-            architecture=self.network,
+            **({} if self.network == "own" else {"architecture": self.network}),
         )
         in_kernel = processes == IN_KERNEL
         found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]
@@ -205,6 +204,7 @@ class Run:
             devices=len(self.devices),
             precision=self.recipe.recipe.precision,
             rule=self.recipe.recipe.rule,
+            task=self.recipe.recipe.task,
         )
         return self._certified()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
 from helpers.recipe import ScaledRecipe, lookup
@@ -43,6 +43,7 @@ class Setup:
 
 def resolve(
     notebook: str,
+    framework: str = "",
     *,
     recipe: str = "auto",
     data: str | Path = "auto",
@@ -58,6 +59,7 @@ def resolve(
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
+    ``framework``: the module of ``helpers.frameworks`` that is to train, if one is.
     ``recipe``: one that ships, by name, or a file of your own, ``mine.toml``. ``auto`` is
     ``chexnet`` where there is a GPU, else ``demo``. Without a GPU its table ``[demo]`` holds.
     ``data``: the recipe's own folder; where that is ``auto`` too, the NIH's images under
@@ -85,6 +87,8 @@ def resolve(
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
     chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
+    if framework and (reason := chosen.lacks(framework)):
+        raise UnsupportedError(reason)
     if isinstance(warmup, float):
         chosen = replace(chosen, warmup_epochs=warmup)
     images, epochs, workers = (

@@ -77,7 +77,7 @@ class Lesson:
     train_epoch: Callable[..., float]
     """``(replica, loader, steps, clock)``: that many steps; the mean loss over all devices."""
     predict: Callable[..., tuple[np.ndarray, float]]
-    """``(replica, loader, total)``: logits (total, 14) of all images in order, the mean loss."""
+    """``(replica, loader, total)``: logits (total, classes) of all images, in order; mean loss."""
     load_alone: Callable[..., Iterator[Any]] = lambda replica, loader: loader
     """``(replica, loader)``: the training batches, on the devices, with nothing computed; needed
     where it is the step that sends them there."""

@@ -29,7 +29,8 @@ LIMITS = {
 }
 """Written out: those of the certificate may not move unnoticed."""
 
-KNOWN, START = reference.load(), reference.shallow_arrays()
+TASKS = ("findings", "classes")
+START = reference.shallow_arrays()
 MEAN, VARIANCE = "features.norm0.running_mean", "features.norm0.running_var"
 VALIDATED = "validated with the statistics that are saved"
 SURVIVE = "which replica's running statistics are kept"
@@ -48,8 +49,13 @@ ROWS = (
 def sound(trial: Trial) -> Result:
     """What a loop without a fault gives: the reference's path, or replica 0's statistics."""
     if trial.steps > 1:
-        return walked(path_of(trial))
+        return walked(path_of(trial), task_of(trial))
     return of_replica_0(len(trial.shares))
+
+
+def task_of(trial: Trial) -> str:
+    """A trial tells its task by its targets: a row of findings, or a class's number."""
+    return "classes" if trial.shares[0][1].ndim == 1 else "findings"
 
 
 def path_of(trial: Trial) -> str:
@@ -57,10 +63,11 @@ def path_of(trial: Trial) -> str:
     return trial.rule.name + (f" {reference.COUPLED}" if trial.rule.weight_decay else "")
 
 
-def walked(path: str) -> Result:
-    after = {name: KNOWN[f"{path} {name}"].astype(np.float64) for name in START}
+def walked(path: str, task: str = "findings") -> Result:
+    known = reference.paths(task)
+    after = {name: known[f"{path} {name}"].astype(np.float64) for name in START}
     nothing = np.zeros((0, 14))  # what it then validates with is looked at after one step
-    return float(KNOWN[f"{path} losses"].mean()), after, nothing
+    return float(known[f"{path} losses"].mean()), after, nothing
 
 
 @cache
@@ -87,12 +94,14 @@ def checks_of(
     *,
     devices: int = 2,
     precision: str = "fp32",
+    task: str = "findings",
 ) -> dict[str, Check]:
     found = rehearsal.certify(
         Certificate(()),
         lambda trial: fault(trial, sound(trial)),
         devices=devices,
         precision=precision,
+        task=task,
     )
     return {check.check: check for check in found.checks}
 
@@ -162,31 +171,37 @@ def test_every_precision_has_its_limits() -> None:
     assert rehearsal.LIMITS.keys() == LIMITS.keys() == set(PRECISIONS)
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_sound_loop_passes_every_row(precision: str) -> None:
-    checks = checks_of(precision=precision)
+def test_a_sound_loop_passes_every_row(precision: str, task: str) -> None:
+    checks = checks_of(precision=precision, task=task)
     assert tuple(checks) == ROWS and failed(checks) == []
     assert max(check.difference or 0.0 for check in checks.values()) < 1e-6
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_faults_just_below_all_limits_pass(precision: str) -> None:
+def test_faults_just_below_all_limits_pass(precision: str, task: str) -> None:
     def all_of_them(trial: Trial, result: Result) -> Result:
         for _, kind, fault in FAULTS:
             result = fault(trial, result, 0.8 * LIMITS[precision][kind])
         return result
 
-    assert failed(checks_of(all_of_them, precision=precision)) == []
+    assert failed(checks_of(all_of_them, precision=precision, task=task)) == []
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("row", "kind", "fault"), FAULTS)
 def test_a_fault_just_above_a_limit_fails_its_row(
-    precision: str, row: str, kind: str, fault: Fault
+    precision: str, row: str, kind: str, fault: Fault, task: str
 ) -> None:
     by = 1.25 * LIMITS[precision][kind]
-    checks = checks_of(lambda trial, result: fault(trial, result, by), precision=precision)
-    assert failed(checks) == [row]
+
+    def broken(trial: Trial, result: Result) -> Result:
+        return fault(trial, result, by)
+
+    assert failed(checks_of(broken, precision=precision, task=task)) == [row]
 
 
 def test_float32_is_what_is_meant_where_nothing_is_said() -> None:
@@ -194,21 +209,28 @@ def test_float32_is_what_is_meant_where_nothing_is_said() -> None:
     assert {check.threshold for check in found.checks} == {1e-5, 2e-3, None}
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("devices", [1, 2, 3])
-def test_every_device_gets_the_references_batch_and_the_stated_steps(devices: int) -> None:
+def test_every_device_gets_the_references_batch_and_the_stated_steps(
+    devices: int, task: str
+) -> None:
     trials: list[Trial] = []
 
     def note(trial: Trial, result: Result) -> Result:
         trials.append(trial)
         return result
 
-    checks_of(note, devices=devices)
+    checks_of(note, devices=devices, task=task)
     assert [(t.rule, t.rates) for t in trials] == [
         (SGD, (0.1,) * 5),
         (ADAM, (1e-3,) * 5),
         (SGD, (0.0,)),
     ]
-    grey, targets = reference.batch()
+    grey, targets = reference.batch_of(task)
+    assert (targets.shape, targets.dtype) == {
+        "findings": ((4, 14), np.float32),
+        "classes": ((4,), np.int64),
+    }[task]
     for trial in trials:
         assert len(trial.shares) == devices
         assert trial.weights.keys() == START.keys()
@@ -254,8 +276,9 @@ def epsilon_first(trial: Trial, result: Result, by: float = 0.0) -> Result:
     """Adam's weights as of those who add epsilon early, and further away by so much of the way."""
     if trial.rule != ADAM:
         return result
-    ends = {name: KNOWN[f"adam epsilon first {name}"].astype(np.float64) for name in START}
-    moved = {name: KNOWN[f"adam {name}"] - START[name] for name in START if "running" not in name}
+    known = reference.paths(task_of(trial))
+    ends = {name: known[f"adam epsilon first {name}"].astype(np.float64) for name in START}
+    moved = {name: known[f"adam {name}"] - START[name] for name in START if "running" not in name}
     return result[0], ends | {name: ends[name] + by * way for name, way in moved.items()}, result[2]
 
 
@@ -344,16 +367,16 @@ def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyP
     assert [check.check for check in found.checks] == ["first", *ROWS]
 
 
-def own_rule(rule: Rule, path: str | None = None) -> dict[str, Check]:
+def own_rule(rule: Rule, path: str | None = None, task: str = "findings") -> dict[str, Check]:
     """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
 
     def rehearse(trial: Trial) -> Result:
         own = trial.steps > 1 and trial.rule.weight_decay == bool(rule.weight_decay) * DECAY
         if path is not None and own and trial.rule.name == rule.name:
-            return walked(path)
+            return walked(path, task)
         return sound(trial)
 
-    found = rehearsal.certify(Certificate(()), rehearse, devices=2, rule=rule)
+    found = rehearsal.certify(Certificate(()), rehearse, devices=2, rule=rule, task=task)
     return {check.check: check for check in found.checks}
 
 
@@ -377,24 +400,72 @@ def test_the_recipes_own_rule_is_rehearsed_beside_plain_descent(rule: Rule) -> N
     assert len(set(reference.RATES["momentum"])) > 1, "a rate that changes shows where it is kept"
 
 
-def test_momentum_with_the_rate_in_its_velocity_is_found_out() -> None:
-    rows = own_rule(MOMENTUM)
+@pytest.mark.parametrize("task", TASKS)
+def test_momentum_with_the_rate_in_its_velocity_is_found_out(task: str) -> None:
+    rows = own_rule(MOMENTUM, task=task)
     assert rows["weight change after 5 momentum steps"].verdict == "pass"
-    late = own_rule(MOMENTUM, reference.LATE)["weight change after 5 momentum steps"]
+    late = own_rule(MOMENTUM, reference.LATE, task)["weight change after 5 momentum steps"]
     assert late.verdict == "fail" and str(late.reason).startswith("the rate is in the velocity")
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("rule", [SGD, MOMENTUM, ADAM])
-def test_which_weight_decay_there_is_is_found_out(rule: Rule) -> None:
+def test_which_weight_decay_there_is_is_found_out(rule: Rule, task: str) -> None:
     decayed, words = replace(rule, weight_decay=1e-4), rehearsal.IN_WORDS[rule.name]
     name = f"weight decay in 5 {words} steps"
     assert name not in own_rule(rule), "a recipe without decay has no such row"
     right, *wrong = rehearsal.DECAYS.items()
-    assert own_rule(decayed)[name].verdict == "pass"
-    assert own_rule(decayed)[name].reason == right[0]
+    assert own_rule(decayed, task=task)[name].verdict == "pass"
+    assert own_rule(decayed, task=task)[name].reason == right[0]
     for said, path in wrong:
-        row = own_rule(decayed, f"{rule.name} {path}".strip())[name]
+        row = own_rule(decayed, f"{rule.name} {path}".strip(), task)[name]
         if rule == SGD and path == reference.DECOUPLED:
             assert (row.verdict, row.reason) == ("pass", right[0]), "there they are the same"
         else:
             assert (row.verdict, row.reason) == ("fail", said)
+
+
+def trained_logits() -> np.ndarray:
+    """Of the shallow net in training, before its first step: float64 (4, 14)."""
+    x = reference.after_conv0(START, reference.batch()[0])
+    mean, variance = x.mean(axis=(0, 2, 3), keepdims=True), x.var(axis=(0, 2, 3), keepdims=True)
+    scale, offset = (
+        START[f"features.norm0.{name}"].astype(float)[:, None, None] for name in ("weight", "bias")
+    )
+    normal = (x - mean) / np.sqrt(variance + 1e-5) * scale + offset
+    pooled = np.maximum(normal, 0).mean(axis=(2, 3))
+    return pooled @ START["classifier.weight"].T.astype(float) + START["classifier.bias"]
+
+
+def test_the_references_first_losses_are_those_of_the_definitions() -> None:
+    """By NumPy, from logits: the mean over images of one softmax, and over findings of sigmoids."""
+    logits = trained_logits()
+    (_, findings), (_, classes) = (reference.batch_of(task) for task in TASKS)
+    softmax = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(4), classes]
+    sigmoids = np.log1p(np.exp(logits)) - findings * logits
+    for task, expected in zip(TASKS, (sigmoids.mean(), softmax.mean()), strict=True):
+        for rule in ("sgd", "momentum", "adam"):
+            assert reference.paths(task)[f"{rule} losses"][0] == pytest.approx(expected, abs=1e-12)
+
+
+def gradient_of(criterion: Callable[[np.ndarray], np.ndarray]) -> float:
+    """How far SGD moves the classifier's bias in one step, by the gradient over the logits."""
+    bias = criterion(trained_logits()).sum(axis=0)
+    return float(np.linalg.norm(bias))
+
+
+def test_wrong_losses_of_classes_are_further_off_than_any_limit() -> None:
+    """Of one step: a sigmoid for each class, and the images' sum in place of their mean."""
+    one_hot = np.eye(14)[list(reference.CLASSES)]
+
+    def softmax(logits: np.ndarray) -> np.ndarray:
+        share = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        return (share - one_hot) / 4
+
+    def sigmoids(logits: np.ndarray) -> np.ndarray:
+        return (1 / (1 + np.exp(-logits)) - one_hot) / one_hot.size
+
+    right = gradient_of(softmax)
+    widest = max(limits.way for limits in rehearsal.LIMITS.values())
+    for wrong in (sigmoids, lambda logits: 4 * softmax(logits)):
+        assert abs(gradient_of(wrong) - right) / right > 2 * widest

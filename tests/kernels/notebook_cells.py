@@ -147,6 +147,17 @@ def lesson_with(names: dict[str, Any]) -> Lesson:
     return lesson_of(names, read_ahead=before.read_ahead, processes=before.processes)
 
 
+def with_loss_of(names: dict[str, Any], notebook: str, task: str) -> None:
+    """Let the notebook define its loss again, for another task."""
+    scaled = names["scaled"]
+    recipe = replace(scaled.recipe, task=task)
+    names["this_run"].recipe = names["scaled"] = replace(scaled, recipe=recipe)
+    for node in ast.parse(cell_with(notebook, "scaled.recipe.task")).body:
+        said = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        if isinstance(node, ast.Assign) and said & {"losses", "criterion"}:
+            exec(compile(ast.Module([node], []), notebook, "exec"), names)
+
+
 def adam(
     gradients: list[np.ndarray], scaled: Any, *, epsilon_first: bool = False, start: float = 1.0
 ) -> np.ndarray:

@@ -1,24 +1,28 @@
 """What holds of every notebook's optimisers: rule, weight decay, and a checkpoint's state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from agreed import write_small_images
-from notebook_cells import CERTIFIED, failed, lesson_with, namespace_of
+from notebook_cells import CERTIFIED, failed, lesson_with, namespace_of, with_loss_of
 
 from helpers.fairness import reference, rehearsal
 from helpers.recipe import Rule
 from helpers.training.in_world import take_steps
 from helpers.training.world import World
 
+TASKS = ("findings", "classes")
 OPTIMIZERS = ("sgd", "momentum", "adam")
 
 
 def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
-    """The rule, with the recipe's weight decay, walks the reference's way; its state is kept."""
+    """The rule walks the reference's way down either task's loss; its state is kept.
+
+    With the recipe's weight decay.
+    """
     names = namespace_of(
         notebook,
         folder,
@@ -30,13 +34,40 @@ def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
     )
     run, scaled = names["this_run"], names["scaled"]
     recipe = replace(scaled.recipe, optimizer=optimizer, weight_decay=1e-4)
-    run.recipe = names["scaled"] = replace(scaled, recipe=recipe)
-    run.rehearse(lesson_with(names))
-    checks = run.certificate.checks
-    assert failed(checks) == set(), [check for check in checks if check.verdict == "fail"]
-    (row,) = (check for check in checks if check.check.startswith("weight decay in 5"))
-    assert (row.verdict, row.reason) == ("pass", next(iter(rehearsal.DECAYS)))
+    names["scaled"] = replace(scaled, recipe=recipe)
+    for task in reversed(TASKS):
+        with_loss_of(names, notebook, task)
+        run.rehearse(lesson_with(names))
+        checks = run.certificate.checks
+        assert failed(checks) == set(), [check for check in checks if check.verdict == "fail"]
+        (row,) = (check for check in checks if check.check.startswith("weight decay in 5"))
+        assert (row.verdict, row.reason) == ("pass", next(iter(rehearsal.DECAYS)))
     assert_state_is_kept(run, rehearsal.RULES[optimizer])
+
+
+def assert_wrong_losses_of_classes_are_caught(
+    notebook: str, folder: Path, **wrong: Callable[..., Any]
+) -> None:
+    """Each of ``wrong`` in place of the notebook's loss fails by its loss and by its way."""
+    names = namespace_of(
+        notebook,
+        folder,
+        devices=2,
+        until=CERTIFIED,
+        checked=False,
+        data=str(write_small_images(folder / "data")),
+        batch_size=8,
+    )
+    with_loss_of(names, notebook, "classes")
+    run = names["this_run"]
+    sound = names["criterion"]
+    run.rehearse(lesson_with(names))
+    assert failed(run.certificate.checks) == set()
+    for said, criterion in wrong.items():
+        names["criterion"] = criterion(sound)
+        run.rehearse(lesson_with(names))
+        rows = {"mean loss of 5 SGD steps", "weight change after 5 SGD steps"}
+        assert rows <= failed(run.certificate.checks), said
 
 
 def assert_state_is_kept(run: Any, rule: Rule) -> None:

@@ -15,6 +15,7 @@ import chainer
 import chainer.functions as F
 import chainer.links as L
 import numpy as np
+import own_networks
 import probed
 import pytest
 import rules
@@ -617,3 +618,31 @@ def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
 def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
+
+
+def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
+    def one_hot_sigmoids(sound: Any) -> Any:
+        def criterion(output: Any, targets: Any) -> Any:
+            one_hot = np.eye(14, dtype=np.int32)[targets]
+            return F.sigmoid_cross_entropy(output, one_hot)
+
+        return criterion
+
+    rules.assert_wrong_losses_of_classes_are_caught(
+        NOTEBOOK,
+        tmp_path,
+        sigmoids=one_hot_sigmoids,
+        a_sum=lambda sound: lambda output, targets: len(targets) * sound(output, targets),
+    )
+
+
+def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+    own_networks.assert_it_is_trained(NOTEBOOK, "chainer", tmp_path, set(), "replica 0's")
+
+
+def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
+    own_networks.assert_same_seed_same_bytes(framework, "chainer", tmp_path)
+
+
+def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
+    own_networks.assert_mistakes_are_one_line_each(networks, "chainer", tmp_path)

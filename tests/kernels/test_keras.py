@@ -15,6 +15,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import own_networks
 import probed
 import pytest
 import rules
@@ -481,3 +482,34 @@ def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
 def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule("Keras_MultiGPU", tmp_path, optimizer)
+
+
+def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
+    def one_hot_sigmoids(sound: Any) -> Any:
+        def criterion(targets: Any, output: Any) -> Any:
+            one_hot = keras.ops.one_hot(keras.ops.reshape(targets, (-1,)), 14)
+            return keras.losses.BinaryCrossentropy(from_logits=True)(one_hot, output)
+
+        return criterion
+
+    rules.assert_wrong_losses_of_classes_are_caught(
+        "Keras_MultiGPU",
+        tmp_path,
+        sigmoids=one_hot_sigmoids,
+        a_sum=lambda sound: keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="sum"
+        ),
+    )
+
+
+def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+    known = {"gradients, uneven batch, n devices / one", "running variance after 5 SGD steps"}
+    own_networks.assert_it_is_trained("Keras_MultiGPU", "keras", tmp_path, known, "replica 0's")
+
+
+def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
+    own_networks.assert_same_seed_same_bytes(framework, "keras", tmp_path)
+
+
+def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
+    own_networks.assert_mistakes_are_one_line_each(networks, "keras", tmp_path)

@@ -10,6 +10,7 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
+import own_networks
 import probed
 import pytest
 import rules
@@ -578,3 +579,30 @@ def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
 def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
+
+
+def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
+    def one_hot_sigmoids(sound: Any) -> Any:
+        sigmoids = mx.gluon.loss.SigmoidBinaryCrossEntropyLoss()
+        return lambda output, targets: sigmoids(output, mx.nd.one_hot(targets, 14))
+
+    rules.assert_wrong_losses_of_classes_are_caught(
+        NOTEBOOK,
+        tmp_path,
+        sigmoids=one_hot_sigmoids,
+        a_sum=lambda sound: lambda output, targets: len(targets) * sound(output, targets),
+    )
+
+
+def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+    known = {"running variance after 5 SGD steps"}
+    average = "the average of all replicas'"
+    own_networks.assert_it_is_trained(NOTEBOOK, "mxnet", tmp_path, known, average)
+
+
+def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
+    own_networks.assert_same_seed_same_bytes(framework, "mxnet", tmp_path)
+
+
+def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
+    own_networks.assert_mistakes_are_one_line_each(networks, "mxnet", tmp_path)

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import own_networks
 import probed
 import psutil
 import pytest
@@ -40,11 +42,11 @@ from torchvision.transforms.v2 import functional as transforms
 import data_prep
 from data_prep import FINDINGS
 from helpers.errors import UserError
-from helpers.fairness import reference, reference_checks
+from helpers.fairness import own_network, reference, reference_checks
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks import replicas
+from helpers.networks import own, weights
 from helpers.networks import pytorch as networks
-from helpers.networks import weights
 from helpers.recipe import lookup
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.in_world import take_steps
@@ -486,3 +488,77 @@ def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_every_rule_is_the_references(notebook: str, tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule(notebook, tmp_path, optimizer)
+
+
+def one_hot_sigmoids(sound: Any) -> Any:
+    def criterion(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        one_hot = torch.nn.functional.one_hot(targets, output.shape[1]).float()
+        return torch.nn.functional.binary_cross_entropy_with_logits(output, one_hot)
+
+    return criterion
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> None:
+    rules.assert_wrong_losses_of_classes_are_caught(
+        notebook,
+        tmp_path,
+        sigmoids=one_hot_sigmoids,
+        a_sum=lambda sound: torch.nn.CrossEntropyLoss(reduction="sum"),
+    )
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_somebodys_own_network_is_trained(notebook: str, tmp_path: Path) -> None:
+    uneven = {"gradients, uneven batch, n devices / one"}
+    own_networks.assert_it_is_trained(notebook, "pytorch", tmp_path, uneven, "replica 0's")
+
+
+def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
+    own_networks.assert_same_seed_same_bytes(framework, "pytorch", tmp_path)
+
+
+def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
+    own_networks.assert_mistakes_are_one_line_each(networks, "pytorch", tmp_path)
+
+
+def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
+    """The certificate's row of n devices against one, of somebody's own network."""
+    recipe = own_networks.read(own_networks.recipe_of(folder, "pytorch", code))
+    initial = own.initial(framework, recipe, 5)
+
+    def build_model(arrays: Any) -> Any:
+        model = networks.build("own", arrays, recipe, 5)
+        framework.load_weights(model, arrays)
+        return model
+
+    module = SimpleNamespace(exact=framework.exact, gradients=gradients)
+    return own_network.same_on_all_devices(module, build_model, initial, TWO, recipe, 5)
+
+
+def test_an_own_networks_gradients_that_are_summed_are_caught(tmp_path: Path) -> None:
+    def summed(model: Any, images: Any, targets: Any, devices: Any) -> Any:
+        loss, found = framework.gradients(model, images, targets, devices[:1])
+        return loss, {name: len(devices) * array for name, array in found.items()}
+
+    row = own_gradients(tmp_path, summed)
+    assert row.verdict == "fail" and "2 times as long: a sum" in str(row.reason)
+    sound = own_gradients(tmp_path, framework.gradients)
+    assert (sound.verdict, sound.threshold) == ("pass", 1e-10)
+
+
+def test_an_own_network_that_knows_no_float64_is_checked_in_float32(tmp_path: Path) -> None:
+    code = own_networks.NETS["pytorch"].replace("forward(self, x):", "forward(self, x, *none):")
+    code = code.replace("self.features(x)", "self.features(x.float())")
+    row = own_gradients(tmp_path, framework.gradients, code)
+    assert (row.verdict, row.threshold) == ("pass", 1e-2)
+    assert row.difference is not None and 0 < row.difference < 1e-4
+
+
+def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_path: Path) -> None:
+    given = own_networks.NETS["pytorch"].replace("forward(self, x):", "forward(self, x, more):")
+    said = "TypeError: Net.forward() missing 1 required positional argument: 'more'"
+    own_networks.assert_one_line(networks, "pytorch", tmp_path / "more", given, said)
+    maps = own_networks.NETS["pytorch"].replace("return self.head(", "return (")
+    said = "its network makes [2, 16]: give 5 logits"
+    own_networks.assert_one_line(networks, "pytorch", tmp_path / "maps", maps, said)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_networks
 import probed
 import pytest
 import rules
@@ -441,3 +442,33 @@ def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
 def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule("TensorFlow_MultiGPU", tmp_path, optimizer)
+
+
+def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
+    def one_hot_sigmoids(sound: Any) -> Any:
+        def criterion(output: Any, targets: Any) -> Any:
+            each = tf.nn.sigmoid_cross_entropy_with_logits(tf.one_hot(targets, 14), output)
+            return tf.reduce_mean(each, axis=1)
+
+        return criterion
+
+    rules.assert_wrong_losses_of_classes_are_caught(
+        "TensorFlow_MultiGPU",
+        tmp_path,
+        sigmoids=one_hot_sigmoids,
+        a_sum=lambda sound: lambda output, targets: tf.reduce_sum(sound(output, targets))[None],
+    )
+
+
+def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+    own_networks.assert_it_is_trained(
+        "TensorFlow_MultiGPU", "tensorflow", tmp_path, set(), "replica 0's"
+    )
+
+
+def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
+    own_networks.assert_same_seed_same_bytes(framework, "tensorflow", tmp_path)
+
+
+def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
+    own_networks.assert_mistakes_are_one_line_each(networks, "tensorflow", tmp_path)

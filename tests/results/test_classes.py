@@ -23,6 +23,7 @@ from helpers.results import (
     learning_curves,
     limits,
     paired,
+    published,
     regression,
     repeated_runs,
     report,
@@ -72,6 +73,19 @@ def test_the_same_words_are_found_where_they_belong(tmp_path: Path) -> None:
     records.save(tmp_path, records.make(gpu=True))
     page = visible(report.write(tmp_path).read_text())
     assert len(WORDS_OF_FINDINGS.findall(page)) > 30
+
+
+def test_published_figures_stand_beside_no_other_network(tmp_path: Path) -> None:
+    """Not even beside one run of it and one of the article's."""
+    records.save(tmp_path, records.make())
+    assert published.belong(comparison.load(tmp_path))
+    other = records.make("Keras")
+    other["recipe"]["network"] = "resnet50"
+    records.save(tmp_path, other)
+    compared = comparison.load(tmp_path)
+    assert not published.belong(compared) and charts.placed(compared) is None
+    report.write(tmp_path)
+    assert "ublished" not in (tmp_path / report.MARKDOWN).read_text()
 
 
 def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> None:
@@ -162,6 +176,7 @@ def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> 
     assert compared.metric is tasks.TOP5 and compared.task.metric is tasks.TOP1
     (column,) = {head for head, _ in learning_curves.targets_table(compared).columns}
     assert column == "top-5 90 %"
+    assert learning_curves.table(compared)["best top-5"].tolist() == ["96.0 %"]
     assert learning_curves.target(compared) == 0.96
     figure = charts.curves(compared)
     assert figure is not None
@@ -263,12 +278,20 @@ def test_against_an_older_batch(
     )
 
 
+def test_a_tolerance_of_2_points_is_no_share_of_the_older_value(tmp_path: Path) -> None:
+    records.save(tmp_path / "old", class_records.make(top1=0.4))
+    records.save(tmp_path / "new", class_records.make(top1=0.39))  # 2.5 % less
+    found = regression.compare(*(comparison.load(tmp_path / name) for name in ("old", "new")))
+    row = found.set_index("figure").loc["test top-1"]
+    assert row["verdict"] == "same" and row["change"] == pytest.approx(-0.01)
+
+
 def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
     records.save(tmp_path, class_records.make(top1=0.7))
     records.save(tmp_path, class_records.make("Keras", top1=0.5))
     compared = comparison.load(tmp_path)
     text = three_answers.fastest(compared).text
-    assert "got from files to a test top-1; compared with the top-1 of Keras" in text
+    assert "to a test top-1 and passed" in text and "; compared with the top-1 of Keras" in text
     assert "that of PyTorch, 2 devices is higher" in text
     assert "AUC" not in " ".join(limits.remarks(compared)["remark"])
 
@@ -291,6 +314,20 @@ def test_names_of_classes_are_text_wherever_they_stand(tmp_path: Path) -> None:
     assert any("taken for" in row for row in rows)
     for row in rows:
         assert row.endswith(" |")
+
+
+def test_chance_is_known_while_a_run_goes_on(tmp_path: Path) -> None:
+    content = class_records.make()
+    for section in ("test", "synthetic", "loader", "attribution"):
+        del content[section]
+    records.save(tmp_path, content | {"state": "interrupted", "reason": "stopped"})
+    compared = comparison.load(tmp_path)
+    assert by_class.chances(compared.entries) == [0.1]
+    figure = charts.curves(compared)
+    assert figure is not None and len(figure.axes[1].lines) == 2
+    del content["data"]
+    records.save(tmp_path / "x", content | {"state": "interrupted", "reason": "stopped"})
+    assert by_class.chances(comparison.load(tmp_path / "x").entries) == []
 
 
 # Runs of different tasks.
@@ -357,6 +394,8 @@ def test_runs_of_different_recipes_are_not_ranked(
     sentence = unequal(compared)
     assert sentence is not None and said in sentence
     assert three_answers.fastest(compared).verdict == "nobody"
+    if field == "sha256":  # else repeats of each other, if they were of one framework
+        assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
     (speed,) = [section for section in contents.sections(compared) if section.name == "speed"]
     assert sentence in speed.lead
 

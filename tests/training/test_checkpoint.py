@@ -410,3 +410,32 @@ def test_what_holds_training_up_is_added_up(
     writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
     close()
     assert writer.seconds == 4.0
+
+
+OWN = {"w": np.zeros((2, 3), np.float32), "fixed": np.zeros(3, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "damaged"),
+    [
+        ({}, None),
+        ({"second/w": None}, "optimizer/second/w is missing"),
+        ({"second/w": np.ones(2)}, "of shape"),
+        ({"first/fixed": np.ones(3)}, "optimizer/second/fixed is missing"),
+        ({"step": None}, "step is missing"),
+    ],
+)
+def test_of_somebodys_own_network_what_is_trained_has_all_its_moments(
+    tmp_path: Path, changed: dict[str, Any], damaged: str | None
+) -> None:
+    """What is trained only its framework knows: here by what else than its name."""
+    run = run_in(tmp_path, recipe={"network": "own"})
+    writer = checkpoint.Writer(checkpoint.begin(run, OWN, resume=False))
+    state = {name: array for name, array in (ADAM | changed).items() if array is not None}
+    writer.save([ROW], 2.5, dict(OWN), state)
+    writer.close()
+    found = checkpoint.begin(run_in(tmp_path, recipe={"network": "own"}), OWN, resume=True)
+    if damaged is None:
+        assert (found.epoch, found.damaged) == (1, None) and found.optimizer.keys() == ADAM.keys()
+    else:
+        assert found.epoch == 0 and damaged in str(found.damaged)

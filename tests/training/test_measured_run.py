@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from helpers import paths
-from helpers.errors import UserError
-from helpers.training import checkpoint, in_world
+from helpers.errors import UnsupportedError, UserError
+from helpers.training import checkpoint, in_world, parameters
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
 
@@ -130,3 +130,25 @@ def test_one_device_says_why_a_measurement_is_missing(
     )
     assert len(Run.take_apart(run)) == 3  # type: ignore[arg-type]
     assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)
+
+
+def test_without_a_network_for_its_framework_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No image is made: the run is skipped, with the reason."""
+
+    def too_late(*given: Any, **named: Any) -> Any:
+        raise AssertionError("something was prepared")
+
+    monkeypatch.setattr(parameters, "prepare_data", too_late)
+    (tmp_path / "mine.py").write_text("def net(outputs):\n    raise AssertionError\n")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('recipe = "demo"\n[model]\nmxnet = "mine.py:net"\n')
+    names = CELL | {"recipe": str(recipe)}
+    framework = ModuleType("helpers.frameworks.keras")
+    reason = "the recipe mine has no network of its own for keras, only for mxnet"
+    with pytest.raises(UnsupportedError, match=reason):
+        begin("Keras_MultiGPU", framework, names)
+    framework.__name__ = "helpers.frameworks.mxnet"
+    with pytest.raises(AssertionError, match="something was prepared"):
+        begin("MXNet_Gluon_MultiGPU", framework, names)

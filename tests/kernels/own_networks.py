@@ -1,0 +1,287 @@
+"""What holds of somebody's own network in every framework, with a small one for each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from notebook_cells import CERTIFIED, failed, namespace_of
+from resuming import write_small_images
+
+from helpers.errors import UserError
+from helpers.fairness import own_network
+from helpers.networks import own, weights
+from helpers.recipe import Recipe, lookup
+from helpers.training import checkpoint
+from helpers.training.in_world import take_steps
+from helpers.training.world import World
+
+NETS = {
+    "pytorch": """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, outputs):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(),
+            nn.Conv2d(8, 16, 3, 2, 1), nn.GroupNorm(4, 16), nn.ReLU(),
+        )
+        self.scale = nn.Parameter(torch.rand(1, 16, 1, 1))
+        self.fixed = nn.Parameter(torch.rand(16), requires_grad=False)
+        self.drop = nn.Dropout(0.1)
+        self.head = nn.LazyLinear(outputs)
+
+    def forward(self, x):
+        return self.head(self.drop((self.features(x) * self.scale).mean((2, 3)) + self.fixed))
+
+
+def net(outputs):
+    return Net(outputs)
+""",
+    "keras": """
+import keras
+from keras import layers
+
+
+def net(outputs):
+    images = keras.Input((None, None, 3))
+    x = images
+    for channels in (8, 16):
+        x = layers.Conv2D(channels, 3, 2, "same")(x)
+        x = layers.BatchNormalization()(x)
+        x = layers.ReLU()(x)
+    x = layers.LayerNormalization()(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(images, layers.Dense(outputs)(x))
+""",
+    "tensorflow": """
+import tensorflow as tf
+
+
+class Net(tf.Module):
+    def __init__(self, outputs):
+        super().__init__()
+        self.kernels = [
+            tf.Variable(tf.random.normal((3, 3, *between)) * 0.1) for between in ((3, 8), (8, 16))
+        ]
+        self.mean = tf.Variable(tf.zeros(16), trainable=False)
+        self.weight = tf.Variable(tf.random.normal((16, outputs)) * 0.1)
+        self.bias = tf.Variable(tf.zeros(outputs))
+
+    def __call__(self, x, training):
+        for kernel in self.kernels:
+            x = tf.nn.relu(tf.nn.conv2d(x, tf.cast(kernel, x.dtype), 2, "SAME"))
+        x = tf.reduce_mean(x, axis=[1, 2])
+        if training:
+            self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(x, axis=0))
+        return (x - self.mean) @ self.weight + self.bias
+
+
+def net(outputs):
+    return Net(outputs)
+""",
+    "mxnet": """
+import mxnet as mx
+from mxnet.gluon import nn
+
+
+def net(outputs):
+    model = nn.HybridSequential()
+    model.add(
+        nn.Conv2D(8, 3, 2, 1), nn.BatchNorm(), nn.Activation("relu"),
+        nn.Conv2D(16, 3, 2, 1, weight_initializer=mx.init.Xavier()), nn.Activation("relu"),
+        nn.GlobalAvgPool2D(), nn.Dropout(0.1), nn.Dense(outputs),
+    )
+    return model
+""",
+    "chainer": """
+import chainer
+import chainer.functions as F
+import chainer.links as L
+
+
+class Net(chainer.Chain):
+    def __init__(self, outputs):
+        super().__init__()
+        with self.init_scope():
+            self.conv1 = L.Convolution2D(3, 8, 3, 2, 1)
+            self.norm1 = L.BatchNormalization(8)
+            self.conv2 = L.Convolution2D(None, 16, 3, 2, 1)
+            self.scale = L.Scale(1, (16,))
+            self.head = L.Linear(None, outputs)
+
+    def forward(self, x):
+        x = F.relu(self.norm1(self.conv1(x)))
+        x = F.relu(self.scale(self.conv2(x)))
+        return self.head(F.mean(x, axis=(2, 3)))
+
+
+def net(outputs):
+    return Net(outputs)
+""",
+}
+
+TRAINED = {
+    "pytorch": {"features.0.weight", "scale", "head.bias"},
+    "keras": {"conv2d/kernel", "conv2d_1/kernel", "layer_normalization/gamma", "dense/bias"},
+    "tensorflow": {"kernels.0", "kernels.1", "weight", "bias"},
+    "mxnet": {"0.weight", "1.gamma", "3.weight", "7.bias"},
+    "chainer": {"conv1/W", "norm1/gamma", "scale/W", "head/b"},
+}
+FIXED = {
+    "pytorch": {"features.1.running_mean", "fixed"},
+    "keras": {"batch_normalization_1/moving_mean"},
+    "tensorflow": {"mean"},
+    "mxnet": {"1.running_mean"},
+    "chainer": {"norm1/avg_mean"},
+}
+"""Some of the arrays by the framework's own names: those that are trained, and others."""
+
+
+def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "net") -> Path:
+    """A recipe's file, and the code beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mine.py").write_text(NETS[module] if code is None else code)
+    lines = ['recipe = "demo"', "[model]", f'{module} = "mine.py:{name}"', "[train]"]
+    lines += ["batch = 8", "epochs = 3", 'optimizer="momentum"', "learning_rate = 0.01"]
+    (folder / "mine.toml").write_text("\n".join([*lines, "weight_decay = 1e-4", ""]))
+    return folder / "mine.toml"
+
+
+def read(path: Path) -> Recipe:
+    return lookup(str(path), small=True)
+
+
+def assert_it_is_trained(
+    notebook: str, module: str, folder: Path, known: set[str], survivors: str
+) -> None:
+    """From its file to trained weights that a checkpoint keeps; what needs no reference counts."""
+    path = recipe_of(folder / "recipe", module)
+    data = str(write_small_images(folder / "data"))
+    names = namespace_of(
+        notebook,
+        folder,
+        devices=2,
+        until=CERTIFIED,
+        recipe=str(path),
+        data=data,
+        run=folder / "run",
+    )
+    run = names["this_run"]
+    verdicts = {check.check: check for check in run.certificate.checks}
+    assert failed(run.certificate.checks) == set()
+    unknown = {name for name, check in verdicts.items() if check.verdict == "not checked"}
+    assert unknown == set(own_network.UNKNOWN)
+    assert {verdicts[name].reason for name in unknown} == {"own network"}
+    assert {name for name, check in verdicts.items() if check.verdict == "known"} == known
+    assert run.certificate.checks[-1].reason == survivors
+    for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
+        assert verdicts[row].verdict == "pass"
+    assert run.certificate.comparable
+
+    said = run.record.content["weights"]
+    assert said["source"] == "own" and said["sha256"] == run.initial.sha256
+    assert f"drawn by {run.framework.NAME} itself from seed 0" in str(run.initial)
+    assert TRAINED[module] | FIXED[module] <= run.initial.arrays.keys()
+
+    run.train()
+    run.test()
+    after = weights.load(run.folder / "weights.safetensors")
+    assert after.keys() == run.initial.arrays.keys()
+    changed = {name for name, array in run.initial.arrays.items() if (after[name] != array).any()}
+    assert changed >= TRAINED[module] and "fixed" not in changed
+    assert len(run.history) == 3 and all(row["train_loss"] > 0 for row in run.history)
+
+    kept = checkpoint.begin(run.record, run.initial.arrays, resume=True)
+    assert kept.epoch == 3 and kept.damaged is None
+    assert all(np.array_equal(kept.weights[name], array) for name, array in after.items())
+    moments = {name.removeprefix("first/") for name in kept.optimizer if "/" in name}
+    assert moments >= TRAINED[module] and not moments & FIXED[module]
+    run.monitor.stop()
+    assert_state_is_kept(run)
+
+
+def assert_state_is_kept(run: Any) -> None:
+    """Three steps are one after two that were saved, where nothing is drawn at random."""
+
+    def replica(
+        world: World, work: Any, arrays: Any, state: Mapping[str, np.ndarray], steps: int
+    ) -> tuple[Any, Any]:
+        lesson, framework = work.lesson, work.framework
+        replica = lesson.start(world, lesson.build_model(arrays), rates=iter([0.01] * steps))
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        loader = lesson.make_fixed_loader(world, work.noise(world, 4))
+        lesson.ready(replica, [loader])
+        without_dropout(replica.network)
+        take_steps(work, replica, loader, steps)
+        found = framework.dump_weights(replica.network)
+        kept = framework.dump_optimizer(replica.network, replica.optimizer)
+        lesson.stop(replica)
+        return found, kept
+
+    start = run.initial.arrays
+    whole, _ = run.everywhere(replica, start, {}, 3)[0]
+    two, state = run.everywhere(replica, start, {}, 2)[0]
+    resumed, _ = run.everywhere(replica, two, state, 1)[0]
+    for name, array in whole.items():
+        np.testing.assert_allclose(resumed[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
+    anew, _ = run.everywhere(replica, two, {}, 1)[0]
+    assert any(not np.allclose(anew[name], array, 1e-5, 1e-6) for name, array in whole.items())
+
+
+def without_dropout(network: Any) -> None:
+    """PyTorch's and Gluon's nets have some, which draws other numbers each time."""
+    if hasattr(network, "modules"):
+        network.drop.p = 0.0
+    elif hasattr(network, "collect_params"):
+        network[6]._rate = 0
+        network.hybridize()  # what was compiled with it is forgotten
+
+
+def assert_same_seed_same_bytes(framework: Any, module: str, folder: Path) -> None:
+    """Twice, whatever was drawn in between; another seed draws others."""
+    recipe = read(recipe_of(folder, module))
+    first = own.initial(framework, recipe, 5)
+    own.initial(framework, read(recipe_of(folder / "other", module)), 3)
+    np.random.random(7)  # noqa: NPY002
+    again = own.initial(framework, recipe, 5)
+    assert again.sha256 == first.sha256
+    for name, array in first.arrays.items():
+        assert np.array_equal(again.arrays[name], array), name
+    assert own.initial(framework, replace(recipe, seed=1), 5).sha256 != first.sha256
+
+
+WRONG = {
+    "raises": ("def net(outputs):\n    1 / 0\n", ", line 2: ZeroDivisionError: division by zero"),
+    "another argument": (
+        "def net(outputs, width):\n    pass\n",
+        "missing 1 required positional argument: 'width'",
+    ),
+    "nothing": ("def net(outputs):\n    pass\n", "gives a NoneType, and no"),
+    "leaves": ("import sys\ndef net(outputs):\n    sys.exit(3)\n", ", line 3: SystemExit: 3"),
+    "at once": ("import nowhere\ndef net(outputs):\n    pass\n", "No module named 'nowhere'"),
+}
+"""Code that is wrong in any framework, and what is said of it."""
+
+
+def assert_one_line(networks: Any, module: str, folder: Path, code: str, said: str) -> None:
+    """What is wrong with the code is told in one line, with the file and the function."""
+    recipe = read(recipe_of(folder, module, code))
+    with pytest.raises(UserError) as error:
+        networks.build("own", {}, recipe, 5)
+    line = str(error.value)
+    assert "\n" not in line and line.startswith(f"{folder.resolve() / 'mine.py'}: net(5)"), line
+    assert said in line, line
+
+
+def assert_mistakes_are_one_line_each(networks: Any, module: str, folder: Path) -> None:
+    for number, (code, said) in enumerate(WRONG.values()):
+        assert_one_line(networks, module, folder / str(number), code, said)
+    # Seven logits, whatever was asked for.
+    code = f"{NETS[module]}\n\nfive = net\n\n\ndef net(outputs):\n    return five(7)\n"
+    said = "of 2 images of 32 px its network makes [2, 7]: give 5 logits an image, [2, 5]"
+    assert_one_line(networks, module, folder / "shape", code, said)
