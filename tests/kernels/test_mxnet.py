@@ -4,7 +4,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +296,7 @@ def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -
     grey = random.integers(0, 256, (batch, 32, 32, 1)).astype(np.uint8)
     targets = (random.random((batch, 14)) < 0.3).astype(np.float32)
     host = (mx.nd.array(grey, dtype="uint8"), mx.nd.array(targets))
-    replica = notebook["Replica"](model, trainer, one_world(*TWO))
+    replica = notebook["Replica"](model, trainer, one_world(*TWO), Rule("sgd"), repeat(1e-3))
     loader = iter([notebook["split"](replica.world, host)])
     with StepClock(framework.completion) as clock:
         loss = notebook["train_epoch"](replica, loader, 1, clock)
@@ -345,7 +345,7 @@ def test_nothing_in_the_loop_pulls_values_to_the_host(
     monkeypatch.setitem(notebook, "train_step", lambda *_: [])
     monkeypatch.setitem(notebook, "share_statistics", lambda replica: None)
     monkeypatch.setattr(framework, "DeviceLosses", Losses)
-    replica = notebook["Replica"](Network(), None, one_world(*TWO))
+    replica = notebook["Replica"](Network(), None, one_world(*TWO), Rule("sgd"), repeat(1e-3))
     with StepClock(framework.completion) as clock:
         notebook["train_epoch"](replica, iter([[]] * steps), steps, clock)
     assert Array.waits == 2 * (steps - allowed)
@@ -557,7 +557,8 @@ def test_devices_share_their_statistics(notebook: dict[str, Any]) -> None:
     parameter = next(p for n, p in model.collect_params().items() if n.endswith("running_var"))
     for value, copy in enumerate(parameter.list_data(), start=1):
         copy[:] = value
-    notebook["share_statistics"](notebook["Replica"](model, None, one_world(*TWO)))
+    replica = notebook["Replica"](model, None, one_world(*TWO), Rule("sgd"), repeat(1e-3))
+    notebook["share_statistics"](replica)
     assert all((copy.asnumpy() == 1.5).all() for copy in parameter.list_data())
     framework.load_weights(model, notebook["initial"].arrays)
 
