@@ -57,7 +57,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "image corrupt": (truncate, "00000001_000.png"),
     "unknown finding": (edit("No Finding", "Influenza"), "Influenza"),
     "climbs out": (edit("00000001_000.png", "../00000001_000.png"), "../00000001_000.png"),
-    "no images left in a part": (keep_patients(2), "patient"),
+    "no images left in a part": (keep_patients(2), "groups"),
     "too few for a batch": (keep_patients(25), "global batch"),
 }
 
