@@ -1,6 +1,6 @@
 """How fast a list of ImageNet's length is opened, checked, and split, and in how much memory.
 
-    python benchmarks/large_catalog.py [--images 1281167] [--files 100000] [--quick]
+    python benchmarks/large_catalog.py [--images 1281167] [--files 100000] [--rounds 7] [--quick]
 
 `list` is a generated CSV (path, class) of so many rows, opened by the reader `table` with every row
 checked but no image looked for; the rival is plain `pandas.read_csv`, which checks nothing.
@@ -21,6 +21,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import quick
 
 MAPPING = 'file = "list.csv"\npath = "path"\nclass = "class"\n'
 CLASSES = 1000
@@ -98,20 +100,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=1_281_167)
     parser.add_argument("--files", type=int, default=100_000)
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--once", nargs=2, metavar=("WAY", "FOLDER"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = quick.parse(parser, images=20_000, files=2_000)
     if given.once:
         once(given.once[0], Path(given.once[1]))
         return
-    rounds = 3 if given.quick else 7
     with tempfile.TemporaryDirectory() as place:
         long, short = Path(place, "long"), Path(place, "short")
         make(long, given.images, files=False)
         make(short, given.files, files=True)
         folder_of = dict.fromkeys(WAYS, long) | {"there": short, "folders": short}
         found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
-        for _ in range(rounds):
+        for _ in range(given.rounds):
             for way, folder in folder_of.items():
                 words = [sys.executable, __file__, "--once", way, str(folder)]
                 done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -125,7 +126,7 @@ def main() -> None:
             f"{way:15} {count:10,.0f} images  {seconds:6.2f} s  {core:6.2f} s core  {most:6.0f} MB"
         )
         figure = {"figure": f"open a catalogue: {way}", "unit": "s", "ours": seconds}
-        print(json.dumps(figure | {"core": core, "megabytes": most, "rounds": rounds}))
+        print(json.dumps(figure | {"core": core, "megabytes": most, "rounds": given.rounds}))
 
 
 if __name__ == "__main__":
