@@ -1,6 +1,6 @@
 """DICOM files as grey images, as the display that they ask for would show them.
 
-Needs pydicom, which no environment of ours has by itself: `pip install 'chexnet-compare[dicom]'`.
+Needs pydicom, which no environment of ours has by itself: `pip install 'pydicom>=3'`.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ CASES = [
     Case("image-postscript-in-jpg", file(EPS, "odd.jpg"), "not a PNG, JPEG, BMP, PGM or TIFF"),
     Case("image-pdf", file(b"%PDF-1.7\n" + EPS), "not a PNG, JPEG, BMP, PGM or TIFF"),
     Case("image-svg", file(SVG), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-dicom", file(DICOM), "not a PNG, JPEG, BMP, PGM or TIFF"),
+    Case("image-dicom", file(DICOM), f"{LEFT}.*(pydicom|DICOM)"),
     Case("image-gif", file(saved(GREY, "GIF")), "not a PNG, JPEG, BMP, PGM or TIFF"),
     Case("image-ico", file(saved(GREY, "ICO")), "not a PNG, JPEG, BMP, PGM or TIFF"),
     Case("image-tga", file(saved(GREY, "TGA")), "not a PNG, JPEG, BMP, PGM or TIFF"),

@@ -78,7 +78,8 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(gpus: Any, count: int) -
 
 def test_a_rate_that_the_updater_changes_is_caught_stand_in(gpus: Any) -> None:
     names = gpus(2)
-    hooked, once = "optimizer.add_hook(rate_of_step)", "rate_of_step(optimizer)"
+    hook = "parallel.rate_of_step(rule, rates)"
+    hooked, once = f"optimizer.add_hook({hook})", f"{hook}(optimizer)"
     assert "weight change after 5 SGD steps" in failed_in_rehearsal(names, NOTEBOOK, hooked, once)
 
 

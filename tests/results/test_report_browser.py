@@ -368,6 +368,9 @@ EVIL = (
 )
 FIXED = {
     ("state",),
+    ("recipe", "task"),
+    ("recipe", "optimizer"),
+    ("recipe", "scaling"),
     ("devices", "kind"),
     ("data", "kind"),
     ("weights", "source"),

@@ -30,6 +30,7 @@ from figures import (
 from matplotlib.text import Text
 
 from helpers.results import (
+    by_class,
     charts,
     comparison,
     comparison_tables,
@@ -266,8 +267,8 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "two columns of the first table": (comparison_tables, "training", lambda f: _swapped(f, 0, 1)),
     "two frameworks": (comparison_tables, "training", lambda f: f.iloc[::-1].set_axis(f.index)),
     "one digit less": (
-        comparison_tables,
-        "auc",
+        by_class,
+        "table",
         lambda f: f.map(lambda cell: re.sub(r"(\.\d\d)\d", r"\1", cell)),
     ),
     "two columns of the certificate": (comparison_tables, "fairness", lambda f: _swapped(f, 0, 3)),
