@@ -75,7 +75,9 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
         network = framework.shallow(trial.weights, world.devices)
     replica = lesson.start(world, network, rule=trial.rule, rates=iter(trial.rates))
     first = world.rank * len(world.devices)
-    shares = list(trial.shares[first : first + len(world.devices)])
+    own = trial.shares[first : first + len(world.devices)]
+    # The reference's images are grey; a loop that trains on RGB is given that plane three times.
+    shares = [(pixels.repeat(work.images.planes, axis=3), targets) for pixels, targets in own]
     loader = lesson.make_fixed_loader(world, shares)
     lesson.ready(replica, [loader])
     loss = take_steps(work, replica, loader, trial.steps)[0]

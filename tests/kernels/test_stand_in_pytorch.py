@@ -89,7 +89,7 @@ def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -
         )
 
     model.features.conv0.register_forward_hook(note)
-    batch = torch.zeros(6, 1, 32, 32, dtype=torch.uint8), torch.zeros(6, 14)
+    batch = torch.zeros(6, 32, 32, 1, dtype=torch.uint8), torch.zeros(6, 14)
     shares = loop["split"](world, batch)
     assert len(shares) == 3
     results = loop["forward_on_each"](replica.parallel, shares, world)

@@ -1,13 +1,18 @@
 """The run's own part, where no framework is needed; the frameworks' tests go through one."""
 
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import repeat
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers import paths
 from helpers.errors import UnsupportedError, UserError
+from helpers.fairness import reference, rehearsal
 from helpers.training import checkpoint, in_world, parameters
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
@@ -92,6 +97,42 @@ def test_a_parameter_that_the_cell_does_not_set_is_named() -> None:
     cell = {name: value for name, value in CELL.items() if name != "epochs"} | {"epoch": 1}
     with pytest.raises(UserError, match=r"cell of A_MultiGPU does not set epochs$"):
         begin("A_MultiGPU", ModuleType("framework"), cell)
+
+
+@pytest.mark.parametrize("planes", [1, 3])
+def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) -> None:
+    """MXNet stopped at a grey plane where the recipe's images are RGB."""
+    given: list[Any] = []
+
+    def make_fixed_loader(world: World, shares: list[Any]) -> Iterator[Any]:
+        given.extend(shares)
+        return repeat(shares)
+
+    def train_epoch(replica: Any, loader: Any, steps: int, clock: Any) -> float:
+        clock.queued(None)
+        return 0.5
+
+    lesson = SimpleNamespace(
+        scope=nullcontext,
+        start=lambda *given, **named: SimpleNamespace(network=None),
+        make_fixed_loader=make_fixed_loader,
+        ready=lambda *given: None,
+        train_epoch=train_epoch,
+        predict=lambda *given: (np.zeros((4, 14)), 0.5),
+        stop=lambda replica: None,
+    )
+    framework = SimpleNamespace(
+        shallow=lambda *given: None,
+        dump_weights=lambda network: {},
+        completion=lambda result: None,
+    )
+    images = SimpleNamespace(planes=planes)
+    work: Any = SimpleNamespace(lesson=lesson, framework=framework, images=images)
+    pixels, targets = reference.batch_of("findings")
+    trial = rehearsal.Trial({}, ((pixels, targets),), rehearsal.SGD, (0.1,))
+    in_world.rehearse(World(0, 1, ("device",), "cpu"), work, trial)
+    assert given[0][0].shape == (*pixels.shape[:3], planes)
+    assert all(np.array_equal(given[0][0][..., [n]], pixels) for n in range(planes))
 
 
 @pytest.mark.parametrize("taken", [0, 3, 5])
