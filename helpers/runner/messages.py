@@ -93,7 +93,7 @@ def final_table(batch: Batch) -> str:
     lines = [terminal.table(header, rows)]
     if any("±" in row[-2] for row in rows):
         of = "the mean, " if task.metric.short != task.metric.whole else ""
-        lines.append(f"{tested}: {of}± half its 95 % interval over the test part's {task.groups}")
+        lines.append(f"{tested}: {of}± half its 95 % interval over the test part")
     for state in batch.runs:
         if state.reason:
             lines.append(f"{state.title}, {state.state}: {state.reason}")
