@@ -428,7 +428,7 @@ def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
     half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
     assert re.search(r"Test top-1 +Images/s$", head)
     assert f"70.0 ± {half:.1f} %" in row
-    assert note.startswith("Test top-1: ± half its 95 % interval over the test part's groups of")
+    assert note.startswith("Test top-1: ± half its 95 % interval over the test part")
     console_of = pytest.importorskip("rich.console").Console
     for recipe, name in (("resnet44-cifar10", "Top-1"), ("chexnet", "AUC"), ("auto", "AUC")):
         batch = batch_folder.Batch(tmp_path, plans.Plan(recipe, "auto", [state]), "")
