@@ -31,8 +31,6 @@ from helpers.frameworks import NOTEBOOKS
 BATCH = 64
 FORMATS = ("png", "jpeg", "packed")
 ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]
-"""The frameworks of the article; one that came later has no loader there to compare with."""
-ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]
 """The frameworks of the article; one that came later has no loader there to be compared with."""
 
 
