@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,32 @@ def test_the_definition_passes_itself() -> None:
         ("global batch = batch x devices", 0.0, None),
     ]
     assert reference_checks.same_weights(INITIAL, INITIAL).verdict == "pass"
+
+
+@pytest.mark.parametrize(("scaling", "growth"), [("linear", 2), ("sqrt", 2**0.5), ("none", 1)])
+def test_the_rate_grows_as_the_recipe_says(scaling: str, growth: float) -> None:
+    scaled = replace(SCALED.recipe, scaling=scaling).on(2)
+    (row,) = (check for check in checks(recipe=scaled) if check.check.startswith("learning rate"))
+    assert row.verdict == "pass"
+    other = replace(scaled, learning_rate=scaled.learning_rate * (1 + 1e-12))
+    assert [name for name in failed(recipe=other) if name == row.check]
+    assert scaled.learning_rate == pytest.approx(SCALED.recipe.learning_rate * growth)
+
+
+def test_a_biased_variance_is_known_after_just_one_step() -> None:
+    """What the batch adds is one momentum's share of it, shorter by (n-1)/n."""
+    known, start = reference.load("densenet121"), reference.arrays("densenet121")
+    after = {name: known[name] for name in known if name.endswith(RUNNING)}
+    for norm, side in NORMS.items():
+        name, n = f"{norm}.running_var", reference.IMAGES * side**2
+        old = 0.9 * start[name].astype(np.float64)
+        after[name] = old + (known[name] - old) * (n - 1) / n
+    framework = SimpleNamespace(
+        skip=lambda capability: None,
+        train_forward=lambda network, images: (known["train logits"], after),
+    )
+    rows = reference_checks.same_in_training(framework, lambda arrays: None, None)
+    assert [row.verdict for row in rows] == ["pass", "pass", "known"]
 
 
 def test_one_changed_weight_is_caught() -> None:

@@ -32,7 +32,7 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     assert "".join(printed["text"]).strip() == str(paths.RUNS / "first")
     shown = capsys.readouterr().out
     assert "9. Train" in shown and "finished" in shown
-    assert "0.750 ± 0.030" in shown and "95 % interval over the test part's patients" in shown
+    assert "0.750 ± 0.030" in shown and "95 % interval over the test part" in shown
     assert "Compare.ipynb" in shown.splitlines()[-2]
     assert "report.html" in shown.splitlines()[-3]
     assert "speed is not ranked here" in (paths.RUNS / "first" / "report.html").read_text("utf-8")
