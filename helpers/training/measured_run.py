@@ -172,8 +172,13 @@ class Run:
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
                 it when it ends.
         """
+        certify = (
+            own_network.certify
+            if self.network == "own"
+            else partial(reference_checks.certify, architecture=self.network)
+        )
         check = partial(
-            own_network.certify if self.network == "own" else reference_checks.certify,
+            certify,
             self.framework,
             model,
             self.initial,
@@ -183,7 +188,6 @@ class Run:
             evaluate_pixels=evaluate_pixels,
             labels=self.images.labels,
             classes=self.images.classes,
-            **({} if self.network == "own" else {"architecture": self.network}),
         )
         in_kernel = processes == IN_KERNEL
         found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]

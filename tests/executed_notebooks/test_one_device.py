@@ -1,12 +1,12 @@
 """Every framework on one device, by the command that users type; the demo above is on two."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import executed_batch
 import pytest
 
 from data_prep import make_demo, resize_folder
@@ -23,20 +23,13 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("few")
     make_demo(folder / "large", images=240, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=38, progress=False)
-    runs = paths.RUNS / BATCH
-    shutil.rmtree(runs, ignore_errors=True)  # of a test that was cut short
-    latest = paths.RUNS / "latest"
-    before = latest.readlink() if latest.is_symlink() else None
     choices = ["--devices", "1", "--data", str(folder / "data"), "--name", BATCH]
-    done = subprocess.run(
-        [paths.VENVS / "lab" / "bin" / "compare", *choices], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    yield runs
-    shutil.rmtree(runs)
-    latest.unlink()
-    if before is not None:
-        latest.symlink_to(before)
+    with executed_batch.folder_of(BATCH) as runs:
+        done = subprocess.run(
+            [paths.VENVS / "lab" / "bin" / "compare", *choices], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        yield runs
 
 
 @pytest.mark.parametrize("notebook", framework_notebooks())

@@ -2,11 +2,11 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import executed_batch
 import pytest
 
 from helpers import paths
@@ -40,18 +40,12 @@ def run(line: str, folder: Path) -> str:
 def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """What each of the page's commands printed, in a folder of its own."""
     folder = tmp_path_factory.mktemp("own")
-    runs = paths.RUNS / BATCH
-    shutil.rmtree(runs, ignore_errors=True)  # of a test that was cut short
-    latest = paths.RUNS / "latest"
-    before = latest.readlink() if latest.is_symlink() else None
     for kind in ("python", "toml"):
         for title, text in fences(kind):
             (folder / title).write_text(text, encoding="utf-8")
-    yield [run(line, folder) for _, text in fences("console") for line in text.splitlines()]
-    shutil.rmtree(runs)
-    latest.unlink()
-    if before is not None:
-        latest.symlink_to(before)
+    lines = [line for _, text in fences("console") for line in text.splitlines()]
+    with executed_batch.folder_of(BATCH):
+        yield [run(line, folder) for line in lines]
 
 
 def test_the_plan_names_the_code_and_who_is_skipped(said: list[str]) -> None:

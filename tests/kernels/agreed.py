@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import CERTIFIED, lesson_with, namespace_of, write_different_images
+from notebook_cells import lesson_with, namespace_of, write_different_images
 from PIL import Image
-from resuming import write_small_images
+from resuming import before_training
 
 import data_prep
 from data_prep.readers.pictures import Pictures
@@ -197,15 +197,7 @@ def assert_warms_up(
     ``watch(names)`` is called before anything trains, on two devices; what it gives is called
     after each training, and gives the rates that the optimiser really had in its steps.
     """
-    names = namespace_of(
-        notebook,
-        folder,
-        devices=2,
-        until=CERTIFIED,
-        checked=False,
-        data=str(write_small_images(folder / "data")),
-        batch_size=8,
-    )
+    names = before_training(notebook, folder)
     run, scaled, steps = names["this_run"], names["scaled"], steps_of(names)
     assert scaled.devices == 2 and steps > 2
     rates_used = watch(names)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from notebook_cells import COLUMNS
+from notebook_cells import CERTIFIED, COLUMNS, namespace_of
 from PIL import Image
 from safetensors import safe_open
 
@@ -91,6 +91,14 @@ def write_small_images(folder: Path) -> Path:
         rows.append(f"{name},{finding},0,{patient},50,M,PA,38,38,0.1,0.1")
     (folder / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
     return folder
+
+
+def before_training(notebook: str, folder: Path) -> dict[str, Any]:
+    """The notebook's names before its rehearsal: two devices, 8 small images each, no check."""
+    data = str(write_small_images(folder / "data"))
+    return namespace_of(
+        notebook, folder, devices=2, until=CERTIFIED, checked=False, data=data, batch_size=8
+    )
 
 
 def _start(notebook: str, data: Path, folder: Path, *, resume: bool) -> "subprocess.Popen[str]":

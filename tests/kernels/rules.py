@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from agreed import write_small_images
-from notebook_cells import CERTIFIED, failed, lesson_with, namespace_of, with_loss_of
+from notebook_cells import failed, lesson_with, with_loss_of
+from resuming import before_training
 
 from helpers.fairness import reference, rehearsal
 from helpers.recipe import Rule
@@ -23,15 +23,7 @@ def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
 
     With the recipe's weight decay.
     """
-    names = namespace_of(
-        notebook,
-        folder,
-        devices=2,
-        until=CERTIFIED,
-        checked=False,
-        data=str(write_small_images(folder / "data")),
-        batch_size=8,
-    )
+    names = before_training(notebook, folder)
     run, scaled = names["this_run"], names["scaled"]
     recipe = replace(scaled.recipe, optimizer=optimizer, weight_decay=1e-4)
     names["scaled"] = replace(scaled, recipe=recipe)
@@ -49,15 +41,7 @@ def assert_wrong_losses_of_classes_are_caught(
     notebook: str, folder: Path, **wrong: Callable[..., Any]
 ) -> None:
     """Each of ``wrong`` in place of the notebook's loss fails by its loss and by its way."""
-    names = namespace_of(
-        notebook,
-        folder,
-        devices=2,
-        until=CERTIFIED,
-        checked=False,
-        data=str(write_small_images(folder / "data")),
-        batch_size=8,
-    )
+    names = before_training(notebook, folder)
     with_loss_of(names, notebook, "classes")
     run = names["this_run"]
     sound = names["criterion"]
