@@ -144,6 +144,8 @@ def _convert(path: Path, what: str) -> str:
     """That it is YAML, and for a sweep the shell's line that makes TOML of it, in a new file."""
     if what != "sweep":
         return f"{path}: YAML, but a {what} is TOML: write lines such as epochs = 5 under [train]"
+    if not path.is_file():  # a pipe, which the line could not read again
+        return f"{path}: YAML, but a {what} is TOML: save it as a file, and give that file's name"
     target, number = path.with_suffix(".toml"), 2
     while target.exists():
         target, number = path.with_name(f"{path.stem}-{number}.toml"), number + 1
