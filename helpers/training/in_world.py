@@ -83,7 +83,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
     count = sum(len(pixels) for pixels, _ in trial.shares)
-    logits, _ = lesson.predict(replica, once(loader), count)
+    logits, _ = predict(lesson, replica, once(loader), count)
     lesson.stop(replica)
     # Processes read every n-th image; here each has a share of its own.
     return (
@@ -145,7 +145,7 @@ def train(
             first_step = clock.first_step_seconds
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
-            scores, valid_loss = lesson.predict(replica, batches, len(work.images.valid))
+            scores, valid_loss = predict(lesson, replica, batches, len(work.images.valid))
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
         history.append(
@@ -182,8 +182,23 @@ def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, flo
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
     with work.monitor.phase("test", images=images), work.watch(world) as watch:
-        scores, loss = work.lesson.predict(replica, iter(loader), len(work.images.test))
+        scores, loss = predict(work.lesson, replica, iter(loader), len(work.images.test))
     return scores, loss, watch.seconds
+
+
+def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.ndarray, float]:
+    """What the lesson's ``predict`` gives: logits (total, outputs) and the mean loss.
+
+    Raises:
+        ValueError: it gave those of fewer images, or of more.
+    """
+    scores, loss = lesson.predict(replica, loader, total)
+    if len(scores) != total:
+        raise ValueError(
+            f"predict gave logits of {len(scores)} of {total} images: "
+            "its loader has to give each of them once"
+        )
+    return scores, loss
 
 
 def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_rounds.Seconds:
