@@ -44,7 +44,7 @@ def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -
         right: lines that are right, for one that has a key of its own.
 
     Raises:
-        UserError: it cannot be read, or is no TOML.
+        UserError: it cannot be read, or is not TOML.
     """
     path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
     text = _text(path, what)
@@ -119,7 +119,7 @@ def _not_toml(
     key = text.split("\n")[number - 1].partition("=")[0].strip()
     right = f"{key} = {examples[key]}" if key in examples else right
     if "overwrite" in problem or "declare" in problem or "redefine" in problem:
-        return f"{path}, line {number}: '{key}' stands there twice: keep one"
+        return f"{path}, line {number}: '{key}' is given twice: keep one"
     return f"{path}, line {number}: not TOML: {problem}; write a line such as {right}"
 
 

@@ -277,7 +277,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("[sweep]\nseeds = [1]", "line 1: unknown key 'sweep'"),
         ("\n'my key'.a = 1", "line 2: unknown key 'my key'"),
         ('batch = "x"', "line 1: 'batch' is two things: 'name' for the folder, 'batch_size' for"),
-        ("seeds = [1]\nseeds = [2]", "line 2: 'seeds' stands there twice"),
+        ("seeds = [1]\nseeds = [2]", "line 2: 'seeds' is given twice"),
         ("seeds = [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
         ("seeds = []", "'seeds' takes a list"),
         ("seeds = [1.5]", "'seeds' takes a list"),
