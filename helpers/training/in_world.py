@@ -69,7 +69,12 @@ class Trained:
 
 
 def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
-    """The mean loss of the trial's steps; the weights, and each share's logits, after them."""
+    """Take a trial's steps with the shallow network.
+
+    Returns:
+        The mean loss of the steps; after them the weights, and the logits (images, outputs) of all
+        shares one after the other.
+    """
     lesson, framework = work.lesson, work.framework
     with lesson.scope():
         network = framework.shallow(trial.weights, world.devices)
@@ -126,7 +131,12 @@ def train(
     begin: checkpoint.Checkpoint,
     report: Callable[[dict[str, Any]], None],
 ) -> Trained:
-    """All epochs that are left; process 0 writes checkpoints and the weights, and reports."""
+    """All epochs that are left.
+
+    Args:
+        begin: the checkpoint to go on from; process 0 writes the next ones, and the weights.
+        report: process 0 calls it with each epoch's row, when the epoch has ended.
+    """
     lesson, framework, monitor = work.lesson, work.framework, work.monitor
     scaler = getattr(replica, "scaler", None)
     framework.load_optimizer(replica.network, replica.optimizer, begin.optimizer, scaler)
@@ -189,6 +199,9 @@ def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, flo
 def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.ndarray, float]:
     """What the lesson's ``predict`` gives: logits (total, outputs) and the mean loss.
 
+    Args:
+        loader: an evaluation's, of all processes' images together ``total``.
+
     Raises:
         ValueError: it gave those of fewer images, or of more.
     """
@@ -202,7 +215,11 @@ def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.n
 
 
 def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_rounds.Seconds:
-    """Section 11's measurements of this process, in rounds."""
+    """Section 11's measurements of this process, in rounds.
+
+    Args:
+        steps: of a turn, beside a first one that is not counted.
+    """
     lesson, own = work.lesson, work.recipe.recipe.batch * len(world.devices)
     fixed = lesson.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch))
     files = lesson.make_train_loader(world, 0, work.workers)
