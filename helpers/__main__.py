@@ -200,8 +200,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--batch-size",
         metavar="N|auto",
-        help="images per device; the learning rate follows as the recipe scales it; auto: the largest "
-        "that fits (default: the recipe's)",
+        help="images per device; the learning rate follows as the recipe scales it; auto: the "
+        "largest that fits (default: the recipe's)",
     )
     parser.add_argument("--batch", nargs="?", action=_Batch, help=argparse.SUPPRESS)
     parser.add_argument(
