@@ -230,7 +230,7 @@ def test_a_reader_of_ones_own() -> None:
             np.zeros((4, 3), dtype=np.uint8),
             r"they must be integers \(images,\), or 0 and 1 \(images, 2\)",
         ),
-        ("targets", np.full((4, 2), 7), "targets go from 7 to 7; 0 to 1"),
+        ("targets", np.full((4, 2), 7), "targets go from 7 to 7; they must be 0 to 1"),
         ("targets", [], "they must be integers"),
         ("parts", lambda: [0, 1], "must give a mapping with train, valid and test"),
         (
@@ -245,10 +245,14 @@ def test_a_reader_of_ones_own() -> None:
         ),
         ("parts", lambda: {"train": [0], "valid": [9], "test": [1]}, "outside of 0 to 3"),
         ("parts", lambda: {"train": [0], "valid": [-1], "test": [1]}, "outside of 0 to 3"),
-        ("parts", lambda: {"train": [0, 1], "valid": [1], "test": [2]}, "image 1 comes more than"),
+        (
+            "parts",
+            lambda: {"train": [0, 1], "valid": [1], "test": [2]},
+            "image 1 is in the parts more than",
+        ),
         ("read", lambda i: np.zeros((5, 4), dtype=np.uint8), r"read\(0\) gives uint8 \(5, 4\)"),
-        ("read", lambda i: np.zeros((5, 4, 3)), r"gives float64 \(5, 4, 3\); uint8"),
-        ("read", lambda i: np.zeros((3, 5, 4), dtype=np.uint8), r"\(3, 5, 4\); uint8"),
+        ("read", lambda i: np.zeros((5, 4, 3)), r"gives float64 \(5, 4, 3\); it must be uint8"),
+        ("read", lambda i: np.zeros((3, 5, 4), dtype=np.uint8), r"\(3, 5, 4\); it must be uint8"),
         ("read", lambda i: [[0]], "gives list; it must be uint8"),
     ],
 )
