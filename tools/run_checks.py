@@ -162,7 +162,11 @@ def long_parts() -> dict[str, Part]:
 
 def main(wanted: list[str]) -> int:
     forms = {"--quick": quick_parts, "--soak": long_parts}
-    known = next((forms[word]() for word in wanted if word in forms), None) or parts()
+    asked = [word for word in dict.fromkeys(wanted) if word in forms]
+    if len(asked) > 1:
+        print(f"{' and '.join(asked)} at once: give one of them", file=sys.stderr)
+        return 2
+    known = forms[asked[0]]() if asked else parts()
     wanted = [name for name in wanted if name not in forms]
     if unknown := [name for name in wanted if name not in known]:
         print(f"no part named {', '.join(unknown)}: the parts are {', '.join(known)}",

@@ -32,6 +32,7 @@ from notebook_cells import (
     CERTIFIED,
     adam,
     assert_passed,
+    assert_too_few_images_are_refused,
     cell_with,
     failed_in_rehearsal,
     namespace_of,
@@ -443,6 +444,10 @@ def joined(notebook: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
 def threads() -> int:
     """Threads of this process, TensorFlow's among them."""
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
+    assert_too_few_images_are_refused(notebook["this_run"])
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "one is none": (
         check_own(READER.replace("        noise", "        if i == 9: return None\n        noise")),
-        r"mine.py:Reader: image 9: uint8 \(height, width, 1 or 3\) is needed",
+        r"mine.py:Reader: image 9: uint8 \(height, width, 1 or 3\)",
     ),
 }
 
@@ -379,7 +379,7 @@ def test_bad_images_are_one_line(name: str, tmp_path: Path) -> None:
 def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
     recipe: Recipe = lookup(recipe_of(tmp_path, OWN))
     (tmp_path / "mine.py").write_text("raise SystemExit\n" + READER)
-    with pytest.raises(UserError, match="was changed since the recipe mine was read"):
+    with pytest.raises(UserError, match="has changed since the recipe mine was read"):
         image_readers.open_images(recipe, None)
 
 
