@@ -111,7 +111,8 @@ def notebooks(out: IO[bytes] | None) -> str:
 def lab_tests(*left_out: str) -> Part:
     """The tests that run in the lab, without those of other environments and of notebooks."""
     apart = ("tests/kernels", "tests/executed_notebooks", *left_out)
-    return partial(command, "lab", "pytest", "tests", *(f"--ignore={path}" for path in apart))
+    ignored = (f"--ignore={path}" for path in apart)
+    return partial(command, "lab", "pytest", "tests", "--durations=25", *ignored)
 
 
 def style() -> dict[str, Part]:
@@ -139,7 +140,7 @@ def parts() -> dict[str, Part]:
         name = file.stem[len("test_") :]
         framework = name.removeprefix("stand_in_")
         kernel = KERNEL_OF.get(framework, framework)
-        found[name] = partial(command, kernel, "pytest", file)
+        found[name] = partial(command, kernel, "pytest", "--durations=10", file)
     sample = ["--sample", "40", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     found["notebooks"] = notebooks
