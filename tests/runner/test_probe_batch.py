@@ -144,7 +144,8 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suit
     said, errors = running.communicate(timeout=120)
     assert running.returncode == 130, said + errors
     kept = f"{paths.RUNS / 'b'} is kept, and the same command continues it"
-    assert errors == f"stopped by Ctrl-C; {kept}\n" and kept not in said
+    (line,) = errors.splitlines()  # by whichever signal Python saw first
+    assert line.startswith("stopped by ") and line.endswith(f"; {kept}") and kept not in said
     assert not any(psutil.pid_exists(int(pid)) for pid in pids.read_text().split())
     assert suite.states("b") == {"PyTorch_MultiGPU": "waiting"}
 
