@@ -1,19 +1,21 @@
 """How fast each notebook's loader delivers batches, with nothing behind it, against others.
 
     .venvs/lab/bin/python benchmarks/loaders.py [--quick] [--frameworks pytorch,mxnet]
-                                                [--of xrays,photos] [--workers 2] [--images 640]
+                                                [--of xrays,resized,photos] [--workers 2]
+                                                [--images 640]
 
 Ready batches of 224 px; ours is section 5 of the framework's notebook as it stands.
 
 `xrays`: the article's loader reads RGB PNGs of 264 px (`benchmarks/article_loaders/`), ours grey
 PNGs, grey JPEGs and a packed folder; all of the same generated X-rays.
 
-`photos`: generated photos (`benchmarks/photos.py`) as RGB JPEGs in a folder a class, of ImageNet's
-500 x 375 pixels and of the 256 px that the recipe resnet50-imagenet has them resized to, once. Of
-the same files, the framework's documented examples (`benchmarks/documented_loaders/`); and bare
-decoding, libjpeg-turbo through simplejpeg in as many threads as there are workers, of files that
-are in memory already. The last figure is of what people do with ImageNet: ours on resized files,
-the example on the photos.
+`resized`: generated photos (`benchmarks/photos.py`) as RGB JPEGs in a folder a class, resized to
+256 px as the recipe resnet50-imagenet has them, once. Of the same files, the framework's documented
+examples (`benchmarks/documented_loaders/`); and bare decoding, libjpeg-turbo through simplejpeg in
+as many threads as there are workers, of files that are in memory already.
+
+`photos`: the same of those photos as they were, of ImageNet's 500 x 375 pixels; and what people do
+with ImageNet, ours on resized files beside the examples on the photos.
 
 Each framework runs in its own environment; there, the loaders take turns, round by round. Figures
 are medians, ratios are medians of the rounds' ratios with their interval to 95 % of confidence: by
@@ -28,14 +30,16 @@ import importlib
 import io
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import inside
+import photos
 import quick
 import turns
+from photos import Files
 from turns import Loader
 
 from helpers.frameworks import NOTEBOOKS
@@ -56,6 +60,7 @@ batch = {batch}
 """
 """What resnet50-imagenet says of loading, for files of any size."""
 BATCH = 32
+OURS = "ours"
 
 
 def main() -> None:
@@ -77,7 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if "xrays" in kinds:
             make_files(Path(folder), given.images)
-        if "photos" in kinds:
+        if {"resized", "photos"} & set(kinds):
             make_photos(Path(folder), given.images)
         done = inside.run_each(__file__, names, f"{given.workers} workers", folder)
     sys.exit(not done)
@@ -101,10 +106,8 @@ def make_files(folder: Path, images: int, size: int = 264) -> None:
 
 def make_photos(folder: Path, images: int) -> None:
     """Photos in each size, with a recipe for each, and a line that says what they are."""
-    import photos
-
     photos.make_photos(folder, images)
-    for files in photos.SIZES:
+    for files in (photos.SMALL, photos.LARGE):
         text = RECIPE.format(size=files.shorter, crop=photos.CROP, batch=BATCH)
         (folder / files.data).with_suffix(".toml").write_text(text)
         found = photos.images_in(folder / files.train)
@@ -126,35 +129,38 @@ def of_xrays(framework: str, folder: Path, given: argparse.Namespace) -> None:
         inside.report_turns("loader", of, found, format, article)
 
 
-def of_photos(framework: str, folder: Path, given: argparse.Namespace) -> None:
+def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namespace) -> None:
     """Against the framework's documented examples and bare decoding of the same files."""
-    import photos
-
     inside.require("documented_loaders", framework, "documented example")
     examples = importlib.import_module(f"documented_loaders.{framework}").EXAMPLES
-    loaders: dict[str, Loader] = {}
-    pairs: list[tuple[str, str, str, str]] = []
-    for files in photos.SIZES:
-        train, data = folder / files.train, folder / files.data
-        ours, bare = f"ours, {files.name}", f"bare, {files.name}"
-        recipe = str(data.with_suffix(".toml"))
-        loaders[ours] = notebook(framework, folder, data, recipe, given.workers)
-        loaders[bare] = partial(photos.decoded, train, batch=BATCH)
-        pairs.append((files.name, ours, bare, photos.BARE))
-        for name, example in examples.items():
-            theirs = f"{name}, {files.name}"
-            loaders[theirs] = partial(example, train, batch=BATCH, crop=photos.CROP)
-            pairs.append((files.name, ours, theirs, name))
-    small, large = photos.SIZES
-    ours, (theirs, *_) = f"ours, {small.name}", (f"{name}, {large.name}" for name in examples)
-    pairs.append((small.name, ours, theirs, theirs))
+    train = folder / files.train
+    loaders: dict[str, Loader] = {OURS: of_recipe(files, framework, folder, given.workers)}
+    loaders[photos.BARE] = partial(photos.decoded, train, batch=BATCH)
+    for name, example in examples.items():
+        loaders[name] = partial(example, train, batch=BATCH, crop=photos.CROP)
+    pairs = [(files, OURS, rival) for rival in list(loaders)[1:]]
+    if files is photos.LARGE:
+        small = f"ours, {photos.SMALL.name}"
+        loaders[small] = of_recipe(photos.SMALL, framework, folder, given.workers)
+        pairs += [(photos.SMALL, small, name) for name in examples]
     found = turns.take_loaders_turns(loaders, given.workers, BATCH, given.rounds, given.seconds)
-    for files_, ours, theirs, name in pairs:
-        of = f"{framework}, {files_}, {given.workers} workers"
-        inside.report_turns("loader", of, found, ours, theirs, name)
+    for read, ours, rival in pairs:
+        of = f"{framework}, {read.name}, {given.workers} workers"
+        name = rival if read is files else f"{rival}, {files.name}"
+        inside.report_turns("loader", of, found, ours, rival, name)
 
 
-KINDS = {"xrays": of_xrays, "photos": of_photos}
+KINDS: dict[str, Callable[[str, Path, argparse.Namespace], None]] = {
+    "xrays": of_xrays,
+    "resized": partial(of_photos, photos.SMALL),
+    "photos": partial(of_photos, photos.LARGE),
+}
+
+
+def of_recipe(files: Files, framework: str, folder: Path, workers: int) -> Loader:
+    """A notebook's loader of such files, by the recipe beside them."""
+    data = folder / files.data
+    return notebook(framework, folder, data, str(data.with_suffix(".toml")), workers)
 
 
 def notebook(framework: str, folder: Path, data: Path, recipe: str, workers: int) -> Loader:

@@ -34,10 +34,8 @@ class Files(NamedTuple):
     """Pixels of a photo's shorter side."""
 
 
-SIZES = (
-    Files(f"JPEGs of {RESIZED} px", "resized", "resized/images/train", RESIZED),
-    Files(f"JPEGs of {WIDTH} x {HEIGHT}", "photos", "photos/train", HEIGHT),
-)
+SMALL = Files(f"JPEGs of {RESIZED} px", "resized", "resized/images/train", RESIZED)
+LARGE = Files(f"JPEGs of {WIDTH} x {HEIGHT}", "photos", "photos/train", HEIGHT)
 
 BARE = "bare libjpeg-turbo (simplejpeg)"
 

@@ -27,6 +27,8 @@ import notebook_loops
 import photos
 import turns
 
+SIZES = (photos.SMALL, photos.LARGE)
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,8 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_photos_are_what_imagenets_are(made: Path) -> None:
-    small, large = photos.SIZES
-    files = {size: photos.images_in(made / size.train) for size in photos.SIZES}
+    small, large = SIZES
+    files = {size: photos.images_in(made / size.train) for size in SIZES}
     assert len(files[small]) == len(files[large]) == 20
     for size, shape in ((small, (256, 256)), (large, (500, 375))):
         found = [Image.open(path) for path in files[size]]
@@ -52,7 +54,7 @@ def test_photos_are_what_imagenets_are(made: Path) -> None:
 
 
 def test_ours_reads_the_same_photos_by_a_recipe_of_their_size(made: Path) -> None:
-    for size in photos.SIZES:
+    for size in SIZES:
         recipe = lookup(str(made / f"{size.data}.toml"), small=True)
         assert (recipe.crop, recipe.batch) == (photos.CROP, loaders.BATCH)
         assert recipe.resized == size.shorter
@@ -75,7 +77,7 @@ def test_bare_decoding_decodes_every_file_and_nothing_twice_as_often(
 
     monkeypatch.setattr(photos.simplejpeg, "decode_jpeg", decode)
     before = threading.active_count()
-    batches = photos.decoded(made / photos.SIZES[0].train, workers=2, batch=8)
+    batches = photos.decoded(made / photos.SMALL.train, workers=2, batch=8)
     assert list(islice(batches, 10)) == [8] * 10
     batches.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before, "no thread decodes on into the next load's turn"
@@ -166,21 +168,22 @@ def test_every_rival_is_named_and_beside_the_same_files(
 
     monkeypatch.setattr(turns, "take_loaders_turns", take)
     given = argparse.Namespace(workers=2, rounds=9, seconds=1.0)
-    loaders.of_photos("chainer", tmp_path, given)
-    found = figures(capsys.readouterr().out)
-    small, large = (size.name for size in photos.SIZES)
-    for name in (small, large):
-        of = [line for line in found if line["figure"] == f"loader, chainer, {name}, 2 workers"]
-        rivals = {line["rival_name"]: line["rival"] for line in of}
-        expected = {example: speed[f"{example}, {name}"] for example in examples}
-        expected[photos.BARE] = speed[f"bare, {name}"]
-        if name == small:  # what people do: resize once, or read the photos again and again
-            expected[f"its example, {large}"] = speed[f"its example, {large}"]
-        assert rivals == expected
-        assert {line["ours"] for line in of} == {speed[f"ours, {name}"]}
-    assert {f"loader of processor time, chainer, {name}, 2 workers" for name in (small, large)} < {
-        line["figure"].replace(",", "", 1) for line in found
+    for kind, files in (("resized", photos.SMALL), ("photos", photos.LARGE)):
+        loaders.KINDS[kind]("chainer", tmp_path, given)
+        found = figures(capsys.readouterr().out)
+        of = f"chainer, {files.name}, 2 workers"
+        for figure in (f"loader, {of}", f"loader, of processor time, {of}"):
+            lines = [line for line in found if line["figure"] == figure]
+            rivals = {line["rival_name"]: line["rival"] for line in lines}
+            assert rivals == {name: speed[name] for name in (*examples, photos.BARE)}
+            assert {line["ours"] for line in lines} == {speed[loaders.OURS]}
+    # What people do: resize once, or read the photos again and again.
+    figure = f"loader, chainer, {photos.SMALL.name}, 2 workers"
+    lines = [line for line in found if line["figure"] == figure]
+    assert {line["rival_name"]: line["rival"] for line in lines} == {
+        f"{name}, {photos.LARGE.name}": speed[name] for name in examples
     }
+    assert {line["ours"] for line in lines} == {speed[f"ours, {photos.SMALL.name}"]}
 
 
 def test_unknown_images_are_one_line(
@@ -190,7 +193,7 @@ def test_unknown_images_are_one_line(
     with pytest.raises(SystemExit, match="2"):
         loaders.main()
     said = capsys.readouterr().err
-    assert "--of drawings: it is one of xrays, photos" in said
+    assert "--of drawings: it is one of xrays, resized, photos" in said
 
 
 def test_cifar10_is_trained_on_in_memory(tmp_path: Path) -> None:
