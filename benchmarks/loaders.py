@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=640)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     inside.add_arguments(parser, frameworks=",".join(ARTICLE))
-    given = quick.parse(parser, seconds=0.3, images=128)
+    given = quick.parse(parser, seconds=0.3, images=128, of="xrays,resized")
     names = inside.chosen(parser, given)
     kinds = given.of.split(",")
     if unknown := set(kinds) - set(KINDS):

@@ -56,10 +56,11 @@ def photo(seed: int, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
     return np.clip(found + 120, 0, 255).astype(np.uint8)
 
 
-def make_photos(folder: Path, images: int, classes: int = 10) -> None:
+def make_photos(folder: Path, images: int) -> None:
     """So many photos to train on, and a few more; then as the recipe has them, by `data_prep`."""
     import data_prep
 
+    classes = min(images, 10)
     for part, numbers in {"train": range(images), "val": range(images, images + classes)}.items():
         for number in numbers:
             file = folder / "photos" / part / f"class{number % classes}" / f"{number}.JPEG"
