@@ -9,7 +9,8 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import TypeAlias
+
+from turns import Speeds
 
 from helpers.frameworks import NOTEBOOKS
 from helpers.results import intervals
@@ -17,9 +18,6 @@ from helpers.runner import plans
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-
-Measured: TypeAlias = dict[str, list[float]]
-"""Images/s of each load, round by round."""
 
 
 def add_arguments(
@@ -98,7 +96,7 @@ def report(figure: str, ours: list[float], rival: list[float], name: str) -> Non
 
 
 def report_turns(
-    what: str, of: str, turns: tuple[Measured, Measured], ours: str, rival: str, name: str = ""
+    what: str, of: str, turns: tuple[Speeds, Speeds], ours: str, rival: str, name: str = ""
 ) -> None:
     """Report two loads of ``turns.take_turns``: by the clock, and by processor time."""
     for how, found in zip(("", ", of processor time"), turns, strict=True):

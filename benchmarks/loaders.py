@@ -1,13 +1,25 @@
-"""How fast each notebook's loader delivers batches, against the article's loader of that framework.
+"""How fast each notebook's loader delivers batches, with nothing behind it, against others.
 
     .venvs/lab/bin/python benchmarks/loaders.py [--quick] [--frameworks pytorch,mxnet]
-                                                [--workers 2] [--images 640]
+                                                [--of xrays,resized,photos] [--workers 2]
+                                                [--images 640]
 
-Ready 224 px batches of 64 from files of 264 px, with nothing behind the loader. The rival reads RGB
-PNGs (`benchmarks/article_loaders/`, with what had to change); ours is section 5 of the framework's
-notebook as it stands, from grey PNGs, grey JPEGs and a packed folder. The files are the same
-generated X-rays. Each framework runs in its own environment; there, the four loaders take turns,
-round by round. Figures are medians, ratios are medians of the rounds' ratios.
+Ready batches of 224 px; ours is section 5 of the framework's notebook as it stands.
+
+`xrays`: the article's loader reads RGB PNGs of 264 px (`benchmarks/article_loaders/`), ours grey
+PNGs, grey JPEGs and a packed folder; all of the same generated X-rays.
+
+`resized`: generated photos (`benchmarks/photos.py`) as RGB JPEGs in a folder a class, resized to
+256 px as the recipe resnet50-imagenet has them, once. Of the same files, the framework's documented
+examples (`benchmarks/documented_loaders/`); and bare decoding, libjpeg-turbo through simplejpeg in
+as many threads as there are workers, of files that are in memory already.
+
+`photos`: the same of those photos as they were, of ImageNet's 500 x 375 pixels; and what people do
+with ImageNet, ours on resized files beside the examples on the photos.
+
+Each framework runs in its own environment; there, the loaders take turns, round by round. Figures
+are medians, ratios are medians of the rounds' ratios with their interval to 95 % of confidence: by
+the clock, and by the processor time of the process and its workers.
 """
 
 from __future__ import annotations
@@ -18,35 +30,60 @@ import importlib
 import io
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import inside
+import photos
 import quick
+import turns
+from photos import Files
+from turns import Loader
 
 from helpers.frameworks import NOTEBOOKS
 
-BATCH = 64
 FORMATS = ("png", "jpeg", "packed")
 ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]
 """The frameworks of the article; one that came later has no loader there to be compared with."""
 
+RECIPE = """[data]
+reader = "imagefolder"
+resized = {size}
+crop = {crop}
+[model]
+network = "resnet50"
+[train]
+task = "classes"
+batch = {batch}
+"""
+"""What resnet50-imagenet says of loading, for files of any size."""
+BATCH = 32
+OURS = "ours"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--of", default=",".join(KINDS), help="which images")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--images", type=int, default=640)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     inside.add_arguments(parser, frameworks=",".join(ARTICLE))
-    given = quick.parse(parser, seconds=0.3, images=2 * BATCH)
+    given = quick.parse(parser, seconds=0.3, images=128, of="xrays,resized")
     names = inside.chosen(parser, given)
+    kinds = given.of.split(",")
+    if unknown := set(kinds) - set(KINDS):
+        parser.error(f"--of {unknown.pop()}: it is one of {', '.join(KINDS)}")
     if given.inside:
-        measure(names[0], Path(given.inside), given.workers, given.rounds, given.seconds)
+        for kind in kinds:
+            KINDS[kind](names[0], Path(given.inside), given)
         return
     with tempfile.TemporaryDirectory() as folder:
-        make_files(Path(folder), given.images)
+        if "xrays" in kinds:
+            make_files(Path(folder), given.images)
+        if {"resized", "photos"} & set(kinds):
+            make_photos(Path(folder), given.images)
         done = inside.run_each(__file__, names, f"{given.workers} workers", folder)
     sys.exit(not done)
 
@@ -67,43 +104,87 @@ def make_files(folder: Path, images: int, size: int = 264) -> None:
         Image.open(file).convert("RGB").save(folder / "rgb" / "images" / file.name)
 
 
-def measure(framework: str, folder: Path, workers: int, rounds: int, seconds: float) -> None:
+def make_photos(folder: Path, images: int) -> None:
+    """Photos in each size, with a recipe for each, and a line that says what they are."""
+    photos.make_photos(folder, images)
+    for files in (photos.SMALL, photos.LARGE):
+        text = RECIPE.format(size=files.shorter, crop=photos.CROP, batch=BATCH)
+        (folder / files.data).with_suffix(".toml").write_text(text)
+        found = photos.images_in(folder / files.train)
+        mean = sum(path.stat().st_size for path in found) / len(found)
+        print(f"{len(found)} {files.name}, {mean / 1000:.0f} kB in the mean")
+
+
+def of_xrays(framework: str, folder: Path, given: argparse.Namespace) -> None:
+    """Against the article's loader."""
     inside.require("article_loaders", framework, "loader in the article")
-    from helpers.runner.notebook_code import run_cells
-    from helpers.training import loader_workers
-
     rival = importlib.import_module(f"article_loaders.{framework}")
-    loaders: dict[str, Any] = {"article": lambda count: rival.batches(folder / "rgb", count)}
+    article = "the article's loader on RGB PNGs"
+    loaders = {article: lambda workers: rival.batches(folder / "rgb", workers)}
     for format in FORMATS:
-        with contextlib.redirect_stdout(io.StringIO()):
-            names = run_cells(
-                NOTEBOOKS[framework],
-                until="## 6.",
-                data=str(folder / format),
-                run=str(folder / "run"),
-                recipe="chexnet",
-                devices=1,
-                workers=workers,
-            )
-        loaders[format] = partial(batches, names)
-    speeds: dict[str, list[float]] = {name: [] for name in loaders}
-    for _ in range(rounds):
-        for name, load in loaders.items():
-            speeds[name].append(
-                loader_workers.images_per_second(load, workers, BATCH, seconds=seconds)
-            )
+        loaders[format] = notebook(framework, folder, folder / format, "chexnet", given.workers)
+    found = turns.take_loaders_turns(loaders, given.workers, 64, given.rounds, given.seconds)
     for format in FORMATS:
-        figure = f"loader, {framework}, {format}, {workers} workers"
-        inside.report(figure, speeds[format], speeds["article"], "the article's loader on RGB PNGs")
+        of = f"{framework}, {format}, {given.workers} workers"
+        inside.report_turns("loader", of, found, format, article)
 
 
-def batches(names: dict[str, Any], workers: int) -> Iterator[Any]:
-    """A notebook's training batches, for one device."""
+def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namespace) -> None:
+    """Against the framework's documented examples and bare decoding of the same files."""
+    inside.require("documented_loaders", framework, "documented example")
+    examples = importlib.import_module(f"documented_loaders.{framework}").EXAMPLES
+    train = folder / files.train
+    loaders: dict[str, Loader] = {OURS: of_recipe(files, framework, folder, given.workers)}
+    loaders[photos.BARE] = partial(photos.decoded, train, batch=BATCH)
+    for name, example in examples.items():
+        loaders[name] = partial(example, train, batch=BATCH, crop=photos.CROP)
+    pairs = [(files, OURS, rival) for rival in list(loaders)[1:]]
+    if files is photos.LARGE:
+        small = f"ours, {photos.SMALL.name}"
+        loaders[small] = of_recipe(photos.SMALL, framework, folder, given.workers)
+        pairs += [(photos.SMALL, small, name) for name in examples]
+    found = turns.take_loaders_turns(loaders, given.workers, BATCH, given.rounds, given.seconds)
+    for read, ours, rival in pairs:
+        of = f"{framework}, {read.name}, {given.workers} workers"
+        name = rival if read is files else f"{rival}, {files.name}"
+        inside.report_turns("loader", of, found, ours, rival, name)
+
+
+KINDS: dict[str, Callable[[str, Path, argparse.Namespace], None]] = {
+    "xrays": of_xrays,
+    "resized": partial(of_photos, photos.SMALL),
+    "photos": partial(of_photos, photos.LARGE),
+}
+
+
+def of_recipe(files: Files, framework: str, folder: Path, workers: int) -> Loader:
+    """A notebook's loader of such files, by the recipe beside them."""
+    data = folder / files.data
+    return notebook(framework, folder, data, str(data.with_suffix(".toml")), workers)
+
+
+def notebook(framework: str, folder: Path, data: Path, recipe: str, workers: int) -> Loader:
+    """The training loader of a notebook, for one device."""
+    from helpers.runner.notebook_code import run_cells
     from helpers.training.world import World
 
-    run = names["this_run"]
-    world = World(0, 1, run.devices, run.setup.devices.kind)
-    yield from names["make_train_loader"](world, 0, workers)
+    with contextlib.redirect_stdout(io.StringIO()):
+        names = run_cells(
+            NOTEBOOKS[framework],
+            until="## 6.",
+            data=str(data),
+            run=str(folder / "run"),
+            recipe=recipe,
+            devices=1,
+            workers=workers,
+        )
+
+    def batches(workers: int) -> Iterator[Any]:
+        run = names["this_run"]
+        world = World(0, 1, run.devices, run.setup.devices.kind)
+        yield from names["make_train_loader"](world, 0, workers)
+
+    return batches
 
 
 if __name__ == "__main__":

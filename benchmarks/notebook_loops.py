@@ -21,6 +21,9 @@ import quick
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import RECIPES
 
+MEMORY = "memory"
+"""The format of images to train on that are no files of X-rays but CIFAR-10."""
+
 Take: TypeAlias = Callable[[int], Any]
 """Takes that many training steps, and returns when they are done."""
 
@@ -49,8 +52,10 @@ def for_each_framework(
         measure(names[0], Path(given.inside), given)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _make_files(Path(folder), given.images, given.pixels, getattr(given, "format", "png"))
-        what = f"{given.batch_size} images of {given.pixels} px"
+        format = getattr(given, "format", "png")
+        _make_files(Path(folder), given.images, given.pixels, format)
+        of = "CIFAR-10" if format == MEMORY else f"{given.pixels} px"
+        what = f"{given.batch_size} images of {of}"
         done = inside.run_each(script, names, what, folder)
     sys.exit(not done)
 
@@ -62,9 +67,13 @@ def file_pixels(pixels: int) -> int:
 
 
 def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:
-    """Generated X-rays, small, ready to train."""
+    """Generated X-rays, small, ready to train; or CIFAR-10 as published, which has its own size."""
     from data_prep import make_demo, resize_folder
+    from data_prep.demo_classes import make_cifar10
 
+    if format == MEMORY:
+        make_cifar10(folder / "data", images=max(images, 60), progress=False)
+        return
     with contextlib.redirect_stdout(io.StringIO()):
         make_demo(folder / "large", images=images, size=2 * pixels, progress=False)
         size = file_pixels(pixels)

@@ -2,29 +2,100 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import psutil
+
+Speeds: TypeAlias = dict[str, list[float]]
+"""Images/s of each load, round by round."""
+
+Loader: TypeAlias = Callable[[int], Iterator[Any]]
+"""With so many workers, ready batches, without end."""
 
 
 def take_turns(
     loads: Mapping[str, Callable[[int], Any]], batch: int, rounds: int, steps: int
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Images/s of each load in each round of ``steps`` steps; who begins changes by turns too.
+) -> tuple[Speeds, Speeds]:
+    """Speeds of loads that take ``steps`` steps a turn, of ``batch`` images each."""
 
-    And images per second of this process's processor time, which neighbours who take the cores
-    away hardly change.
-    """
-    for take in loads.values():
+    def turn(take: Callable[[int], Any]) -> Callable[[], tuple[float, float]]:
+        def taken() -> int:
+            take(steps)
+            return steps * batch
+
         take(2)
-    speeds: dict[str, list[float]] = {name: [] for name in loads}
-    per_processor_second: dict[str, list[float]] = {name: [] for name in loads}
-    order = list(loads)
+        return lambda: timed(taken)
+
+    return by_turns({name: turn(take) for name, take in loads.items()}, rounds)
+
+
+def take_loaders_turns(
+    loaders: Mapping[str, Loader], workers: int, batch: int, rounds: int, seconds: float
+) -> tuple[Speeds, Speeds]:
+    """Speeds of loaders that deliver for ``seconds`` a turn, with nothing behind them.
+
+    Each is begun anew for its turn, whose clock starts at a batch that arrives when what the
+    workers had read ahead is used up: so the speed is what they can keep up.
+    """
+
+    def turn(loader: Loader) -> Callable[[], tuple[float, float]]:
+        def begin() -> tuple[float, float]:
+            with contextlib.closing(loader(workers)) as stream:  # type: ignore[type-var]
+                for _ in range(2 + 2 * workers):
+                    next(stream)
+
+                def delivered() -> int:
+                    count, until = 0, time.perf_counter() + seconds
+                    while time.perf_counter() < until:
+                        next(stream)
+                        count += 1
+                    return count * batch
+
+                return timed(delivered)
+
+        return begin
+
+    return by_turns({name: turn(loader) for name, loader in loaders.items()}, rounds)
+
+
+def by_turns(
+    turns: Mapping[str, Callable[[], tuple[float, float]]], rounds: int
+) -> tuple[Speeds, Speeds]:
+    """What each turn gives in each round, by name; who begins changes by turns too."""
+    by_clock: Speeds = {name: [] for name in turns}
+    by_processor: Speeds = {name: [] for name in turns}
+    order = list(turns)
     for _ in range(rounds):
         for name in order:
-            began, processor = time.perf_counter(), time.process_time()
-            loads[name](steps)
-            speeds[name].append(steps * batch / (time.perf_counter() - began))
-            per_processor_second[name].append(steps * batch / (time.process_time() - processor))
+            clock, processor = turns[name]()
+            by_clock[name].append(clock)
+            by_processor[name].append(processor)
         order = order[1:] + order[:1]
-    return speeds, per_processor_second
+    return by_clock, by_processor
+
+
+def timed(work: Callable[[], int]) -> tuple[float, float]:
+    """Images per second of the clock, and of processor time, which neighbours who take the cores
+    away hardly change. ``work`` gives the number of images."""
+    began, processor = time.perf_counter(), processor_seconds()
+    images = work()
+    return (
+        images / (time.perf_counter() - began),
+        images / (processor_seconds() - processor),
+    )
+
+
+def processor_seconds() -> float:
+    """Of this process and of all that it has started, such as a loader's workers."""
+    found = time.process_time()  # finer than what the system says of other processes
+    own = psutil.Process()
+    ended = own.cpu_times()
+    found += ended.children_user + ended.children_system
+    for child in own.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used = child.cpu_times()
+            found += used.user + used.system + used.children_user + used.children_system
+    return float(found)

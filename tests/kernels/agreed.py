@@ -105,8 +105,12 @@ def assert_colour_is_read(
     suffix: str,
     evaluated: Evaluated,
     first_batch: FirstBatch,
+    as_ever: str,
 ) -> None:
-    """RGB images of classes: from files, from memory, and by a reader of somebody's own."""
+    """RGB images of classes: from files, from memory, and by a reader of somebody's own.
+
+    ``as_ever`` is the digest of the first batch of PNGs.
+    """
     draws = np.random.default_rng(0)
     for part, size in (("train", 30), ("val", 6)):
         for number in range(size):
@@ -129,6 +133,7 @@ def assert_colour_is_read(
         found.append(first_batch(names))
     for other in found[1:]:
         assert all(np.array_equal(*both) for both in zip(found[0], other, strict=True))
+    assert suffix != ".png" or digest(found[0]) == as_ever
     checks = reference_checks.same_inputs(names["evaluate_pixels"], [], [], names["scaled"])
     assert checks[0].verdict == "pass", "three planes, each with its own mean"
 

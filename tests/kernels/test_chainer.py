@@ -32,6 +32,7 @@ from agreed import (
     steps_of,
 )
 from chainer.dataset import concat_examples
+from examples import assert_examples_deliver
 from notebook_cells import (
     CERTIFIED,
     assert_passed,
@@ -533,7 +534,8 @@ def first_batch(cells: dict[str, Any]) -> list[np.ndarray]:
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluation, first_batch)
+    as_ever = "8ddaf387986d3702"
+    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluation, first_batch, as_ever)
 
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
@@ -544,6 +546,10 @@ def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
     assert set(multiprocessing.active_children()) == before
+
+
+def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
+    assert_examples_deliver("chainer", tmp_path)
 
 
 def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:

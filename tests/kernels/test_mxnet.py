@@ -26,6 +26,7 @@ from agreed import (
     ramp,
     steps_of,
 )
+from examples import assert_examples_deliver
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo.vision import densenet121
@@ -250,7 +251,8 @@ def first_batch(notebook: dict[str, Any]) -> list[np.ndarray]:
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluated, first_batch)
+    as_ever = "48739c0a33d8b5a8"
+    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
 
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
@@ -262,6 +264,10 @@ def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     for worker in set(multiprocessing.active_children()) - before:
         worker.join(5)
         assert not worker.is_alive()
+
+
+def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
+    assert_examples_deliver("mxnet", tmp_path)
 
 
 def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:

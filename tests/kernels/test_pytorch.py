@@ -24,6 +24,7 @@ from agreed import (
     assert_warms_up,
     steps_of,
 )
+from examples import assert_examples_deliver
 from notebook_cells import (
     CERTIFIED,
     assert_passed,
@@ -37,6 +38,7 @@ from resuming import assert_resumes
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data._utils.pin_memory import pin_memory
 from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
@@ -49,6 +51,7 @@ from helpers.frameworks import replicas
 from helpers.networks import own, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
+from helpers.training import pytorch_batches
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.in_world import take_steps
 from helpers.training.world import World
@@ -244,6 +247,8 @@ def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: 
 
 AS_EVER = dict(zip(NOTEBOOKS, ("5711af1e6ae2f5c4", "31365cec724a831f"), strict=True))
 """Digests of the first batch that PNGs give on two devices."""
+IN_COLOUR = dict(zip(NOTEBOOKS, ("a232bfc05718a61b", "18d9bd3e35bfcd98"), strict=True))
+"""The same of PNGs in colour."""
 
 
 def evaluated(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
@@ -278,7 +283,58 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    assert_colour_is_read(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch)
+    as_ever = IN_COLOUR[notebook]
+    assert_colour_is_read(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
+
+
+class Numbers:
+    """Images that are filled with their number, some of which come late."""
+
+    def __len__(self) -> int:
+        return 95
+
+    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
+        for at, number in enumerate(numbers):
+            pixels[at] = number
+            time.sleep(0.002 * (number % 3))
+        return np.array(numbers)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_batches_stay_as_they_came_though_their_memory_is_written_again(workers: int) -> None:
+    """All are held to the end; who takes them is slower than the workers; the last is short."""
+    loader = pytorch_batches.Loader(Numbers(), 4, (2, 3, 1), num_workers=workers)
+    for _ in range(2):  # the workers go on
+        held = []
+        for batch in loader:
+            time.sleep(0.01)
+            held.append(batch)
+        assert len(held) == 24 and held[-1][0].shape == (3, 2, 3, 1)
+        assert torch.equal(torch.cat([targets for _, targets in held]), torch.arange(95))
+        for pixels, targets in held:
+            assert pixels.dtype == torch.uint8 and pixels.flatten(1).unique(dim=1).shape[1] == 1
+            assert torch.equal(pixels[:, 0, 0, 0], targets)
+
+
+def test_on_their_way_to_a_gpu_batches_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By DataLoader's own function, which its own thread calls."""
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor.clone())
+        return pinned[-1]
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    places = pytorch_batches._Places(Numbers(), (4, 2, 3, 1), 1)
+    batch = pytorch_batches._Batch(places.key, 1, np.array([7, 8]))
+    places.memory[1] = 5
+    pixels, targets = pin_memory(batch)
+    assert pinned[0] is pixels and pinned[1] is targets
+    assert pixels.shape == (2, 2, 3, 1) and (pixels == 5).all() and targets.tolist() == [7, 8]
+
+
+def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
+    assert_examples_deliver("pytorch", tmp_path)
 
 
 class Waits(TorchDispatchMode):

@@ -27,6 +27,7 @@ from agreed import (
     steps_of,
     train_shallow,
 )
+from examples import assert_examples_deliver
 from mirrored import Heard, crops, noise, one_strategy, rates, shallow_replica, tuned, world
 from notebook_cells import (
     CERTIFIED,
@@ -220,9 +221,14 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
+    as_ever = "c25b137db2cc83d1"
     assert_colour_is_read(
-        "TensorFlow_MultiGPU", monkeypatch, tmp_path, suffix, evaluated, first_batch
+        "TensorFlow_MultiGPU", monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
     )
+
+
+def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
+    assert_examples_deliver("tensorflow", tmp_path)
 
 
 def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:

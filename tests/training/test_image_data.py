@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cloudpickle
 import data_prep_tools
@@ -416,3 +416,16 @@ def test_a_packed_folder_of_the_nihs_is_opened_by_the_reader(tmp_path: Path) -> 
     for i in range(24):
         assert np.array_equal(packed.read(i), files.read(i))
     assert re.fullmatch(r"\d+_\d+\.png", packed.catalog.images[0])
+
+
+@pytest.mark.parametrize("planes", [1, 3])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_mirrored_is_numpys_view_in_memory_of_its_own(
+    planes: int, order: Literal["C", "F"]
+) -> None:
+    draws = np.random.default_rng(0)
+    image = np.array(draws.integers(0, 256, (7, 12, planes), dtype=np.uint8), order=order)
+    crop = image[1:6, 2:9]
+    found = image_data.mirrored(crop)
+    assert found.dtype == np.uint8 and np.array_equal(found, crop[:, ::-1])
+    assert found.flags.c_contiguous and not np.shares_memory(found, image)

@@ -1,0 +1,11 @@
+"""Each framework's documented way to read ImageNet's photos, for `benchmarks/loaders.py`.
+
+The module of a framework has `EXAMPLES`: by the name that the figures have, a function
+
+    batches(folder, workers, batch, crop)
+
+of batches without end, from a folder with a folder of JPEGs for each class. Written anew; what is
+done to an image, and in which order, is the example's, and each module names it and says what had
+to change. In all, an example that ends with its epoch begins the next one, and sizes, batch size
+and `workers` are parameters.
+"""
