@@ -88,7 +88,7 @@ def told(recipe: Recipe, what: str, called: str) -> Iterator[None]:
         what: a framework's module, or ``reader``.
         called: how it was called, ``net(5)``.
     """
-    path = Path(recipe.beside).resolve() / recipe.own[what].rpartition(":")[0]
+    path = (Path(recipe.beside) / recipe.own[what].rpartition(":")[0]).resolve()
     try:
         yield
     except (UserError, DataError):

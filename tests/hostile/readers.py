@@ -275,6 +275,11 @@ CASES = [
     Case("cifar-half-an-image", binary(bytes(3000)), "no whole images of 3073"),
     Case("cifar-empty", binary(b""), "no whole images of 3073"),
     Case("cifar-unknown-class", binary(b"\x07" + bytes(3072)), "image 0 is of class 7, 0 to 1 are"),
+    Case(
+        "cifar-names-no-utf-8",
+        cifar(**{"batches.meta": pickle.dumps({"label_names": ["\ud800", "b"]}, 2)}),
+        "batches.meta: no list of the classes' names",
+    ),
     Case("cifar-no-names", binary(bytes(3073), b""), "0 classes"),
     Case("cifar-names-twice", binary(bytes(3073), b"a\na\n"), "two of one name"),
     Case("cifar-tar-climbing", packed(("../data_batch_1.bin", b"")), "points outside the folder"),

@@ -560,7 +560,7 @@ def test_an_own_network_that_knows_no_float64_is_checked_in_float32(tmp_path: Pa
     assert (row.verdict, row.threshold) == ("pass", 1e-2)
     assert row.difference is not None and 0 < row.difference < 1e-4
     said = "a mean, not a sum; computed in float32, for in float64 it fails: RuntimeError: "
-    assert said in str(row.reason) and "same dtype" in str(row.reason)
+    assert said in str(row.reason)
 
 
 def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_path: Path) -> None:

@@ -337,6 +337,10 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         r"/mine.py: Reader\(\), line 10: ZeroDivisionError: division by zero",
     ),
     "no classes": (of_own(READER.replace("classes =", "kinds =")), "has no 'classes'"),
+    "a class that cannot be written": (
+        of_own(READER.replace('"red"', '"\\ud800"')),
+        r"classes are .*give different names in UTF-8, one at least",
+    ),
     "a class too many": (of_own(READER.replace("% 5", "% 6")), "targets go from 0 to 5"),
     "floats": (
         of_own(READER.replace("np.minimum(", "np.float32(").replace(", 215)", ")")),
@@ -457,6 +461,17 @@ def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, 
     assert small.files and np.array_equal(small.read(7), images.read(7))
     grey = text.replace("[model]", 'colour = "grey"\n[model]')
     assert not load(recipe_of(tmp_path, grey), tmp_path / "small").files
+
+
+def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
+    demo_classes.make_imagefolder(
+        tmp_path / "set", images=60, size=40, archive=True, progress=False
+    )
+    archive = next((tmp_path / "set").glob("*.tar"))
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    images = load(recipe_of(tmp_path, text), archive)
+    assert images.format == "tar" and not images.files and images.read(7).shape == (40, 40, 3)
+    image_data.check_images(images.recipe, archive)
 
 
 def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
