@@ -470,7 +470,7 @@ def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
     archive = next((tmp_path / "set").glob("*.tar"))
     text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
     images = load(recipe_of(tmp_path, text), archive)
-    assert images.format == "tar" and not images.files and images.read(7).shape == (40, 40, 3)
+    assert images.format == "tar" and not images.files and images.read(7).shape[2] == 3
     image_data.check_images(images.recipe, archive)
 
 
