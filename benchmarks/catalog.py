@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=9)
     given = quick.parse(parser)
+    quick.check_folder(parser, given.folder)
     with tempfile.TemporaryDirectory() as scratch:
         measure(given.folder or generated(Path(scratch)), given.rounds)
 

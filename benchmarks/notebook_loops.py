@@ -43,6 +43,8 @@ def for_each_framework(
     inside.add_arguments(parser, frameworks=frameworks)
     given = quick.parse(parser)
     names = inside.chosen(parser, given)
+    if given.pixels > (most := RECIPES["chexnet"].crop):
+        parser.error(f"--pixels {given.pixels}: give {most} or less")
     if given.inside:
         measure(names[0], Path(given.inside), given)
         return

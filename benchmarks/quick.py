@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
+from pathlib import Path
 from typing import Any
+
+from helpers.recipe.settings import LEAST_CROP
 
 QUICK: dict[str, Any] = {
     "recipe": "demo",
@@ -43,11 +47,27 @@ def parse(parser: argparse.ArgumentParser, **own: Any) -> argparse.Namespace:
             if everything and given.frameworks != everything:
                 print(f"only {given.frameworks}; for all: --quick --frameworks {everything}")
             print(flush=True)
-    for name in known:
-        value = getattr(given, name)
-        if isinstance(value, int) and value < 1:  # of steps, it would go on for ever
-            parser.error(f"--{name.replace('_', '-')} {value}: give 1 or more")
+    _check_numbers(parser, given)
     return given
+
+
+def _check_numbers(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """End with one line if an option is too small a number; no steps at all are taken for ever."""
+    for name, value in vars(given).items():
+        option = f"--{name.replace('_', '-')} {value}"
+        if isinstance(parser.get_default(name), float):
+            if not (0 < value < math.inf):
+                parser.error(f"{option}: give a number above 0")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            least = LEAST_CROP["densenet121"] if name == "pixels" else 1
+            if value < least:
+                parser.error(f"{option}: give {least} or more")
+
+
+def check_folder(parser: argparse.ArgumentParser, folder: Path | None) -> None:
+    """End with one line if the folder that was given is none."""
+    if folder is not None and not folder.is_dir():
+        parser.error(f"{folder}: there is no such folder")
 
 
 def _words(options: dict[str, Any]) -> str:

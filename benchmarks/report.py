@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("batch", type=Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=5)
     given = quick.parse(parser, rounds=1)
+    quick.check_folder(parser, given.batch)
     rounds = given.rounds
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder)

@@ -42,10 +42,13 @@ from helpers.recipe import PRECISIONS, RECIPES, lookup
 if TYPE_CHECKING:
     import torch
 
+ARTICLES = [name for name, recipe in RECIPES.items() if recipe.task == "findings"]
+"""The rivals train the article's network, on its findings."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--recipe", default="chexnet", choices=RECIPES)
+    parser.add_argument("--recipe", default="chexnet", choices=ARTICLES)
     parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20, help="of a turn")

@@ -153,6 +153,6 @@ def _refuse_shared(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> 
         for group in {groups[i] for i in images.tolist()}:
             if (other := seen.setdefault(group, part)) != part:
                 raise DataError(
-                    f"the group {group} is in both {other} and {part}; whose images are learnt"
-                    " must not be asked for: put all of a group into one part"
+                    f"the group {group} is in both {other} and {part}; put all of its images"
+                    " into one part"
                 )

@@ -40,11 +40,11 @@ examples:
   compare --devices 4 --gpus 1                   4 replicas on one GPU: is the parallel path right?
   compare --devices 1,2,4,8 --repeats 3 --dry-run
                                                  what an overnight sweep would run, and how long
-  compare --epochs 1 --batch-size 16             a short try; the report says that it is not
-                                                 the recipe's own
+  compare --epochs 1 --batch-size 16             a short trial; the report says that it is not
+                                                 the recipe's own training
   compare --sweep sweep.toml                     the same choices, from a file (docs/sweeps.md)
   compare --recipe mine.toml                     your own network or images (docs/recipes.md)
-  compare --data ~/chest-xrays                   your own images, in the NIH's layout
+  compare --data ~/chest-xrays                   your own X-rays, in the NIH's layout
   compare --resume                               the last batch: keep what finished, redo the rest
   compare report [NAME ...]                      write report.html again, of one or several batches
   compare --against OLD [--name NEW]             what moved since OLD? runs nothing (NEW: the last)
@@ -167,15 +167,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recipe",
         metavar="NAME|FILE",
-        help="what is trained on what: chexnet (the article's), demo (small), resnet44-cifar10, "
-        "resnet50-imagenet, or a file of your own, mine.toml (docs/recipes.md); default: chexnet "
-        "where there is a GPU, else demo",
+        help="which network on which images: chexnet (the article's), demo (small), "
+        "resnet44-cifar10, resnet50-imagenet, or a file of your own, mine.toml (docs/recipes.md); "
+        "default: chexnet where there is a GPU, else demo",
     )
     parser.add_argument(
         "--data",
         metavar="FOLDER",
-        help="a folder with Data_Entry_2017.csv and images/ (default: auto, the NIH's images "
-        "if prepared, else generated ones)",
+        help="a folder with images in the format that the recipe reads (default: auto, the "
+        "real ones under data/ if prepared, else generated ones)",
     )
     parser.add_argument(
         "--seeds",
@@ -200,8 +200,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--batch-size",
         metavar="N|auto",
-        help="images per device, with the learning rate in proportion; auto: the largest that fits "
-        "(default: the recipe's)",
+        help="images per device; the learning rate follows as the recipe scales it; auto: the "
+        "largest that fits (default: the recipe's)",
     )
     parser.add_argument("--batch", nargs="?", action=_Batch, help=argparse.SUPPRESS)
     parser.add_argument(
@@ -240,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stall-minutes",
         type=_minutes,
         metavar="N",
-        help="end a run that has taken no step and said nothing for so long "
+        help="end a run that has taken no step and printed nothing for so long "
         f"(default: {stalls.MINUTES:g}; 0: never)",
     )
     parser.add_argument(

@@ -54,10 +54,10 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
                 2,
                 "error: out of memory; free some, or raise ulimit -v, and try again",
             )
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as asked:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)  # nothing is left but to end
-            return _ended(INTERRUPTED, "interrupted: what was finished is kept")
+            return _ended(INTERRUPTED, str(asked) or "interrupted: what was finished is kept")
 
     return wrapped
 

@@ -111,7 +111,8 @@ def notebooks(out: IO[bytes] | None) -> str:
 def lab_tests(*left_out: str) -> Part:
     """The tests that run in the lab, without those of other environments and of notebooks."""
     apart = ("tests/kernels", "tests/executed_notebooks", *left_out)
-    return partial(command, "lab", "pytest", "tests", *(f"--ignore={path}" for path in apart))
+    ignored = (f"--ignore={path}" for path in apart)
+    return partial(command, "lab", "pytest", "tests", "--durations=25", *ignored)
 
 
 def style() -> dict[str, Part]:
@@ -139,7 +140,7 @@ def parts() -> dict[str, Part]:
         name = file.stem[len("test_") :]
         framework = name.removeprefix("stand_in_")
         kernel = KERNEL_OF.get(framework, framework)
-        found[name] = partial(command, kernel, "pytest", file)
+        found[name] = partial(command, kernel, "pytest", "--durations=10", file)
     sample = ["--sample", "40", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     found["notebooks"] = notebooks
@@ -162,7 +163,11 @@ def long_parts() -> dict[str, Part]:
 
 def main(wanted: list[str]) -> int:
     forms = {"--quick": quick_parts, "--soak": long_parts}
-    known = next((forms[word]() for word in wanted if word in forms), None) or parts()
+    asked = [word for word in dict.fromkeys(wanted) if word in forms]
+    if len(asked) > 1:
+        print(f"{' and '.join(asked)} at once: give one of them", file=sys.stderr)
+        return 2
+    known = forms[asked[0]]() if asked else parts()
     wanted = [name for name in wanted if name not in forms]
     if unknown := [name for name in wanted if name not in known]:
         print(f"no part named {', '.join(unknown)}: the parts are {', '.join(known)}",

@@ -168,39 +168,39 @@ def check_reader(reader: Any, where: str) -> None:
         or not is_utf8("".join(classes))
     ):
         raise DataError(
-            f"{where}: classes are {classes!r}; give different names in UTF-8, one at least"
+            f"{where}: classes are {classes!r}; give at least one name in UTF-8, and none twice"
         )
     targets = np.asarray(reader.targets)
     images = len(targets) if targets.ndim else 0
     findings = targets.ndim == 2 and targets.shape[1] == len(classes)
     if not images or targets.dtype.kind not in "iub" or not (findings or targets.ndim == 1):
         raise DataError(
-            f"{where}: targets are {targets.dtype} {targets.shape}; integers (images,) or 0 and 1"
-            f" (images, {len(classes)}) are needed"
+            f"{where}: targets are {targets.dtype} {targets.shape}; they must be integers"
+            f" (images,), or 0 and 1 (images, {len(classes)})"
         )
     most = 1 if findings else len(classes) - 1
     if targets.min() < 0 or targets.max() > most:
         raise DataError(
-            f"{where}: targets go from {targets.min()} to {targets.max()}; 0 to {most} are known"
+            f"{where}: targets go from {targets.min()} to {targets.max()}; they must be 0 to {most}"
         )
     _check_parts(reader.parts(), images, where)
     first = reader.read(0)
     shape: tuple[int, ...] = getattr(first, "shape", ())
     if getattr(first, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
         kind = f"{first.dtype} {shape}" if hasattr(first, "dtype") else type(first).__name__
-        raise DataError(f"{where}: read(0) gives {kind}; uint8 (height, width, 1 or 3) is needed")
+        raise DataError(f"{where}: read(0) gives {kind}; it must be uint8 (height, width, 1 or 3)")
 
 
 def _check_parts(parts: Any, images: int, where: str) -> None:
     if not isinstance(parts, Mapping) or set(parts) != {"train", "valid", "test"}:
-        raise DataError(f"{where}: parts() gives no mapping of train, valid and test")
+        raise DataError(f"{where}: parts() must give a mapping with train, valid and test")
     seen = np.zeros(images, dtype=np.int64)
     for name, indices in parts.items():
         at = np.asarray(indices)
         if at.ndim != 1 or not len(at) or at.dtype.kind not in "iu":
-            raise DataError(f"{where}: the part {name} is no list of indices, or an empty one")
+            raise DataError(f"{where}: the part {name} must be a list of indices, and not empty")
         if at.min() < 0 or at.max() >= images:
             raise DataError(f"{where}: the part {name} has indices outside of 0 to {images - 1}")
         np.add.at(seen, at, 1)
     if seen.max() > 1:
-        raise DataError(f"{where}: image {int(seen.argmax())} comes more than once in the parts")
+        raise DataError(f"{where}: image {int(seen.argmax())} is in the parts more than once")

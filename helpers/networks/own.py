@@ -65,6 +65,11 @@ def is_own(model: Any) -> bool:
 def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
     """The weights that all replicas begin with: those that the framework draws, from the seed.
 
+    Args:
+        framework: its module of ``helpers.frameworks``.
+        recipe: names the network and has the seed.
+        outputs: how many findings or classes.
+
     Raises:
         UserError: as :func:`make`.
     """

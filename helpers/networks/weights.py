@@ -91,6 +91,11 @@ def seeded(outputs: int = 14, seed: int = 0, network: str = "densenet121") -> Ar
     Convolutions are He-normal (He et al. 2015) over their fan-in in a DenseNet and over their
     fan-out in a ResNet, BatchNorm is the identity, the last layer uniform within 1/sqrt(fan-in)
     and its bias zero.
+
+    Args:
+        outputs: how many findings or classes.
+        seed: of the random numbers.
+        network: one of ``helpers.networks.shapes.NETWORKS``.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     arrays: Arrays = {}
@@ -162,6 +167,14 @@ def convert_imagenet(cache: Path, url: str, network: str = "densenet121") -> Non
     """Fetch torchvision's file, check its SHA-256 against its name, and cache it as safetensors.
 
     Needs PyTorch, which alone reads that file's format.
+
+    Args:
+        cache: the file to be written.
+        url: torchvision's, whose name ends with the digest's first digits.
+        network: the one whose weights these are.
+
+    Raises:
+        UserError: the file is damaged, or has other weights.
     """
     import torch
 

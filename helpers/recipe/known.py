@@ -48,7 +48,13 @@ def file_of(name: str) -> RecipeFile:
 def lookup(name: str, *, small: bool = False, **changes: Any) -> Recipe:
     """The recipe called ``name``, or in the file ``name``, with some fields changed.
 
-    ``small``: as its table ``[demo]`` has it, if it has one.
+    Args:
+        name: one that ships, or a file, ``mine.toml``.
+        small: as its table ``[demo]`` has it, if it has one.
+        changes: fields of :class:`Recipe`, and their values.
+
+    Raises:
+        UserError: there is no such recipe, field or precision, or the file has a mistake.
     """
     file = file_of(name)
     unknown = set(changes) - {field.name for field in fields(Recipe)}

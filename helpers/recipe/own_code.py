@@ -28,14 +28,14 @@ def check(said: str, folder: Path) -> tuple[Path, bytes]:
     """The file that ``said`` names and its bytes, from a recipe in ``folder``. Nothing of it runs.
 
     Raises:
-        UserError: it is not in that folder, cannot be read, is no Python, or lacks the name.
+        UserError: it is not in that folder, cannot be read, is not Python, or lacks the name.
     """
     file, colon, name = said.rpartition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
         raise UserError(f"'{said}' is not file.py:name, such as \"mine.py:net\"")
     folder, path = folder.resolve(), (folder / file).resolve()
     if Path(file).is_absolute() or not path.is_relative_to(folder):
-        raise UserError(f"'{file}' leads out of the recipe's folder {folder}: put it beside it")
+        raise UserError(f"'{file}' leads out of the recipe's folder {folder}: put the file there")
     if not path.is_file():
         raise UserError(f"'{file}': there is no such file in {folder}")
     try:
@@ -44,17 +44,17 @@ def check(said: str, folder: Path) -> tuple[Path, bytes]:
     except OSError as error:
         raise UserError(f"'{file}' cannot be read: {error.strerror}") from None
     if len(data) > LARGEST:
-        raise UserError(f"'{file}' is larger than a megabyte: no Python file of anybody's own")
+        raise UserError(f"'{file}' is larger than 1 MiB, too large for such a file")
     try:
         names = _names(ast.parse(data))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         where = f", line {line}" if line else ""
         why = getattr(error, "msg", None) or type(error).__name__
-        raise UserError(f"'{file}'{where} is no Python: {why}") from None
+        raise UserError(f"'{file}'{where} is not valid Python: {why}") from None
     if name not in names:
         known = ", ".join(sorted(names)) or "nothing"
-        raise UserError(f"'{file}' has no '{name}' at its top level; it has {known}")
+        raise UserError(f"'{file}' has no '{name}' at its top level; it defines {known}")
     return path, data
 
 
@@ -76,7 +76,7 @@ def load(recipe: Recipe, what: str) -> Any:
     folder = Path(recipe.beside)
     path, data = check(said, folder)
     if digest(data) != recipe.code[file]:
-        raise UserError(f"{path}: was changed since the recipe {recipe.name} was read; start again")
+        raise UserError(f"{path}: has changed since the recipe {recipe.name} was read; start again")
     return getattr(_module(path, data), name)
 
 

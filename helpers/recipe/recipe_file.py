@@ -58,7 +58,7 @@ def read(path: str | Path) -> RecipeFile:
     """The recipe in the file at ``path``.
 
     Raises:
-        UserError: it cannot be read, is no TOML, or says what no recipe may.
+        UserError: it cannot be read, is not TOML, or says what no recipe may.
     """
     file, tables = _tables(path)
     slurm = tables.get("slurm", {})
@@ -84,7 +84,9 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
     _check_name(file.path)
     for number, line in enumerate(file.text.split("\n"), start=1):
         if not line.isprintable():  # the whole text is recorded, and shown again
-            raise UserError(f"{file.path}, line {number}: a tab or another sign that is not seen")
+            raise UserError(
+                f"{file.path}, line {number}: a tab or another invisible character: take it out"
+            )
     tables: Tables = {}
     known = ("recipe", *TABLES, SWEEP)
     for name, value in file.content.items():
@@ -121,7 +123,7 @@ def _check_name(path: Path) -> None:
     if path.stem in shipped() and path.resolve().parent != FOLDER:
         raise UserError(f"{path}: '{path.stem}' is a recipe that ships: give yours another name")
     if not path.stem.isprintable():
-        raise UserError(f"{path}: its name holds signs that are not seen: give it another")
+        raise UserError(f"{path}: its name has invisible characters: rename it")
 
 
 def _reader(tables: Tables) -> str:
@@ -131,8 +133,8 @@ def _reader(tables: Tables) -> str:
 def _begun_with(file: TomlFile, name: Any) -> Tables:
     if not isinstance(name, str) or name not in shipped():
         raise UserError(
-            f"{file.where('recipe')}: a recipe begins with one that ships, and {name!r} is none: "
-            f"{', '.join(shipped())}"
+            f"{file.where('recipe')}: {name!r} is not a recipe that ships: begin with one of "
+            f"{', '.join(shipped())}, or with none"
         )
     base = FOLDER / f"{name}.toml"
     if base == file.path.resolve():
@@ -162,8 +164,8 @@ def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]
     own = [key for key in given if key in FRAMEWORKS]
     if own and "network" in given:
         raise UserError(
-            f"{file.where('model', own[0])}: [model] has 'network' and '{own[0]}' too: "
-            "a network that ships, or one of your own for each framework"
+            f"{file.where('model', own[0])}: [model] has both 'network' and '{own[0]}': "
+            "name a network that ships, or your own for each framework"
         )
     replaced: tuple[str, ...] = FRAMEWORKS if "network" in given else ()
     if own:
@@ -172,12 +174,12 @@ def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]
 
 
 def _check_optimizer(file: TomlFile, tables: Tables) -> None:
-    """Momentum that nothing would use is a mistake, not a wish."""
+    """Raises UserError for a momentum that nothing would use."""
     optimizer = tables.get("train", {}).get("optimizer", "adam")
     if "momentum" in file.content.get("train", {}) and optimizer != "momentum":
         raise UserError(
-            f"{file.where('train', 'momentum')}: 'momentum' is of optimizer = \"momentum\", and "
-            f'this one is "{optimizer}"'
+            f"{file.where('train', 'momentum')}: 'momentum' goes with optimizer = \"momentum\" "
+            f'only, and this recipe has "{optimizer}"'
         )
 
 
@@ -251,7 +253,8 @@ def _sizes(file: TomlFile, reader: str, data: Mapping[str, Any]) -> dict[str, An
     """Images and crop in pixels; without such keys the article's, or the images' own size."""
     if "crop" in data and "resized" not in data:
         raise UserError(
-            f"{file.where('data', 'crop')}: 'crop' needs 'resized', the size it is taken of"
+            f"{file.where('data', 'crop')}: 'crop' needs 'resized', the size of "
+            "the images that it is taken from"
         )
     if "resized" not in data:
         return {} if reader == "nih" else {"resized": 0, "crop": 0}
@@ -267,8 +270,8 @@ def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, A
     metric = target.get("metric", TASKS[task][0])
     if metric not in TASKS[task]:
         raise UserError(
-            f"{file.where('target', 'metric')}: '{metric}' is no metric of task = \"{task}\": give "
-            f"{' or '.join(TASKS[task])}"
+            f"{file.where('target', 'metric')}: '{metric}' does not go with "
+            f'task = "{task}": give {" or ".join(TASKS[task])}'
         )
     return {"metric": metric, "targets": tuple(target.get("values", ()))}
 

@@ -151,7 +151,7 @@ class Recipe:
         return f"the recipe {self.name} has no network of its own for {framework}, only for {has}"
 
     def with_batch(self, batch: int) -> "Recipe":
-        """The same recipe with ``batch`` images per device and its learning rate in proportion."""
+        """The same recipe with ``batch`` images per device and its learning rate scaled to that."""
         rate = self.learning_rate * self.growth(batch / self.batch)
         return replace(self, batch=batch, learning_rate=rate)
 
@@ -160,7 +160,11 @@ class Recipe:
         return {"linear": times, "sqrt": math.sqrt(times), "none": 1.0}[self.scaling]
 
     def on(self, devices: int) -> "ScaledRecipe":
-        """This recipe on ``devices`` replicas, its learning rate scaled as it says."""
+        """This recipe on ``devices`` replicas, its learning rate scaled as it says.
+
+        Raises:
+            UserError: fewer than one device.
+        """
         if devices < 1:
             raise UserError(f"{devices} devices: a run needs at least one")
         return ScaledRecipe(
@@ -185,6 +189,9 @@ class ScaledRecipe:
 
         The uneven last batch is dropped: averaging its gradients over replicas of different
         sizes is wrong by 11 to 34 % in every framework that averages per replica.
+
+        Raises:
+            UserError: the images do not fill one global batch.
         """
         steps = images // self.global_batch
         if steps == 0:

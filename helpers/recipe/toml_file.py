@@ -44,7 +44,7 @@ def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -
         right: lines that are right, for one that has a key of its own.
 
     Raises:
-        UserError: it cannot be read, or is no TOML.
+        UserError: it cannot be read, or is not TOML.
     """
     path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
     text = _text(path, what)
@@ -119,7 +119,7 @@ def _not_toml(
     key = text.split("\n")[number - 1].partition("=")[0].strip()
     right = f"{key} = {examples[key]}" if key in examples else right
     if "overwrite" in problem or "declare" in problem or "redefine" in problem:
-        return f"{path}, line {number}: '{key}' stands there twice: keep one"
+        return f"{path}, line {number}: '{key}' is given twice: keep one"
     return f"{path}, line {number}: not TOML: {problem}; write a line such as {right}"
 
 
@@ -144,6 +144,8 @@ def _convert(path: Path, what: str) -> str:
     """That it is YAML, and for a sweep the shell's line that makes TOML of it, in a new file."""
     if what != "sweep":
         return f"{path}: YAML, but a {what} is TOML: write lines such as epochs = 5 under [train]"
+    if not path.is_file():  # a pipe, which the line could not read again
+        return f"{path}: YAML, but a {what} is TOML: save it as a file, and give that file's name"
     target, number = path.with_suffix(".toml"), 2
     while target.exists():
         target, number = path.with_name(f"{path.stem}-{number}.toml"), number + 1

@@ -129,7 +129,8 @@ def fairness(compared: Comparison) -> Answer:
         text += f". Not everything was the same: {'; '.join(differ)}"
     own = of_own_networks(runs)
     if own:
-        text += ". The networks are the recipe's own; no check can tell whether they are alike"
+        text += ". The networks come from the recipe's own code; "
+        text += "no check can tell whether they are the same"
     unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
     if unfinished:
         text += f". {unfinished} did not finish"

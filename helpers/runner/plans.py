@@ -169,7 +169,7 @@ def make_plan(
         precision: one run for each, of ``PRECISIONS``; where a framework cannot compute in one,
             its run is skipped with the reason.
         epochs: of every run; ``default``: the recipe's.
-        batch_size: images per device, with the learning rate in proportion; ``default``: the
+        batch_size: images per device, the learning rate as the recipe scales it; ``default``: the
             recipe's; ``auto``: each run finds the largest that fits.
         workers: of the loader, for all devices together; ``default``: by the cores; ``auto``: each
             run measures.

@@ -82,10 +82,10 @@ def run(
                 f"{refusal(error)}; {batch.folder} is kept: fix that, and the same command "
                 "goes on with it"
             ) from error
-        except KeyboardInterrupt:
-            with suppress(OSError):  # a terminal that was closed
-                say(f"Kept: {batch.folder}; the same command continues it")
-            raise
+        except KeyboardInterrupt as asked:
+            raise KeyboardInterrupt(
+                f"{asked}; {batch.folder} is kept, and the same command continues it"
+            ) from None
         finally:
             with stopping.held():
                 kernel_processes.stop_marked(batch.folder)  # what a signal at the wrong moment left

@@ -28,14 +28,17 @@ def _all(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     task = tasks.of(content.get("recipe", {}))
     for number, epoch in enumerate(content.get("epochs", [])):
         if task.metric.of_epoch not in epoch:
-            yield f"epochs/{number}", f"{task.metric.of_epoch} is missing for the task {task.name}"
+            yield (
+                f"epochs/{number}",
+                f"{task.metric.of_epoch} is missing, the metric of the recipe's task {task.name}",
+            )
         elif task is CLASSES:
             yield from _order(f"epochs/{number}", epoch[TOP1.of_epoch], epoch[TOP5.of_epoch])
     test = content.get("test")
     if test is None:
         return
     if task.name not in test:
-        yield "test", f"{task.name} are missing, which are the recipe's task"
+        yield "test", f"{task.name} are missing, although they are the recipe's task"
     elif task is CLASSES:
         yield from _order("test", test["top1"], test["top5"])
         yield from _classes(test)
@@ -50,7 +53,7 @@ def _order(where: str, top1: float, top5: float | None) -> Iterator[tuple[str, s
 def _classes(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     rows = test["classes"]
     if len({row["class"] for row in rows}) < len(rows):
-        yield "test/classes", "a class stands there twice"
+        yield "test/classes", "a class is listed twice"
     for number, row in enumerate(rows):
         if row["right"] > row["images"]:
             yield f"test/classes/{number}", f"{row['right']} of {row['images']} images are right"
@@ -59,7 +62,7 @@ def _classes(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"test/classes/{number}", said
     right, images = (sum(row[what] for row in rows) for what in ("right", "images"))
     if not _is(test["top1"], right, images):
-        yield "test/top1", f"it is not {right} of {images} images, as its classes have them"
+        yield "test/top1", f"it is not {right} of {images} images, which the classes add up to"
 
 
 def _confusions(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -69,13 +72,13 @@ def _confusions(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for number, found in enumerate(test["confusions"]):
         one, other, where = found["class"], found["taken_for"], f"test/confusions/{number}"
         if one not in rows or other not in rows or one == other or (one, other) in pairs:
-            yield where, "it is not of two classes, or stands there twice"
+            yield where, "it is not of two classes of the test part, or is listed twice"
             return
         pairs.add((one, other))
         told[one] += found["images"]
         wrong = rows[one]["images"] - rows[one]["right"]
         if told[one] > wrong:
-            yield where, f"more images are confused than the {wrong} of its class that are wrong"
+            yield where, f"more images are confused than the {wrong} of this class that are wrong"
         elif not _is(found["share"], found["images"], rows[one]["images"]):
             said = f"share is not {found['images']} of {rows[one]['images']} images"
             yield where, said

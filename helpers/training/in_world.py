@@ -69,7 +69,12 @@ class Trained:
 
 
 def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
-    """The mean loss of the trial's steps; the weights, and each share's logits, after them."""
+    """Take a trial's steps with the shallow network.
+
+    Returns:
+        The mean loss of the steps; after them the weights, and the logits (images, outputs) of all
+        shares one after the other.
+    """
     lesson, framework = work.lesson, work.framework
     with lesson.scope():
         network = framework.shallow(trial.weights, world.devices)
@@ -83,7 +88,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
     count = sum(len(pixels) for pixels, _ in trial.shares)
-    logits, _ = lesson.predict(replica, once(loader), count)
+    logits, _ = predict(lesson, replica, once(loader), count)
     lesson.stop(replica)
     # Processes read every n-th image; here each has a share of its own.
     return (
@@ -126,7 +131,12 @@ def train(
     begin: checkpoint.Checkpoint,
     report: Callable[[dict[str, Any]], None],
 ) -> Trained:
-    """All epochs that are left; process 0 writes checkpoints and the weights, and reports."""
+    """All epochs that are left.
+
+    Args:
+        begin: the checkpoint to go on from; process 0 writes the next ones, and the weights.
+        report: process 0 calls it with each epoch's row, when the epoch has ended.
+    """
     lesson, framework, monitor = work.lesson, work.framework, work.monitor
     scaler = getattr(replica, "scaler", None)
     framework.load_optimizer(replica.network, replica.optimizer, begin.optimizer, scaler)
@@ -145,7 +155,7 @@ def train(
             first_step = clock.first_step_seconds
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
-            scores, valid_loss = lesson.predict(replica, batches, len(work.images.valid))
+            scores, valid_loss = predict(lesson, replica, batches, len(work.images.valid))
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
         history.append(
@@ -182,12 +192,34 @@ def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, flo
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
     with work.monitor.phase("test", images=images), work.watch(world) as watch:
-        scores, loss = work.lesson.predict(replica, iter(loader), len(work.images.test))
+        scores, loss = predict(work.lesson, replica, iter(loader), len(work.images.test))
     return scores, loss, watch.seconds
 
 
+def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.ndarray, float]:
+    """What the lesson's ``predict`` gives: logits (total, outputs) and the mean loss.
+
+    Args:
+        loader: an evaluation's, of all processes' images together ``total``.
+
+    Raises:
+        ValueError: it gave those of fewer images, or of more.
+    """
+    scores, loss = lesson.predict(replica, loader, total)
+    if len(scores) != total:
+        raise ValueError(
+            f"predict gave logits of {len(scores)} of {total} images: "
+            "its loader has to give each of them once"
+        )
+    return scores, loss
+
+
 def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_rounds.Seconds:
-    """Section 11's measurements of this process, in rounds."""
+    """Section 11's measurements of this process, in rounds.
+
+    Args:
+        steps: of a turn, beside a first one that is not counted.
+    """
     lesson, own = work.lesson, work.recipe.recipe.batch * len(world.devices)
     fixed = lesson.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch))
     files = lesson.make_train_loader(world, 0, work.workers)

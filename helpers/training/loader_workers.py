@@ -25,7 +25,7 @@ def images_per_second(
     """Images/s from a loader with ``workers`` workers, ``images`` a batch and nothing behind it.
 
     The clock starts at a batch that arrives when what the workers had read ahead is used up, so
-    that the number is what they can keep up.
+    that the number is what they can keep up. It stops after ``seconds`` or the batch under way.
     """
     with closing(batches(workers)) as stream:  # type: ignore[type-var]
         for _ in range(2 + 2 * workers):
@@ -54,7 +54,17 @@ def candidates(cores: int | None = None) -> list[int]:
 def measure_workers(
     batches: Batches, images: int, counts: list[int] | None = None, *, seconds: float = 1.0
 ) -> pd.DataFrame:
-    """A table of worker counts and the images/s each delivers; stops when more do not help."""
+    """How fast a loader is with several numbers of workers; stops when more do not help.
+
+    Args:
+        batches: makes the loader.
+        images: in a batch.
+        counts: the numbers to try, in this order; by default :func:`candidates`.
+        seconds: of each measurement.
+
+    Returns:
+        Columns ``workers`` and ``images/s``.
+    """
     rows: list[tuple[int, float]] = []
     for count in counts or candidates():
         rows.append((count, images_per_second(batches, count, images, seconds=seconds)))

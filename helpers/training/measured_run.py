@@ -56,7 +56,10 @@ PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
 def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run:
     """Start the run that a notebook's parameters cell asks for; its record begins here.
 
-    ``names`` are the notebook's ``globals()``, of which the parameters are taken.
+    Args:
+        notebook: its name, without ``.ipynb``.
+        framework: its module of ``helpers.frameworks``.
+        names: the notebook's ``globals()``, of which the parameters are taken.
 
     Raises:
         UserError: what was asked for cannot be had, or the cell does not set all.

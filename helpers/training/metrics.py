@@ -16,7 +16,16 @@ Evaluation = roc_auc.Evaluation | accuracy.Evaluation
 
 
 def of_epoch(task: str, targets: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """What an epoch's row in the record says of the validation part; NaN where nothing can be."""
+    """An epoch's validation, by the record's fields; NaN for what cannot be computed.
+
+    Args:
+        task: ``findings`` or ``classes``.
+        targets: as in :func:`evaluate`.
+        scores: (images, outputs).
+
+    Raises:
+        ValueError: the shapes do not fit, or a score is NaN or infinite.
+    """
     found: dict[str, float] = MODULES[task].of_epoch(targets, scores)
     return found
 

@@ -59,22 +59,32 @@ def resolve(
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
-    ``framework``: the module of ``helpers.frameworks`` that is to train, if one is.
-    ``recipe``: one that ships, by name, or a file of your own, ``mine.toml``. ``auto`` is
-    ``chexnet`` where there is a GPU, else ``demo``. Without a GPU its table ``[demo]`` holds.
-    ``data``: the recipe's own folder; where that is ``auto`` too, the NIH's images under
-    ``data/nih-264`` where they are there, else the generated set, made on first use.
-    ``devices``: all GPUs, or two virtual CPU devices.
-    ``gpus``: as many as devices; fewer are shared. With 0, which makes the devices virtual, this
-    process and all it starts see no GPU any more.
-    ``run``: ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu`` where they share ``g``.
-    ``workers``: of the loader, for all devices together. ``default`` is up to 8 a device and no
-    more than there are CPU cores to use; ``auto`` has the notebook measure.
-    ``batch_size``: images per device, with the learning rate in proportion. ``default`` is the
-    recipe's; ``auto`` has the notebook find the largest that fits.
-    ``epochs``: ``default`` is the recipe's.
-    ``warmup_epochs``: over how many epochs the learning rate climbs, step by step, from one
-    device's to that of all; ``default`` is the recipe's.
+    Args:
+        notebook: its name, without ``.ipynb``.
+        framework: the module of ``helpers.frameworks`` that is to train, if one is.
+        recipe: one that ships, by name, or a file, ``mine.toml``. ``auto`` is ``chexnet`` where
+            there is a GPU, else ``demo``. Without a GPU its table ``[demo]`` holds.
+        data: a folder in the format that the recipe reads. ``auto`` is the recipe's own; where that
+            is ``auto`` too, the real images under ``data/`` if they were prepared, else generated
+            ones, made on first use.
+        devices: how many. ``auto`` is all GPUs, or two virtual CPU devices.
+        gpus: on how many GPUs these are; fewer are shared. ``auto`` is as many as devices. With 0,
+            which makes the devices virtual, this process and all it starts see no GPU any more.
+        run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu``
+            where the devices share ``g`` GPUs.
+        seed: of split, seeded weights and augmentation.
+        precision: one of ``helpers.recipe.PRECISIONS``.
+        workers: of the loader, for all devices together. ``default`` is up to 8 a device and no
+            more than the CPU cores that may be used; ``auto`` has the notebook measure.
+        batch_size: images per device; the learning rate follows as the recipe scales it.
+            ``default`` is the recipe's; ``auto`` has the notebook find the largest that fits.
+        epochs: ``default`` is the recipe's.
+        warmup_epochs: over how many epochs the learning rate climbs, step by step, from that of one
+            device to that of all; ``default`` is the recipe's.
+
+    Raises:
+        UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.
+        UnsupportedError: the recipe has no network for this framework.
     """
     for what, name in {"recipe": recipe, "data": data, "run": run}.items():
         if not isinstance(name, str | Path):

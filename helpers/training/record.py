@@ -116,8 +116,15 @@ def start(
 ) -> Run:
     """Begin the record of a run in ``folder``; an older record there is replaced.
 
-    ``skipped`` is what the framework cannot do, and why (its module's ``SKIPPED``); what is said
-    of one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
+    Args:
+        notebook: its name, without ``.ipynb``.
+        framework: its name, as in the registry.
+        kernel: the environment that it runs in.
+        versions: by package.
+        devices: of the run.
+        recipe: scaled to them.
+        skipped: what the framework cannot do, and why (its module's ``SKIPPED``); what is said of
+            one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
     """
     folder = Path(folder)
     content = {
@@ -225,10 +232,15 @@ def plain(value: Any) -> Any:
 def training(
     history: Sequence[Mapping[str, Any]], first_step_seconds: float, resumed_after: int = 0
 ) -> dict[str, Any]:
-    """The section ``training`` from the epochs' rows (the schema's ``epochs``).
+    """The record's section ``training``.
 
     The rate is that of one process: of a run that was resumed, of the last one, unless it trained
     no epoch any more.
+
+    Args:
+        history: the epochs' rows, as the schema's ``epochs``.
+        first_step_seconds: with what the framework traces or tunes in it.
+        resumed_after: the epochs that earlier processes trained.
     """
     own = history[resumed_after:] or history
     steady = own[1:] or own
@@ -241,7 +253,13 @@ def training(
 
 
 def test(result: "Evaluation", loss: float, seconds: float) -> dict[str, Any]:
-    """The section ``test`` from ``helpers.training.metrics.evaluate``."""
+    """The record's section ``test``.
+
+    Args:
+        result: from ``helpers.training.metrics.evaluate``.
+        loss: the mean over the test part's images.
+        seconds: that the evaluation took.
+    """
     return result.as_record() | {"loss": loss, "seconds": seconds}
 
 

@@ -40,7 +40,8 @@ class Evaluation:
         images = int(self.table.loc[0, ["positives", "negatives"]].sum())
         part = f"{images} images of {self.patients} patients"
         if not self.in_mean:
-            return f"No mean AUC: no finding has {FEWEST} images of either class in {part}."
+            few = f"{FEWEST} positive and {FEWEST} negative images"
+            return f"No mean AUC: no finding has {few} in {part}."
         interval = "no interval"
         if np.isfinite(self.low):
             interval = f"95 % interval {self.low:.3f} to {self.high:.3f}"
@@ -143,7 +144,7 @@ def of_epoch(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
 
 
 def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Mean AUC over the findings with ``FEWEST`` images of either class; NaN where none has.
+    """Mean AUC of the findings with ``FEWEST`` positive and negative images; NaN without any.
 
     Args:
         labels: (N, findings), 0 or 1.

@@ -37,12 +37,14 @@ def parse(patch: pytest.MonkeyPatch, *words: str, **own: Any) -> argparse.Namesp
     """What a benchmark with a few options makes of a command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=48)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--workers", type=int, default=2)
     inside.add_arguments(parser)
     patch.setattr(sys, "argv", ["benchmark.py", *words])
     return quick.parse(parser, **own)
 
 
-@pytest.mark.parametrize("option", ["--steps", "--rounds"])
+@pytest.mark.parametrize("option", ["--steps", "--rounds", "--workers"])
 @pytest.mark.parametrize("number", ["0", "-1"])
 def test_none_of_something_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, number: str
@@ -51,6 +53,45 @@ def test_none_of_something_is_refused(
     with pytest.raises(SystemExit, match="2"):
         parse(monkeypatch, "--quick", option, number)
     assert f"{option} {number}: give 1 or more\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_no_time_and_endless_time_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse(monkeypatch, f"--seconds={seconds}")
+    assert "give a number above 0\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "said"),
+    [
+        ("step", ["--pixels", "5"], "--pixels 5: give 32 or more"),
+        ("files", ["--pixels", "31"], "--pixels 31: give 32 or more"),
+        ("idle", ["--pixels", "225"], "--pixels 225: give 224 or less"),
+        ("idle", ["--devices", "0"], "--devices 0: give 1 or more"),
+        ("compute", ["--pixels", "5"], "--pixels 5: give 32 or more"),
+        ("resize", ["--workers", "0"], "--workers 0: give 1 or more"),
+        ("large_catalog", ["--files", "0"], "--files 0: give 1 or more"),
+        ("catalog", ["/nowhere"], "/nowhere: there is no such folder"),
+        ("report", ["/nowhere"], "/nowhere: there is no such folder"),
+        ("rivals", ["--recipe", "resnet44-cifar10"], "invalid choice: 'resnet44-cifar10'"),
+    ],
+)
+def test_a_bad_option_is_one_line_and_nothing_begins(
+    script: str,
+    words: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two of them ended in a traceback from the images they generate."""
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", *words])
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module(script).main()
+    *_, line = capsys.readouterr().err.splitlines()
+    assert said in line
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -39,10 +39,11 @@ def run(line: str, folder: Path) -> str:
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """What each of the page's commands printed, in a folder of its own."""
-    folder = tmp_path_factory.mktemp("own")
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "my-shapes").mkdir()
     for kind in ("python", "toml"):
         for title, text in fences(kind):
-            (folder / title).write_text(text, encoding="utf-8")
+            (folder / "my-shapes" / title).write_text(text, encoding="utf-8")
     lines = [line for _, text in fences("console") for line in text.splitlines()]
     with executed_batch.folder_of(BATCH):
         yield [run(line, folder) for line in lines]

@@ -178,7 +178,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
     ),
     "a class that stands there twice": (
         of_classes("test", "classes", 3, "class", to="plane"),
-        "field test/classes contradicts others: a class stands there twice",
+        "field test/classes contradicts others: a class is listed twice",
     ),
     "one class": (of_classes("test", "classes", to=[]), "field test"),
     "confusions that do not add up": (
@@ -199,7 +199,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
     ),
     "a confusion twice": (
         of_classes("test", "confusions", to=class_records.make()["test"]["confusions"][:1] * 2),
-        "field test/confusions/1 contradicts others: it is not of two classes, or",
+        "field test/confusions/1 contradicts others: it is not of two classes of the test part, or",
     ),
     "more confusions than ten": (
         of_classes("test", "confusions", to=class_records.make()["test"]["confusions"] * 2),

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from helpers import paths
 from helpers.fairness import certificate
 from helpers.runner.notebook_code import run_cells
-from helpers.training import measured_run
-from helpers.training.world import Lesson, lesson_of
+from helpers.training import in_world, measured_run
+from helpers.training.world import Lesson, World, lesson_of
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -135,6 +136,20 @@ def failed_in_rehearsal(names: dict[str, Any], notebook: str, sound: str, broken
     run.take(lesson)
     run.certificate = before
     return found
+
+
+def assert_too_few_images_are_refused(run: measured_run.Run) -> None:
+    """A loader that leaves images out ends an evaluation; none is scored that nobody has seen."""
+
+    def evaluate(world: World, work: in_world.Work, replica: Any) -> None:
+        lesson, part = work.lesson, work.images.train
+        lesson.ready(replica, [])
+        # So few that frameworks which fill up the last batch notice it too.
+        loader = lesson.make_evaluation_loader(world, part[:20], 0)
+        in_world.predict(lesson, replica, iter(loader), len(part))
+
+    with pytest.raises(Exception, match=r"gave (\d+|logits of \d+) of .*\b(140|70)\b.* images"):
+        run.everywhere(in_world.with_replica, evaluate, run.initial.arrays, 0)
 
 
 EPSILON_FIRST = "weight change after 5 Adam steps"

@@ -35,6 +35,7 @@ from chainer.dataset import concat_examples
 from notebook_cells import (
     CERTIFIED,
     assert_passed,
+    assert_too_few_images_are_refused,
     failed,
     failed_in_rehearsal,
     namespace_of,
@@ -605,6 +606,10 @@ def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
     loader = cells["make_evaluation_loader"](WORLD, part, 2)
     batches = [parallel.join(parts) for parts in loader]
     return [np.concatenate(each) for each in zip(*batches, strict=True)]
+
+
+def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> None:
+    assert_too_few_images_are_refused(cells["this_run"])
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

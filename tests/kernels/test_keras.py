@@ -37,6 +37,7 @@ from notebook_cells import (
     EPSILON_FIRST,
     adam,
     assert_passed,
+    assert_too_few_images_are_refused,
     cell_with,
     failed,
     failed_in_rehearsal,
@@ -469,6 +470,10 @@ def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarr
 
 def first_batch(notebook: dict[str, Any]) -> tuple[np.ndarray, ...]:
     return batches(notebook, 1)[0]
+
+
+def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
+    assert_too_few_images_are_refused(notebook["this_run"])
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

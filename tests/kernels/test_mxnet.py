@@ -34,6 +34,7 @@ from notebook_cells import (
     EPSILON_FIRST,
     adam,
     assert_passed,
+    assert_too_few_images_are_refused,
     failed_in_rehearsal,
     namespace_of,
 )
@@ -567,6 +568,10 @@ def test_devices_share_their_statistics(notebook: dict[str, Any]) -> None:
 def nothing_left_in_the_queue() -> Iterator[None]:
     yield
     mx.nd.waitall()
+
+
+def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
+    assert_too_few_images_are_refused(notebook["this_run"])
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

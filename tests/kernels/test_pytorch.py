@@ -27,6 +27,7 @@ from agreed import (
 from notebook_cells import (
     CERTIFIED,
     assert_passed,
+    assert_too_few_images_are_refused,
     failed,
     failed_in_rehearsal,
     namespace_of,
@@ -480,6 +481,10 @@ def test_the_pixels_of_the_reference_are_torchvisions() -> None:
     rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
     seen = transforms.normalize(rgb, list(recipe.mean), list(recipe.std)).numpy()
     assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6
+
+
+def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> None:
+    assert_too_few_images_are_refused(cells["this_run"])
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from notebook_cells import (
     CERTIFIED,
     adam,
     assert_passed,
+    assert_too_few_images_are_refused,
     cell_with,
     failed_in_rehearsal,
     namespace_of,
@@ -43,7 +44,8 @@ from helpers.fairness import reference
 from helpers.frameworks import tensorflow as framework
 from helpers.networks import tensorflow as networks
 from helpers.networks import weights
-from helpers.recipe import Rule
+from helpers.networks.shapes import NETWORKS
+from helpers.recipe import RECIPES, Rule
 from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
@@ -93,6 +95,19 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 @pytest.mark.parametrize("network", same_networks.RESNETS)
 def test_the_resnets_are_the_references(network: str) -> None:
     same_networks.assert_is_the_references(framework, networks, network, TWO)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_only_a_convolution_with_stride_pads_by_numbers(network: str) -> None:
+    """Of paddings given as numbers CPUs have slow kernels, 1.4 to 3 times in a whole network."""
+    model = networks.build(network, reference.arrays(network), RECIPES["chexnet"])
+    graph = tf.function(lambda images: model(images, True)).get_concrete_function(
+        tf.TensorSpec((1, 32, 32, 3))
+    )
+    convolutions = [op for op in graph.graph.get_operations() if op.type == "Conv2D"]
+    by_numbers = [op for op in convolutions if op.get_attr("padding") == b"EXPLICIT"]
+    assert len(by_numbers) < len(convolutions)
+    assert all(2 in op.get_attr("strides") for op in by_numbers)
 
 
 def test_a_resnet_with_another_epsilon_is_caught() -> None:
@@ -429,6 +444,10 @@ def joined(notebook: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
 def threads() -> int:
     """Threads of this process, TensorFlow's among them."""
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
+    assert_too_few_images_are_refused(notebook["this_run"])
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

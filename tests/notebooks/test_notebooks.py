@@ -125,11 +125,11 @@ def test_a_study_ends_in_what_it_shows(name: str) -> None:
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_the_scaling_rule_leads_to_what_it_does_for_adam(name: str) -> None:
-    """Linear scaling was derived for SGD, and these notebooks train with Adam."""
+    """Linear scaling was derived for SGD, and two recipes that ship train with Adam."""
     texts = ["".join(cell["source"]) for cell in read(name)["cells"]]
     (section,) = [text for text in texts if text.startswith("## 4. ")]
     assert section.endswith(
-        "The rule was derived for SGD; these notebooks train with Adam ([what the rule then "
+        "That rule was derived for SGD; `chexnet` and `demo` train with Adam ([what the rule then "
         "keeps](Study_Linear_Scaling.ipynb))."
     )
 

@@ -194,7 +194,7 @@ BAD: dict[str, tuple[str, str]] = {
     "a decay below zero": (f"{MODEL}[train]\nweight_decay = -1e-4\n", "line 4: 'weight_decay'"),
     "momentum that nobody uses": (
         f"{MODEL}[train]\nmomentum = 0.9\n",
-        'line 4: \'momentum\' is of optimizer = "momentum", and this one is "adam"',
+        'line 4: \'momentum\' goes with optimizer = "momentum" only, and this recipe has "adam"',
     ),
     "an optimiser nobody has": (
         f'{MODEL}[train]\noptimizer = "lamb"\n',
@@ -212,7 +212,7 @@ BAD: dict[str, tuple[str, str]] = {
     "nothing": ("# nothing\n", "nothing in it; a recipe has tables"),
     "two ways at once": (
         f'{MODEL}pytorch = "mine.py:net"\n',
-        "line 3: [model] has 'network' and 'pytorch' too",
+        "line 3: [model] has both 'network' and 'pytorch'",
     ),
     "a network nobody has": (
         '[model]\nnetwork = "resnet45"\n',
@@ -240,11 +240,11 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "code without the name": (
         '[model]\npytorch = "mine.py:nett"\n',
-        "line 2: 'mine.py' has no 'nett' at its top level; it has Reader, net",
+        "line 2: 'mine.py' has no 'nett' at its top level; it defines Reader, net",
     ),
     "code that is no Python": (
         '[model]\npytorch = "broken.py:net"\n',
-        "line 2: 'broken.py', line 1 is no",
+        "line 2: 'broken.py', line 1 is not valid Python",
     ),
     "code that is a folder": (
         '[model]\npytorch = "folder.py:net"\n',
@@ -269,7 +269,7 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a metric of another task": (
         f'{MODEL}[target]\nmetric = "top1"\n',
-        "line 4: 'top1' is no metric of task = \"findings\": give auc",
+        "line 4: 'top1' does not go with task = \"findings\": give auc",
     ),
     "a target above all": (
         f"{MODEL}[target]\nvalues = [50]\n",
@@ -281,20 +281,20 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a recipe to begin with that is none": (
         'recipe = "mine"\n',
-        "line 1: a recipe begins with one that ships, and 'mine' is none",
+        "line 1: 'mine' is not a recipe that ships: begin with one of chexnet, demo",
     ),
-    "a list to begin with": ('recipe = ["demo"]\n', "line 1: a recipe begins with one that ships"),
+    "a list to begin with": ('recipe = ["demo"]\n', "line 1: ['demo'] is not a recipe that ships"),
     "a text for a table": ('model = "resnet44"\n', "line 1: 'model' is a table: write [model]"),
-    "a key twice": (f'{MODEL}network = "resnet50"\n', "line 3: 'network' stands there twice"),
-    "a table twice": (f"{MODEL}{MODEL}", "line 3: '[model]' stands there twice"),
+    "a key twice": (f'{MODEL}network = "resnet50"\n', "line 3: 'network' is given twice"),
+    "a table twice": (f"{MODEL}{MODEL}", "line 3: '[model]' is given twice"),
     "no quotes": (
         "[model]\nnetwork = resnet44\n",
         'line 2: not TOML: Invalid value; write a line such as network = "densenet121"',
     ),
     "YAML": ("model:\n  network: resnet44\n", "YAML, but a recipe is TOML"),
-    "a sign that is not seen": (
+    "an invisible character": (
         f"{MODEL}# \x1b[2J\n".replace("\x1b", "\u202e"),
-        "line 3: a tab or another sign that is not seen",
+        "line 3: a tab or another invisible character",
     ),
     "Slurm's nobody knows": (
         f'{MODEL}[slurm]\npartitoin = "x"\n',
@@ -377,7 +377,7 @@ def test_own_code_is_named_before_it_runs_once_and_only_as_it_was(
     said = capfd.readouterr().out.splitlines()
     assert said == [f"Own code: {code}, SHA-256 {recipe.code['quiet.py'][:12]}", "now it runs"]
     code.write_text("print('another')\n\n\ndef net(outputs): ...\n")
-    with pytest.raises(UserError, match="was changed since the recipe mine was read"):
+    with pytest.raises(UserError, match="has changed since the recipe mine was read"):
         own_code.load(recipe, "pytorch")
     assert capfd.readouterr().out == ""
 

@@ -63,7 +63,7 @@ def test_no_word_of_findings_is_left_and_nothing_published(batch: Path) -> None:
     for text in ((batch / report.MARKDOWN).read_text(), visible((batch / report.HTML).read_text())):
         assert WORDS_OF_FINDINGS.findall(text) == []
         assert "resnet44-cifar10, framework against framework" in text
-        assert "10 % is guessing, 100 % is perfect" in text
+        assert "10 % is random guessing, 100 % is perfect" in text
     names = {path.stem for path in (batch / report.CSV).iterdir()}
     assert {"classes", "confusions", "targets"} <= names and not {"auc", "published"} & names
 

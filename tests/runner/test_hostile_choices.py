@@ -43,8 +43,8 @@ def test_a_number_of_5000_digits_is_refused(
         ('data = "~nobody-has-this-name/x"', "data folder '~nobody-has-this-name/x' does not"),
         (f"a{'.a' * 20_000} = 1", "too many dots for a sweep"),
         (f"x = {{a{'.a' * 20_000} = 1}}", "too many dots for a sweep"),
-        ("seeds = [1]\nseeds = [\n  1,\n  2,\n]", "line 2: 'seeds' stands there twice: keep one"),
-        ("seeds = [1]\nseeds = '''\n1,\n2'''", "line 2: 'seeds' stands there twice: keep one"),
+        ("seeds = [1]\nseeds = [\n  1,\n  2,\n]", "line 2: 'seeds' is given twice: keep one"),
+        ("seeds = [1]\nseeds = '''\n1,\n2'''", "line 2: 'seeds' is given twice: keep one"),
     ],
 )
 def test_a_hostile_sweep_is_refused(

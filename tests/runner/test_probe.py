@@ -354,7 +354,7 @@ def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
-    assert running.returncode == 130 and said.endswith("interrupted: what was finished is kept\n")
+    assert running.returncode == 130 and said.endswith("stopped by Ctrl-C\n")
     assert not any(psutil.pid_exists(int(pid)) for pid in pids.read_text().split())
 
 

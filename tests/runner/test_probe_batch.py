@@ -26,6 +26,7 @@ from runner_tools import (
     write_images,
 )
 
+from helpers import paths
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -142,7 +143,8 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suit
         running.send_signal(number)
     said, errors = running.communicate(timeout=120)
     assert running.returncode == 130, said + errors
-    assert errors == "interrupted: what was finished is kept\n" and "Kept: " in said
+    kept = f"{paths.RUNS / 'b'} is kept, and the same command continues it"
+    assert errors == f"stopped by Ctrl-C; {kept}\n" and kept not in said
     assert not any(psutil.pid_exists(int(pid)) for pid in pids.read_text().split())
     assert suite.states("b") == {"PyTorch_MultiGPU": "waiting"}
 

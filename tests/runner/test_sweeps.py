@@ -9,6 +9,7 @@ import re
 import secrets
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -277,7 +278,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("[sweep]\nseeds = [1]", "line 1: unknown key 'sweep'"),
         ("\n'my key'.a = 1", "line 2: unknown key 'my key'"),
         ('batch = "x"', "line 1: 'batch' is two things: 'name' for the folder, 'batch_size' for"),
-        ("seeds = [1]\nseeds = [2]", "line 2: 'seeds' stands there twice"),
+        ("seeds = [1]\nseeds = [2]", "line 2: 'seeds' is given twice"),
         ("seeds = [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
         ("seeds = []", "'seeds' takes a list"),
         ("seeds = [1.5]", "'seeds' takes a list"),
@@ -382,6 +383,20 @@ def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
         (tmp_path / name).write_text("{devices: [1]}\n", encoding="utf-8")
         assert main(["--dry-run", "--sweep", str(tmp_path / name)]) == 2
         assert "YAML, but a sweep is TOML" in capsys.readouterr().err
+
+
+def test_yaml_from_a_pipe_is_to_be_saved_first(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe cannot be read again, as the line that converts would have to."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("devices: [1]\n",))
+    writer.start()
+    assert main(["--dry-run", "--sweep", str(pipe)]) == 2
+    writer.join()
+    said = "YAML, but a sweep is TOML: save it as a file, and give that file's name"
+    assert capsys.readouterr().err == f"error: {pipe}: {said}\n"
 
 
 def test_a_converted_sweep_takes_no_other_file_s_place(

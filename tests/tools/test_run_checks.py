@@ -81,6 +81,19 @@ def test_quick_runs_the_quick_parts(
     assert "no part named pytorch" in capsys.readouterr().err
 
 
+def test_quick_and_soak_at_once_are_refused(
+    ran: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first was run, and the second silently left out."""
+    for words in (["--quick", "--soak"], ["--soak", "types", "--quick"]):
+        assert run_checks.main(words) == 2 and not ran
+        said = (
+            f"{' and '.join(word for word in words if word != 'types')} at once: give one of them\n"
+        )
+        assert capsys.readouterr().err == said
+    assert run_checks.main(["--quick", "--quick", "lint"]) == 0 and len(ran) == 1
+
+
 def test_the_longest_parts_begin_first() -> None:
     names = [name for name in run_checks.parts() if name not in run_checks.style()]
     modules = {row.module for row in ROWS}

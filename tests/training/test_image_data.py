@@ -339,7 +339,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "no classes": (of_own(READER.replace("classes =", "kinds =")), "has no 'classes'"),
     "a class that cannot be written": (
         of_own(READER.replace('"red"', '"\\ud800"')),
-        r"classes are .*give different names in UTF-8, one at least",
+        r"classes are .*give at least one name in UTF-8, and none twice",
     ),
     "a class too many": (of_own(READER.replace("% 5", "% 6")), "targets go from 0 to 5"),
     "floats": (
@@ -374,7 +374,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "one is none": (
         check_own(READER.replace("        noise", "        if i == 9: return None\n        noise")),
-        r"mine.py:Reader: image 9: uint8 \(height, width, 1 or 3\) is needed",
+        r"mine.py:Reader: image 9: uint8 \(height, width, 1 or 3\)",
     ),
     "breaks at image 77": (
         check_own(READER.replace("        noise", "        [0][i // 77]\n        noise")),
@@ -477,7 +477,7 @@ def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
 def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
     recipe: Recipe = lookup(recipe_of(tmp_path, OWN))
     (tmp_path / "mine.py").write_text("raise SystemExit\n" + READER)
-    with pytest.raises(UserError, match="was changed since the recipe mine was read"):
+    with pytest.raises(UserError, match="has changed since the recipe mine was read"):
         image_readers.open_images(recipe, None)
 
 

@@ -155,6 +155,15 @@ def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measure
     assert in_world.take_steps(work, None, None, 4)[0] == 0.5
 
 
+@pytest.mark.parametrize("given", [0, 1, 9, 11])
+def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
+    """The rest would be scored as if it had been seen."""
+    lesson: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
+    with pytest.raises(ValueError, match=f"gave logits of {given} of 10 images: its loader has to"):
+        in_world.predict(lesson, None, None, 10)
+    assert in_world.predict(lesson, None, None, given)[1] == 0.5
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_device_says_why_a_measurement_is_missing(
     count: int, capsys: pytest.CaptureFixture[str]

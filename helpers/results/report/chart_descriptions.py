@@ -109,7 +109,8 @@ def left_out(compared: Comparison) -> str:
     )
     if not names:
         return ""
-    return f"Not in the mean, because a class has too few test images: {', '.join(names)}. "
+    why = "because of too few positive or negative test images"
+    return f"Not in the mean, {why}: {', '.join(names)}. "
 
 
 def uncertainty(compared: Comparison) -> str:

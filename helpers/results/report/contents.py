@@ -251,7 +251,7 @@ def _learning(compared: Comparison) -> Section:
             "confusions",
             "Most often confused",
             by_class.confusions(compared),
-            "The share of the class's test images, and how many these are; - where a pair is not "
+            "The share of the class's test images, and how many that is; - where a pair is not "
             "among the run's ten most frequent.",
             kind="runs",
         ),
@@ -263,8 +263,9 @@ def _learning(compared: Comparison) -> Section:
         ),
     ]
     lead = _joined(
-        "Same images, same learning rate; but the networks are the recipe's own, each with its "
-        "framework's own initial weights, so the curves need not lie close together. "
+        "Same images, same learning rate; but the networks come from the recipe's own code, and "
+        "each starts from weights that its framework drew, so the curves need not lie close "
+        "together. "
         if of_own_networks(compared.finished)
         else "The curves should lie close together: same weights, same images, same learning rate. "
         f"The test part was never seen in training; {_guessing(compared)}",
@@ -279,7 +280,7 @@ def _learning(compared: Comparison) -> Section:
 def _guessing(compared: Comparison) -> str:
     metric = compared.task.metric
     chances = by_class.chances([entry for entry in compared.entries if entry.task])
-    said = [f"{metric.plain(chance)} is guessing" for chance in chances]
+    said = [f"{metric.plain(chance)} is random guessing" for chance in chances]
     return ", ".join([*said, f"{metric.plain(1.0)} is perfect."])
 
 
