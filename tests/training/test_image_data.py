@@ -455,7 +455,7 @@ def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, 
     text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
     images = load(recipe_of(tmp_path, text), tmp_path / "set")
     assert not images.files
-    how = {"size": 48, "reader": "imagefolder", "progress": False}
+    how: dict[str, Any] = {"size": 48, "reader": "imagefolder", "progress": False}
     data_prep.resize_folder(tmp_path / "set", tmp_path / "small", channels=3, **how)
     small = load(recipe_of(tmp_path, text), tmp_path / "small")
     assert small.files and np.array_equal(small.read(7), images.read(7))
