@@ -141,7 +141,7 @@ def read_json(
     """A JSON file's object, or None where there is no such file; `cure` is for a damaged one."""
     try:
         content = json.loads(read_whole(path, MAX_TEXT_BYTES))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the images may lie in an archive
         return None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None

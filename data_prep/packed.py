@@ -116,8 +116,11 @@ def pack_folder(
             raise DataError(f"{target} contains other files; name an empty or a new folder")
         temporary = target / f".{IMAGES}{TEMPORARY}"
         need = first.size * len(names)
-        if shutil.disk_usage(target).free < need:
-            raise DataError(f"{target}: {need / 1e9:.1f} GB are needed; free some space")
+        if (free := shutil.disk_usage(target).free) < need:
+            raise DataError(
+                f"{target}: {need / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are there; free"
+                " some space"
+            )
         try:
             write_json(target / NOTE, {**note, "complete": False})
             np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape).flush()

@@ -45,6 +45,13 @@ def contents(
     source: Path, reader: str | None, options: Mapping[str, Any], only_present: bool = False
 ) -> Contents:
     """What a data folder of the NIH's form holds, or whatever `reader` reads."""
+    from data_prep import packed
+
+    if packed.is_packed(source):
+        raise DataError(
+            f"{source} is a packed folder, one array and no files: name the folder that it was"
+            " packed from"
+        )
     if reader is None or reader == "nih":
         catalog = read_catalog(source, only_present=only_present)
         file = find_label_file(source)
@@ -74,7 +81,9 @@ def make_plan(
     if one_in_the_other(source, target):
         raise DataError(f"{source} and {target}: one lies inside the other; name a folder outside")
     ending = FORMATS[format]
-    if reader is not None or any((source / name).is_file() for name in LABEL_FILES):
+    if reader is not None or any(
+        (source / name).is_file() for name in (*LABEL_FILES, "packed.json")
+    ):
         has = contents(source, reader, options or {}, only_present)
         rows = [
             Row(name, image_file(name, ending), source=place)

@@ -27,10 +27,12 @@ from data_prep.prepared import (
     make,
     mark_incomplete,
     number,
+    read_note,
     reason_only,
     rejects,
     without_image,
 )
+from data_prep.readers import kept
 from data_prep.readers import source as sources
 
 BATCH = 16
@@ -98,8 +100,12 @@ def resize_folder(
     source, target = Path(source), Path(target)
     started = time.monotonic()
     settings = {"tool": TOOL, **check_settings(size, format, quality, channels, fit)}
-    if reader not in (None, "nih"):
-        settings["reader"] = reader
+    made_of = reader
+    if kept.made_here(source):  # whose labels go along, and the name of what reads them
+        reader = reader or "table"
+        made_of = (read_note(source) or {}).get("reader", reader)
+    if made_of not in (None, "nih"):
+        settings["reader"] = made_of
     plan = make_plan(source, target, only_present, format, reader, options)
     with sole_writer(target):
         before = begin(target, settings)

@@ -41,6 +41,7 @@ import numpy as np
 
 from data_prep.catalog import Catalog, Policy
 from data_prep.errors import DataError
+from data_prep.readers.inside import is_utf8
 from data_prep.readers.pictures import Pictures
 
 #: The readers by name: the module of this package with their function `catalog`.
@@ -164,8 +165,11 @@ def check_reader(reader: Any, where: str) -> None:
         not classes
         or len(set(classes)) < len(classes)
         or not all(isinstance(name, str) and name for name in classes)
+        or not is_utf8("".join(classes))
     ):
-        raise DataError(f"{where}: classes are {classes!r}; give at least one name, and none twice")
+        raise DataError(
+            f"{where}: classes are {classes!r}; give at least one name in UTF-8, and none twice"
+        )
     targets = np.asarray(reader.targets)
     images = len(targets) if targets.ndim else 0
     findings = targets.ndim == 2 and targets.shape[1] == len(classes)

@@ -21,7 +21,7 @@ from data_prep.errors import DataError
 from data_prep.files import read_whole
 from data_prep.manifest import state_of
 from data_prep.readers import inert_pickle
-from data_prep.readers.inside import refuse_out
+from data_prep.readers.inside import is_utf8, refuse_out
 
 BYTES = 3 * 32 * 32
 #: A batch as published has 30.7 MB.
@@ -148,7 +148,8 @@ def _classes(home: Path, names: list[str]) -> tuple[str, ...]:
         found = [line for line in found if line]
     else:
         found = inert_pickle.load(data, str(path)).get("label_names")
-    if not isinstance(found, list) or not all(isinstance(n, str) and n for n in found):
+    texts = isinstance(found, list) and all(isinstance(n, str) and n for n in found)
+    if not texts or not is_utf8("".join(found)):
         raise DataError(f"{path}: no list of the classes' names; fetch it again")
     if not found or len(found) > 256 or len(set(found)) < len(found):
         raise DataError(f"{path}: {len(found)} classes, or two of one name; fetch it again")

@@ -58,8 +58,14 @@ class Rows:
 
     def column(self, name: str) -> int:
         """The place of a column; `DataError`, with the nearest name, if there is none."""
+        if self.header[: self._width].count(name) > 1:
+            raise DataError(f"{self.file}, line 1: two columns are called '{name}'; rename one")
         if name in self.header:
             return self.header.index(name)
+        if self._width == 1 and (found := [s for s in ";\t|" if s in self.header[0]]):
+            raise DataError(
+                f"{self.file}, line 1: columns separated by {found[0]!r}; save it with commas"
+            )
         near = difflib.get_close_matches(name, self.header, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.header[:30])}"
         raise DataError(f"{self.file}, line 1: no column '{name}'; {hint}")

@@ -47,7 +47,9 @@ def catalog(folder: Path, group: str | None = None) -> Catalog:
     for place, part in sorted(places.items(), key=lambda item: item[1] or 0):
         here = _folders(folder, place)
         if not here:
-            raise DataError(f"{folder / place}: no folder in it; one a class is needed")
+            raise DataError(
+                f"{folder / place}: no folder in it; one a class is needed (or {ARCHIVE})"
+            )
         classes = classes or here
         if strange := sorted(set(here) - set(classes)):
             raise DataError(

@@ -18,6 +18,15 @@ UNSAFE = re.compile(r"^/|(?:^|/)\.\.?(?:/|$)|//|/$|^[A-Za-z]:|[\x00-\x1f\x7f\\\u
 SUSPICIOUS = ("./", ".\n", "//", "\n/", "/\n", "\n\n", ":", "\\")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written: half a pair of surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def looks_unsafe(paths: Sequence[str]) -> bool:
     """Whether one of many paths may be unsafe: false is sure, true is to be looked at singly."""
     text = "\n".join(["", *paths, ""])

@@ -75,7 +75,7 @@ def read(folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None)
         return _checked(dict(table), "the mapping", "")
     file = folder / NAME if table is None else Path(table)
     try:
-        text = read_whole(file, MAX_TEXT_BYTES).decode()
+        text = read_whole(file, MAX_TEXT_BYTES).decode("utf-8-sig")
         content = tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(

@@ -39,7 +39,11 @@ def catalog(archive: Path) -> Catalog:
         size = os.fstat(file.fileno()).st_size
         inner = list(_members(file, archive, 0, size, ".tar", MAX_CLASSES))
     if not inner:
-        raise DataError(f"{archive}: no tar of a class in it; is this {archive.name}?")
+        raise DataError(
+            f"{archive}: no tar of a class in it, as ILSVRC2012_img_train.tar has them."
+            " ILSVRC2012_img_val.tar does not say its images' classes: unpack both into"
+            " train/CLASS/ and val/CLASS/, or name the training archive alone, which is split"
+        )
     inner.sort()
     jobs = [(member, str(archive)) for member in inner]
     found: dict[str, list[Member]] = {}

@@ -13,7 +13,7 @@ import numpy as np
 from helpers.fairness import reference, reference_checks
 from helpers.fairness.certificate import Certificate, Check
 from helpers.networks.weights import Weights
-from helpers.recipe import Recipe, ScaledRecipe
+from helpers.recipe import Recipe, ScaledRecipe, own_code
 
 OWN = "own network"
 
@@ -72,22 +72,24 @@ def same_on_all_devices(
 ) -> Check:
     """Gradients of n devices against one, with two images of noise for each; BatchNorm frozen.
 
-    In float64, unless the network cannot: nobody asked for that. Whatever its task, each output
-    is a sigmoid here.
+    In float64, unless the network cannot: nobody asked for that, but why not is said. Whatever its
+    task, each output is a sigmoid here.
     """
     name = reference_checks.N_AGAINST_ONE[0]
     count, random = 2 * len(devices), np.random.Generator(np.random.PCG64(reference.SEED))
     shape = (count, recipe.crop, recipe.crop, recipe.planes)
     images = reference.network_input(random.integers(0, 256, shape, dtype=np.uint8), recipe)
     targets = (random.random((count, outputs)) < 0.3).astype(np.float32)
+    in_float32 = ""
     try:
         network = framework.exact(build_model, weights.arrays)
         _, one = framework.gradients(network, images, targets, devices[:1])
-    except Exception:
+    except Exception as error:  # a framework's own, of whatever kind: what is wrong is raised again
+        in_float32 = f"; computed in float32, for in float64 it fails: {own_code.in_short(error)}"
         network = build_model(weights.arrays)
         _, one = framework.gradients(network, images, targets, devices[:1])
     _, each = framework.gradients(network, images, targets, devices)
     one, each = (np.concatenate([found[n].ravel() for n in sorted(found)]) for found in (one, each))
     limit = reference_checks.EXACT if one.dtype == np.float64 else SINGLE
-    reason = reference_checks.scale_in_words(each, one)
+    reason = reference_checks.scale_in_words(each, one) + in_float32
     return Check(name, reference.relative(each, one), limit, reason)

@@ -4,7 +4,6 @@ Their weights go by the framework's own names, and begin as the framework draws 
 """
 
 import random
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.errors import printable
 from helpers.errors import UserError
 from helpers.networks.weights import Weights
 from helpers.recipe import Recipe, own_code
@@ -44,18 +42,12 @@ def make(
     file, _, name = recipe.own[framework].rpartition(":")
     path = Path(recipe.beside).resolve() / file
     called = f"{path}: {name}({outputs})"
-    try:
-        with _seeded(recipe.seed):
-            model = own_code.load(recipe, framework)(outputs)
-            if not isinstance(model, kind):
-                wanted = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
-                raise UserError(f"{called} gives a {type(model).__name__}, and no {wanted}")
-            found = tuple(shape(model))
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        line = _line(error, path)
-        raise UserError(f"{called}{line}: {_in_short(error)}") from error
+    with own_code.told(recipe, framework, f"{name}({outputs})"), _seeded(recipe.seed):
+        model = own_code.load(recipe, framework)(outputs)
+        if not isinstance(model, kind):
+            wanted = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
+            raise UserError(f"{called} gives a {type(model).__name__}, and no {wanted}")
+        found = tuple(shape(model))
     if found != (IMAGES, outputs):
         raise UserError(
             f"{called}: of {IMAGES} images of {recipe.crop} px its network makes {list(found)}: "
@@ -81,10 +73,15 @@ def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
     Raises:
         UserError: as :func:`make`.
     """
-    networks = import_module(f"helpers.networks.{framework.__name__.rpartition('.')[2]}")
+    module = framework.__name__.rpartition(".")[2]
+    networks = import_module(f"helpers.networks.{module}")
     model = networks.build("own", {}, recipe, outputs)
+    arrays = framework.dump_weights(model)
+    if not arrays:
+        called = f"{recipe.own[module]}({outputs})"
+        raise UserError(f"{called} gives a network without weights: there is nothing to train")
     note = f"drawn by {framework.NAME} itself from seed {recipe.seed}"
-    return Weights(framework.dump_weights(model), "own", note)
+    return Weights(arrays, "own", note)
 
 
 @contextmanager
@@ -99,17 +96,3 @@ def _seeded(seed: int) -> Iterator[None]:
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
-
-
-def _line(error: BaseException, path: Path) -> str:
-    """In which line of the file it happened, if in one."""
-    lines = [
-        at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == str(path)
-    ]
-    return f", line {lines[-1]}" if lines else ""
-
-
-def _in_short(error: BaseException) -> str:
-    """An error's kind and the first line of what it says."""
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return printable(f"{type(error).__name__}: {said}"[:300].removesuffix(": "))

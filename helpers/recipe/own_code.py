@@ -7,11 +7,15 @@ followed, and it is known what it holds and which bytes it is of before anything
 import ast
 import hashlib
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from data_prep.errors import DataError, printable
 from helpers.errors import UserError
 from helpers.recipe.settings import Recipe
 
@@ -74,6 +78,32 @@ def load(recipe: Recipe, what: str) -> Any:
     if digest(data) != recipe.code[file]:
         raise UserError(f"{path}: has changed since the recipe {recipe.name} was read; start again")
     return getattr(_module(path, data), name)
+
+
+@contextmanager
+def told(recipe: Recipe, what: str, called: str) -> Iterator[None]:
+    """Inside, whatever goes wrong in somebody's code becomes one line, with the line in its file.
+
+    Args:
+        what: a framework's module, or ``reader``.
+        called: how it was called, ``net(5)``.
+    """
+    path = (Path(recipe.beside) / recipe.own[what].rpartition(":")[0]).resolve()
+    try:
+        yield
+    except (UserError, DataError):
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        line = f", line {lines[-1]}" if lines else ""
+        raise UserError(f"{path}: {called}{line}: {in_short(error)}") from error
+
+
+def in_short(error: BaseException) -> str:
+    """An error's kind and the first line of what it says."""
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return printable(f"{type(error).__name__}: {said}"[:300].removesuffix(": "))
 
 
 @cache

@@ -32,12 +32,21 @@ def rows(entry: Entry) -> dict[str, Row]:
     }
 
 
-def whole(entry: Entry) -> dict[str, Row]:
-    """The metrics of the whole part, by the name of their row; those that the run has."""
+def whole_name(compared: Comparison) -> str:
+    """``Mean``, ``All images``: the whole part's row, by no name that a finding or class has."""
+    shown = {name.replace("_", " ") for entry in compared.finished for name in rows(entry)}
+    name = compared.task.whole
+    while any(one == name or one.startswith(f"{name}, ") for one in shown):
+        name += " (the whole part)"
+    return name
+
+
+def whole(entry: Entry, name: str) -> dict[str, Row]:
+    """The metrics of the whole part, whose row is called ``name``; those that the run has."""
     task, test = tasks.of(entry.content["recipe"]), entry.content["test"]
     first, *others = task.metrics
-    found = {f"{task.whole}, {metric.short}": Row(*metric.of(test)) for metric in others}
-    return {task.whole: Row(*first.of(test))} | {
+    found = {f"{name}, {metric.short}": Row(*metric.of(test)) for metric in others}
+    return {name: Row(*first.of(test))} | {
         name: row for name, row in found.items() if row.value is not None
     }
 
@@ -93,11 +102,12 @@ def table(compared: Comparison) -> pd.DataFrame:
 
     One column a framework, on its most devices; the whole on fewer is in the table of training.
     """
-    text, shown = compared.task.metric.text, names(compared)
+    text, shown, last = compared.task.metric.text, names(compared), whole_name(compared)
     columns = {}
     for entry in widest(compared.finished):
         found = rows(entry)
-        cells = {name: found[name] for name in shown if name in found} | whole(entry)
+        cells = {name: found[name] for name in shown if name in found}
+        cells |= whole(entry, last)
         columns[entry.run] = pd.Series(
             {name: with_interval(*row, text) for name, row in cells.items()}
         )

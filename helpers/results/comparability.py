@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from helpers.recipe import RECIPES, lookup
-from helpers.results import agreement
+from helpers.results import agreement, apart
 
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison, Entry
@@ -74,6 +74,7 @@ _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
     "network": lambda c: c["recipe"].get("network", "densenet121"),
     "reader": lambda c: c["recipe"].get("reader", "nih"),
     "optimiser": lambda c: agreement.optimizer(c["recipe"]),
+    "own code": lambda c: apart.own_code(c["recipe"]) or "none",
 }
 """What decides how much a run computes, or on what: where it differs, times rank no framework."""
 

@@ -5,8 +5,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 ``helpers.results.charts``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pandas as pd
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import order
-from helpers.results import comparability
+from helpers.results import apart, comparability
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
 
@@ -142,7 +141,8 @@ def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
             except UserError as error:
                 unreadable.append(str(error))
     entries, others = _of_one_task(entries)
-    entries = _set_apart(entries)
+    settings = apart.settings([entry.content for entry in entries])
+    entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
     return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others))
 
@@ -212,20 +212,6 @@ _COLUMNS = (
 )
 _ENERGY = ("joules", "images_per_joule")
 
-# Runs that differ in one of these are never repeats of each other: it stands in their label.
-_SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "recipe": lambda c: str(c["recipe"]["name"]),
-    "precision": lambda c: str(c["recipe"]["precision"]),
-    "crop": lambda c: f"{c['recipe']['crop']} px",
-    "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
-    "batch": lambda c: f"{c['recipe']['batch']} per device",
-    "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
-    "device": lambda c: f"on {_device(c['devices'])}",
-    "images": lambda c: f"{sum(c['data']['images'].values())} images",
-    "data": lambda c: f"data {c['data']['sha256'][:6]}",
-    "text": lambda c: f"recipe {c['recipe']['sha256'][:6]}",
-}
-
 
 def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
     """Those of the last run's task, and what is to be said of the others."""
@@ -249,29 +235,6 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
         if entry.task and task and entry.task is not task
     ]
     return [entry for entry in entries if entry.task in (task, None)], others
-
-
-def _device(devices: dict[str, Any]) -> str:
-    return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
-
-
-def _set_apart(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries with what sets them apart in their labels, where anything does."""
-    settings: list[dict[str, str]] = []
-    for entry in entries:
-        settings.append({})
-        for what, said in _SETTINGS.items():
-            with suppress(KeyError):  # a run that never began, or an older record
-                settings[-1][what] = said(entry.content)
-    several = [w for w in _SETTINGS if len({found[w] for found in settings if w in found}) > 1]
-    if "images" in several and "data" in several:
-        several.remove("data")  # other data, as their number says already
-    if "recipe" in several and "text" in several:
-        several.remove("text")  # as their names say
-    return [
-        replace(entry, setting=" ".join(found[what] for what in several if what in found))
-        for entry, found in zip(entries, settings, strict=True)
-    ]
 
 
 def _numbers(entry: Entry) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def targets(compared: Comparison) -> list[float]:
     In rising order.
     """
     recipes = [entry.content["recipe"] for entry in compared.finished]
-    return sorted({value for recipe in recipes for value in recipe.get("targets", [])})
+    shown = [recipe for recipe in recipes if tasks.metric_of(recipe) is compared.metric]
+    return sorted({value for recipe in shown for value in recipe.get("targets", [])})
 
 
 def to_targets(compared: Comparison) -> pd.DataFrame:

@@ -11,10 +11,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 
 from helpers.training import resampling
-from helpers.training.tasks import TOP1, TOP5
-
-GUESSES = 5
-"""Of as many classes or fewer, top-5 would be 1 whatever was learnt: there is none."""
+from helpers.training.tasks import GUESSES, TOP1, TOP5
 
 CONFUSIONS = 10
 """The most frequent ones, which are told."""

@@ -21,6 +21,8 @@ NARROW = 6.0
 """Narrower than this, what stands side by side stands below each other."""
 LONGEST = 40
 """Letters of a label."""
+LONGEST_NARROW = 20
+"""Those of a label beside a narrow chart, which would leave no room for the chart."""
 
 _RC = {
     "font.size": 9.5,
@@ -82,10 +84,10 @@ def heading(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontweight="bold")
 
 
-def safe(text: str) -> str:
+def safe(text: str, longest: int = LONGEST) -> str:
     """Text of somebody's: one line, no longer than a label can be, never read as a formula."""
     line = " ".join(text.split())
-    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…").replace("$", r"\$")
+    return (line if len(line) <= longest else line[: longest - 1] + "…").replace("$", r"\$")
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:

@@ -1,5 +1,6 @@
 """The images of a run: opened, checked against the recipe, split, read one by one."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +11,13 @@ import numpy as np
 import pandas as pd
 
 import data_prep
+from data_prep import packed, prepared
+from data_prep.files import read_json
 from data_prep.readers import Reader
 from data_prep.readers.pictures import Pictures, in_colour
 from helpers.errors import UserError
-from helpers.recipe import Recipe, ScaledRecipe
-from helpers.training import image_readers, run_identity
+from helpers.recipe import Recipe, ScaledRecipe, own_code
+from helpers.training import image_readers, run_identity, tasks
 
 if TYPE_CHECKING:  # it reads what is said here
     from helpers.training.parameters import Setup
@@ -85,18 +88,14 @@ class Data:
 
     @cached_property
     def files(self) -> bool:
-        """Whether each ``path`` is a PNG or JPEG, for a framework that reads such itself.
+        """Whether each ``path`` is a PNG or JPEG that every framework decodes to the same pixels.
 
-        Of colours that are to be grey none is: each framework has its own weights for them.
+        What data_prep wrote is, but for colours that are to be grey, of which each framework has
+        its own weights. Others' files may be of 16 bits, of CMYK, or not what their names say.
         """
         if self.folder is None or self.format not in NATIVE:
             return False
-        if data_prep.is_complete(self.folder) or self.recipe.reader == "nih":
-            return True
-        parts = (self.train, self.valid, self.test)
-        return self.planes == 3 and all(
-            path.lower().endswith(NATIVE) for part in parts for path in part["path"]
-        )
+        return data_prep.is_complete(self.folder) and self.planes >= _planes_in(self.folder)
 
     @property
     def format(self) -> str:
@@ -189,6 +188,12 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
             f"{where}: the reader {recipe.reader} gives {has} an image, and the recipe "
             f'{recipe.name} is of {recipe.task}: write task = "{task}" under [train]'
         )
+    _check_classes(recipe, tuple(reader.classes), where)
+    if folder is not None and _made_grey(folder) and recipe.planes == 3:
+        raise UserError(
+            f"{where}: data-prep made grey images of these, and the recipe {recipe.name} asks for "
+            'rgb: make them again with --colour, or write colour = "grey" under [data]'
+        )
     pixels = _pixels(reader)
     most = max(LARGEST, recipe.resized) if recipe.resized else LARGEST_UNSIZED
     if pixels > most:
@@ -200,6 +205,31 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
             f"{where}: images of {pixels} px; {how}: data-prep resize {where} TARGET --size {size}"
         )
     return recipe.for_images(pixels)
+
+
+def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
+    """Raises UserError where nothing can be told apart, or nothing could be got wrong."""
+    if recipe.task == "findings":
+        return
+    if len(classes) < 2:
+        raise UserError(f"{where}: a single class, '{classes[0]}': give images of two at least")
+    if recipe.metric == "top5" and len(classes) <= tasks.GUESSES:
+        raise UserError(
+            f"{where}: of {len(classes)} classes the right one is always among five: write "
+            'metric = "top1" under [target]'
+        )
+
+
+def _made_grey(folder: Path) -> bool:
+    """Whether data_prep wrote these images, and wrote them in grey."""
+    made = data_prep.is_complete(folder) or data_prep.is_packed(folder)
+    return made and _planes_in(folder) == 1
+
+
+def _planes_in(folder: Path) -> int:
+    """Of the images in a folder that data_prep has made."""
+    note = read_json(folder / (packed.NOTE if data_prep.is_packed(folder) else prepared.NOTE))
+    return int((note or {}).get("channels", 1))
 
 
 def image_size(recipe: Recipe, folder: Path | None) -> int:
@@ -238,18 +268,32 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
             for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
                 _check_image(image, recipe, reader.catalog.path(i))
         return
+    where = recipe.own[own_code.READER]
     for i in range(len(reader.targets)):  # one by one: own code need not bear threads
-        _check_image(reader.read(i), recipe, f"{recipe.own['reader']}: image {i}")
+        with own_code.told(recipe, own_code.READER, f"read({i})"):
+            image = reader.read(i)
+        _check_image(image, recipe, f"{where}: image {i}")
+    if image_readers.digest(reader) != image_readers.digest(image_readers.again(recipe, folder)):
+        raise UserError(
+            f"{where}: another one has other targets or parts, so each framework would train on "
+            "other images: draw them from a fixed seed"
+        )
 
 
 def _check_image(image: Any, recipe: Recipe, where: str) -> None:
     shape: tuple[int, ...] = getattr(image, "shape", ())
     if getattr(image, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
         raise UserError(f"{where}: uint8 (height, width, 1 or 3) is needed")
-    if min(shape[:2]) < recipe.crop:
+    side = min(shape[:2])
+    if side < recipe.crop:
         raise UserError(
             f"{where}: {shape[1]} x {shape[0]} pixels do not hold the crop of {recipe.crop} px; "
             "give all images one size"
+        )
+    if side > recipe.crop == recipe.resized:  # as large as the first image: no crop was asked for
+        raise UserError(
+            f"{where}: {shape[1]} x {shape[0]} pixels, and the first image's shorter side has "
+            f"{recipe.crop}; give all images one size, or a crop under [data]"
         )
 
 

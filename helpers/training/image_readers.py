@@ -1,5 +1,6 @@
 """What reads a run's images: a reader of ``data_prep``'s, or somebody's own beside the recipe."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from functools import lru_cache
@@ -11,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 import data_prep
-from data_prep.errors import DataError
 from data_prep.readers import Reader
 from data_prep.readers.pictures import Pictures
+from data_prep.split import PARTS
 from helpers.errors import UserError
 from helpers.recipe import Recipe, own_code
 
@@ -32,11 +33,31 @@ def open_images(recipe: Recipe, folder: Path | None) -> Reader:
         DataError, UserError: in one line, what is wrong with the folder or with the own code.
     """
     if recipe.reader == OWN:
-        maker = own_code.load(recipe, own_code.READER)
-        return _own(maker, recipe.own[own_code.READER], folder, _changed(folder))
+        where = recipe.own[own_code.READER]
+        name = where.rpartition(":")[2]
+        with own_code.told(recipe, own_code.READER, name):
+            maker = own_code.load(recipe, own_code.READER)
+        with own_code.told(
+            recipe, own_code.READER, f"{name}({'' if folder is None else 'folder'})"
+        ):
+            return _own(maker, where, folder, _changed(folder))
     assert folder is not None
     options = json.dumps(recipe.options, sort_keys=True, default=str)
     return _opened(recipe.reader, folder, recipe.planes, options, _changed(folder))
+
+
+def again(recipe: Recipe, folder: Path | None) -> Reader:
+    """As :func:`open_images`, of somebody's own code, made anew."""
+    _own.cache_clear()
+    return open_images(recipe, folder)
+
+
+def digest(reader: Reader) -> str:
+    """Of the classes, the targets and the parts of a reader."""
+    parts = reader.parts()
+    indices = [np.asarray(parts[name]).tolist() for name in PARTS]
+    said = [list(reader.classes), np.asarray(reader.targets).tolist(), indices]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
 def called(recipe: Recipe, folder: Path | None) -> str:
@@ -65,13 +86,8 @@ def _opened(name: str, folder: Path, planes: int, options: str, changed: int) ->
 
 @lru_cache(maxsize=1)
 def _own(maker: Callable[..., Any], where: str, folder: Path | None, changed: int) -> Reader:
-    try:
-        reader: Reader = maker() if folder is None else maker(folder)
-        data_prep.check_reader(reader, where)
-    except (DataError, UserError):
-        raise
-    except Exception as error:
-        raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+    reader: Reader = maker() if folder is None else maker(folder)
+    data_prep.check_reader(reader, where)
     try:
         cloudpickle.dump(reader, _Nowhere())
     except Exception as error:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 NONE = "n/a"
+GUESSES = 5
+"""Of as many classes or fewer, top-5 would be 1 whatever was learnt: there is none."""
 
 
 @dataclass(frozen=True)

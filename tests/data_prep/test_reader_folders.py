@@ -138,6 +138,34 @@ def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: P
     assert "1 of the" in the_line(command("verify", small))
 
 
+def test_a_resized_folder_is_resized_with_its_labels(
+    source: tuple[str, Path], tmp_path: Path
+) -> None:
+    reader, folder = source
+    resize_folder(folder, tmp_path / "small", size=16, reader=reader, channels=3, **QUIET)
+    resize_folder(tmp_path / "small", tmp_path / "smaller", size=8, channels=3, **QUIET)
+    before, after = (open_reader(reader, tmp_path / name) for name in ("small", "smaller"))
+    assert list(after.catalog.images) == list(before.catalog.images)
+    assert np.array_equal(after.catalog.labels, before.catalog.labels)
+    assert all(np.array_equal(before.parts()[part], at) for part, at in after.parts().items())
+    assert after.catalog.groups == before.catalog.groups
+    assert after.read(3).shape == (8, 8, 3)
+
+
+def test_a_packed_folder_is_no_source(source: tuple[str, Path], tmp_path: Path) -> None:
+    reader, folder = source
+    resize_folder(folder, tmp_path / "small", size=8, reader=reader, channels=3, **QUIET)
+    pack_folder(tmp_path / "small", tmp_path / "packed", **QUIET)
+    for words in (
+        ("pack", tmp_path / "packed", tmp_path / "again"),
+        ("resize", tmp_path / "packed", tmp_path / "again", "--size", 4),
+        ("resize", tmp_path / "packed", tmp_path / "again", "--size", 4, "--reader", reader),
+    ):
+        line = the_line(command(*words, "--workers", 1))
+        assert "is a packed folder" in line and "name the folder that it was packed from" in line
+        assert not (tmp_path / "again").exists()
+
+
 def test_uncertain_and_missing_labels_are_still_a_recipes_to_choose(tmp_path: Path) -> None:
     make_table(tmp_path / "set", images=80, size=16, **QUIET)
     resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="table", **QUIET)

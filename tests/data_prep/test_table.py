@@ -180,3 +180,12 @@ def test_a_mapping_in_another_place(tmp_path: Path) -> None:
     done = command(*words, mine)
     assert done.returncode == 0 and "(all known)" in done.stdout
     assert "the mapping of columns is missing" in the_line(command(*words, tmp_path / "other"))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    """Excel and Windows' editor write one in front of a text in UTF-8."""
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "list.csv").write_text("Path,Mass\na.png,1\n", encoding="utf-8-sig")
+    mapping = 'file = "list.csv"\npath = "Path"\nfindings = ["Mass"]\n'
+    (tmp_path / "table.toml").write_text(mapping, encoding="utf-8-sig")
+    assert table.catalog(tmp_path).images == ["a.png"]

@@ -168,6 +168,13 @@ CASES = [
     Case("table-open-quote", row('"b.png,1,1'), "no comma-separated values"),
     Case("table-escape", row("\x1b[2J,1,1"), r"\\x1b\[2J"),
     Case("table-cell-too-long", row("a" * 200_000 + ",1,1"), "no comma-separated values"),
+    Case("table-column-twice", table("Path,Who,Mass,Mass\na.png,1,1,0\n"), "two columns.*'Mass'"),
+    Case(
+        "table-semicolons", table("Path;Who;Mass\na.png;1;1\n"), "line 1: columns separated by ';'"
+    ),
+    Case("table-tabs", table("Path\tWho\tMass\na.png\t1\t1\n"), r"line 1: .*by '\\t'; save"),
+    Case("table-nan", row("b.png,1,nan"), "line 3, column 'Mass': 'nan' is none of 1, 1.0, 0"),
+    Case("table-word", row("b.png,1,uncertain"), "'uncertain' is none of.*say in the mapping"),
     Case("table-empty", table(""), "empty; expected a header"),
     Case("table-header-only", table("Path,Who,Mass\n"), "no rows below the header"),
     Case("table-latin-1", table("Path,Who,Mass\n\xe4,1,1\n".encode("latin-1")), "not a text file"),
@@ -229,6 +236,11 @@ CASES = [
     Case("tars-inner-cut", inner(member("x.JPEG"), end=b""), "damaged or cut short"),
     Case("tars-twice", inner(member("x.JPEG"), member("x.JPEG")), "x.JPEG comes twice"),
     Case("tars-no-class", archive(member("x.txt")), "no tar of a class"),
+    Case(
+        "tars-imagenets-validation",
+        archive(member("ILSVRC2012_val_00000001.JPEG")),
+        "does not say its images' classes: unpack both into train/CLASS/ and val/CLASS/, or",
+    ),
     Case("tars-no-image", inner(member("x.txt")), "no image in cat.tar"),
     Case("tars-not-one", archive(b"x" * 2048), "damaged"),
     Case("tars-no-picture", inner(member("x.JPEG")), "1 of 1 images were left out.*cat/x.JPEG"),
@@ -263,6 +275,11 @@ CASES = [
     Case("cifar-half-an-image", binary(bytes(3000)), "no whole images of 3073"),
     Case("cifar-empty", binary(b""), "no whole images of 3073"),
     Case("cifar-unknown-class", binary(b"\x07" + bytes(3072)), "image 0 is of class 7, 0 to 1 are"),
+    Case(
+        "cifar-names-no-utf-8",
+        cifar(**{"batches.meta": pickle.dumps({"label_names": ["\ud800", "b"]}, 2)}),
+        "batches.meta: no list of the classes' names",
+    ),
     Case("cifar-no-names", binary(bytes(3073), b""), "0 classes"),
     Case("cifar-names-twice", binary(bytes(3073), b"a\na\n"), "two of one name"),
     Case("cifar-tar-climbing", packed(("../data_batch_1.bin", b"")), "points outside the folder"),

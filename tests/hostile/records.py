@@ -48,6 +48,13 @@ def of_classes(*keys: str | int, to: Any) -> Put:
     return put
 
 
+def recipe(**given: Any) -> Put:
+    """A whole record whose recipe says this, and nothing of rate and rule besides."""
+    said = records.make()["recipe"]
+    bare = {key: said[key] for key in said if key not in ("drop_by", "drop_epochs", "momentum")}
+    return changed("recipe", to=bare | given)
+
+
 def without(*keys: str) -> Put:
     def put(path: Path) -> None:
         content = part = records.make()
@@ -198,6 +205,8 @@ STRANGE: dict[str, tuple[Put, str]] = {
         of_classes("test", "confusions", to=class_records.make()["test"]["confusions"] * 2),
         "field test",
     ),
+    "drops by nothing": (recipe(drop_epochs=[3]), "'drop_by' is a dependency of 'drop_epochs'"),
+    "momentum without its number": (recipe(optimizer="momentum"), "'momentum' is a required"),
     "a precision that is a list": (changed("recipe", "precision", to=["fp32"]), "field recipe"),
     "energy without its images": (
         changed("energy", to={"joules": 5.0, "images_per_joule": None}),

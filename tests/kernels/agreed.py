@@ -54,16 +54,21 @@ def assert_pixels_are_pillows(
 
     ``as_ever`` is the digest of the first batch of PNGs.
     """
-    files, packed = write_different_images(folder, suffix), folder / "packed"
+    written, files, packed = (folder / name for name in ("different" + suffix, "files", "packed"))
+    write_different_images(folder, suffix)
+    how: dict[str, Any] = {"size": 264, "format": suffix[1:].replace("jpg", "jpeg")}
+    data_prep.resize_folder(written, files, **how, workers=1, progress=False)
     data_prep.pack_folder(files, packed, workers=1, progress=False)
     found = []
-    for source in (files, packed):
+    for source in (files, packed, *([written] if suffix == ".png" else [])):
         images = image_data.load_data(replace(names["this_run"].setup, data=source))
+        assert images.files == (source == files)
         monkeypatch.setitem(names, "images", images)
         paths = [files / "images" / f"{Path(path).stem}{suffix}" for path in images.test["path"]]
         assert_is_read(names, images, paths, evaluated)
         found.append(first_batch(names))
-    assert all(np.array_equal(*both) for both in zip(*found, strict=True))
+    for other in found[1:]:
+        assert all(np.array_equal(*both) for both in zip(found[0], other, strict=True))
     assert suffix != ".png" or digest(found[0]) == as_ever
 
 
@@ -109,6 +114,7 @@ def assert_colour_is_read(
 ) -> None:
     """RGB images of classes: from files, from memory, and by a reader of somebody's own.
 
+    From somebody's own files too, some of which each framework would decode in its way, if at all.
     ``as_ever`` is the digest of the first batch of PNGs.
     """
     draws = np.random.default_rng(0)
@@ -116,7 +122,12 @@ def assert_colour_is_read(
         for number in range(size):
             path = folder / "set" / part / "abc"[number % 3] / f"{number}{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(draws.integers(0, 256, (50, 48, 3), dtype=np.uint8)).save(path)
+            image = Image.fromarray(draws.integers(0, 256, (50, 48, 3), dtype=np.uint8))
+            if number % 4 == 1:
+                image = image.convert("CMYK" if suffix == ".jpg" else "P")
+            elif number % 4 == 2 and suffix == ".png":
+                image = Image.fromarray(draws.integers(0, 2**16, (50, 48), dtype=np.uint16))
+            image.save(path, "BMP" if number % 4 == 3 else None)  # whatever its name says
     (folder / "colour.toml").write_text(COLOUR)
     names = namespace_of(
         notebook, folder, devices=2, recipe=str(folder / "colour.toml"), data=str(folder / "set")
@@ -124,7 +135,7 @@ def assert_colour_is_read(
     files = names["images"]
     paths = [Path(path) for path in files.test["path"]]
     catalog = files.reader.catalog
-    array = np.stack([np.asarray(Image.open(catalog.path(i))) for i in range(len(catalog))])
+    array = np.stack([_pillows(Path(catalog.path(i))) for i in range(len(catalog))])
     found = []
     for reader in (files.reader, Pictures(catalog, array), OwnReader(files.reader)):
         images = replace(files, reader=reader)
@@ -134,6 +145,13 @@ def assert_colour_is_read(
     for other in found[1:]:
         assert all(np.array_equal(*both) for both in zip(found[0], other, strict=True))
     assert suffix != ".png" or digest(found[0]) == as_ever
+    how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}
+    small = folder / "small"
+    data_prep.resize_folder(folder / "set", small, reader="imagefolder", progress=False, **how)
+    images = image_data.load_data(replace(names["this_run"].setup, data=small))
+    assert images.files and not files.files
+    monkeypatch.setitem(names, "images", images)
+    assert_is_read(names, images, [Path(path) for path in images.test["path"]], evaluated)
     checks = reference_checks.same_inputs(names["evaluate_pixels"], [], [], names["scaled"])
     assert checks[0].verdict == "pass", "three planes, each with its own mean"
 
@@ -250,6 +268,15 @@ def _rows(grey: np.ndarray) -> np.ndarray:
 
 def _centre(path: Path, crop: int) -> np.ndarray:
     """What Pillow makes of a file, without its margin."""
+    pixels = _pillows(path)
+    top, left = (round((side - crop) / 2) for side in pixels.shape[:2])
+    return pixels[top : top + crop, left : left + crop]
+
+
+def _pillows(path: Path) -> np.ndarray:
+    """What Pillow makes of a file: 16 bits as eight, what is neither grey nor RGB as RGB."""
     with Image.open(path) as image:
-        left, top = (round((side - crop) / 2) for side in image.size)
-        return np.atleast_3d(np.asarray(image))[top : top + crop, left : left + crop]
+        if image.mode == "I;16":
+            eight = (np.asarray(image).astype(int) * 255 + 32767) // 65535
+            return np.repeat(eight.astype(np.uint8)[..., None], 3, axis=2)
+        return np.atleast_3d(np.asarray(image if image.mode == "L" else image.convert("RGB")))

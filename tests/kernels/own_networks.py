@@ -125,6 +125,41 @@ def net(outputs):
 """,
 }
 
+READER = """
+
+import numpy as np
+
+
+class Reader:
+    classes = ["dark", "dim", "bright"]
+
+    def __init__(self, folder=None):
+        self.targets = np.arange(300) % 3
+
+    def parts(self):
+        return dict(zip(("train", "valid", "test"), np.split(np.arange(300), [200, 250])))
+
+    def read(self, i):
+        noise = np.random.default_rng(i).integers(0, 100, (32, 32, 3), dtype=np.uint8)
+        return noise + np.uint8(50 * self.targets[i])
+"""
+CLASSES = """
+[data]
+reader = "mine.py:Reader"
+resized = 32
+crop = 28
+[model]
+{module} = "mine.py:net"
+[train]
+task = "classes"
+epochs = 5
+optimizer = "momentum"
+learning_rate = 0.02
+weight_decay = 1e-3
+warmup_epochs = 1.5
+drops = {{by = 0.1, epochs = [2, 4]}}
+"""
+
 TRAINED = {
     "pytorch": {"features.0.weight", "scale", "head.bias"},
     "keras": {"conv2d/kernel", "conv2d_1/kernel", "layer_normalization/gamma", "dense/bias"},
@@ -149,6 +184,15 @@ def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "n
     lines = ['recipe = "demo"', "[model]", f'{module} = "mine.py:{name}"', "[train]"]
     lines += ["batch = 8", "epochs = 3", 'optimizer="momentum"', "learning_rate = 0.01"]
     (folder / "mine.toml").write_text("\n".join([*lines, "weight_decay = 1e-4", ""]))
+    return folder / "mine.toml"
+
+
+def recipe_of_classes(folder: Path, module: str) -> Path:
+    """Own network and own reader, momentum, warm-up and drops; of a network without dropout."""
+    folder.mkdir(parents=True)
+    code = NETS[module].replace("Dropout(0.1)", "Dropout(0.0)")
+    (folder / "mine.py").write_text(code + READER)
+    (folder / "mine.toml").write_text(CLASSES.format(module=module))
     return folder / "mine.toml"
 
 

@@ -1,6 +1,6 @@
 """Train a notebook's own way, in a process that may be killed; and whether it can go on.
 
-    python tests/kernels/resuming.py NOTEBOOK DATA RUN RESUME
+    python tests/kernels/resuming.py NOTEBOOK DATA RUN RESUME RECIPE
 
 runs the notebook's cells up to its training, without the fairness check.
 """
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ SECONDS = 900
 SAID = "said.txt"
 
 
-def run(notebook: str, data: str, folder: str, resume: bool) -> dict[str, Any]:
-    """All cells to the end of the training: the demo recipe, 8 images on each of 2 devices."""
-    given: dict[str, Any] = {"data": data, "devices": 2, "run": folder, "recipe": "demo"}
+def run(notebook: str, data: str, folder: str, resume: bool, recipe: str) -> dict[str, Any]:
+    """All cells to the end of the training, 8 images on each of 2 devices."""
+    given: dict[str, Any] = {"data": data, "devices": 2, "run": folder, "recipe": recipe}
     names = run_cells(
         notebook,
         after=TRAINED,
@@ -51,23 +52,7 @@ def assert_resumes(notebook: str, folder: Path, *, bits: bool = False) -> None:
 
     To the last bit with ``bits``, of a framework that trains the same twice from the same seed.
     """
-    data = write_small_images(folder / "data")
-    whole, killed = folder / "whole", folder / "killed"
-    _end(_start(notebook, data, whole, resume=False), whole)
-    epochs = _kill_after_a_checkpoint(_start(notebook, data, killed, resume=False), killed)
-    assert 1 <= epochs < EPOCHS, "it was to be killed between its first and its last epoch"
-    assert not (killed / "weights.safetensors").exists()
-    said = _end(_start(notebook, data, killed, resume=True), killed)
-    assert f"Resumed after epoch {epochs} of {EPOCHS}" in said
-
-    rows, expected = (_record(run)["epochs"] for run in (killed, whole))
-    assert [row["epoch"] for row in rows] == [row["epoch"] for row in expected]
-    assert all(row["valid_auc"] is not None for row in expected)
-    for row, other in zip(rows, expected, strict=True):
-        for figure in ("train_loss", "valid_loss", "valid_auc", "learning_rate"):
-            np.testing.assert_allclose(row[figure], other[figure], rtol=1e-3, err_msg=f"{figure}")
-    assert _record(killed)["checkpoint"]["resumed_after"] == epochs
-    ends = [weights.load(run / "weights.safetensors") for run in (killed, whole)]
+    ends = _killed_and_whole(notebook, folder, str(write_small_images(folder / "data")), "demo")
     start = weights.canonical("seeded", seed=0).arrays
     trained = [name for name in start if "running" not in name]
     way, apart = (
@@ -76,6 +61,36 @@ def assert_resumes(notebook: str, folder: Path, *, bits: bool = False) -> None:
     )
     assert apart < 1e-2 * way, f"{apart / way:.1e} of the way that training went"
     assert not bits or apart == 0, f"{apart / way:.1e} of the way, and it should repeat itself"
+
+
+def assert_own_resumes(notebook: str, folder: Path, recipe: Path) -> None:
+    """As :func:`assert_resumes` with ``bits``, of somebody's own recipe of ``EPOCHS`` epochs."""
+    killed, whole = _killed_and_whole(notebook, folder, "auto", str(recipe), "valid_top1")
+    assert killed.keys() == whole.keys()
+    assert all(np.array_equal(killed[name], array) for name, array in whole.items())
+
+
+def _killed_and_whole(
+    notebook: str, folder: Path, data: str, recipe: str, metric: str = "valid_auc"
+) -> list[dict[str, np.ndarray]]:
+    """The weights of a run that was killed and resumed, and those of a whole one."""
+    whole, killed = folder / "whole", folder / "killed"
+    start = partial(_start, notebook, data, recipe=recipe)
+    _end(start(whole, resume=False), whole)
+    epochs = _kill_after_a_checkpoint(start(killed, resume=False), killed)
+    assert 1 <= epochs < EPOCHS, "it was to be killed between its first and its last epoch"
+    assert not (killed / "weights.safetensors").exists()
+    said = _end(start(killed, resume=True), killed)
+    assert f"Resumed after epoch {epochs} of {EPOCHS}" in said
+
+    rows, expected = (_record(run)["epochs"] for run in (killed, whole))
+    assert [row["epoch"] for row in rows] == [row["epoch"] for row in expected]
+    assert all(row[metric] is not None for row in expected)
+    for row, other in zip(rows, expected, strict=True):
+        for figure in ("train_loss", "valid_loss", metric, "learning_rate"):
+            np.testing.assert_allclose(row[figure], other[figure], rtol=1e-3, err_msg=f"{figure}")
+    assert _record(killed)["checkpoint"]["resumed_after"] == epochs
+    return [weights.load(run / "weights.safetensors") for run in (killed, whole)]
 
 
 def write_small_images(folder: Path) -> Path:
@@ -101,8 +116,10 @@ def before_training(notebook: str, folder: Path) -> dict[str, Any]:
     )
 
 
-def _start(notebook: str, data: Path, folder: Path, *, resume: bool) -> "subprocess.Popen[str]":
-    command = [sys.executable, __file__, notebook, str(data), str(folder), str(int(resume))]
+def _start(
+    notebook: str, data: str, folder: Path, *, resume: bool, recipe: str
+) -> "subprocess.Popen[str]":
+    command = [sys.executable, __file__, notebook, data, str(folder), str(int(resume)), recipe]
     folder.mkdir(exist_ok=True)
     with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild
         return subprocess.Popen(
@@ -144,4 +161,4 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4] == "1")
+    run(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4] == "1", sys.argv[5])

@@ -34,7 +34,7 @@ from notebook_cells import (
     namespace_of,
     write_noise_images,
 )
-from resuming import assert_resumes
+from resuming import assert_own_resumes, assert_resumes
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -488,6 +488,12 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Pa
     assert_resumes(notebook, tmp_path, bits=True)
 
 
+def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
+    """Own network, own reader, classes, momentum, warm-up and drops."""
+    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "pytorch")
+    assert_own_resumes("PyTorch_MultiGPU", tmp_path, recipe)
+
+
 def test_adam_is_where_it_was() -> None:
     def trained(steps: int, begin: dict[str, np.ndarray]) -> tuple[Any, Any]:
         model = framework.shallow(start, TWO[:1])
@@ -614,6 +620,8 @@ def test_an_own_network_that_knows_no_float64_is_checked_in_float32(tmp_path: Pa
     row = own_gradients(tmp_path, framework.gradients, code)
     assert (row.verdict, row.threshold) == ("pass", 1e-2)
     assert row.difference is not None and 0 < row.difference < 1e-4
+    said = "a mean, not a sum; computed in float32, for in float64 it fails: RuntimeError: "
+    assert said in str(row.reason)
 
 
 def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_path: Path) -> None:

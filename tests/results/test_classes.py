@@ -246,6 +246,45 @@ def test_few_classes_have_no_top_5_and_one_without_images_is_said(tmp_path: Path
     assert charts.by_class(compared) is not None and report.write(tmp_path).exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["All images", "All images, top-5", "All_images", "All images (the whole part)"]
+)
+def test_a_class_called_as_the_whole_part_has_a_row_of_its_own(tmp_path: Path, name: str) -> None:
+    content = class_records.make(names=[name, *"abcdef"])
+    records.save(tmp_path, content)
+    compared = comparison.load(tmp_path)
+    table = by_class.table(compared)["PyTorch, 2 devices"]
+    assert len(table) == len(set(table.index)) == 9  # seven classes, top-1, top-5
+    row = content["test"]["classes"][0]
+    assert table[name].startswith(f"{100 * row['top1']:.1f} %")
+    assert table.iloc[-2].startswith(f"{100 * content['test']['top1']:.1f} %")
+    figure = charts.by_class(compared)
+    assert figure is not None
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(labels) == len(set(labels)) == 8
+    points = [line for line in figure.axes[0].lines if len(np.atleast_1d(line.get_xdata())) == 1]
+    assert len(points) == 8
+
+
+def test_a_finding_called_mean_is_not_the_mean(tmp_path: Path) -> None:
+    content = records.make()
+    content["test"]["findings"][0]["finding"] = "Mean"
+    records.save(tmp_path, content)
+    table = by_class.table(comparison.load(tmp_path))["PyTorch, 2 devices"]
+    assert table.index.is_unique
+    assert table["Mean"].startswith(f"{content['test']['findings'][0]['auc']:.3f}")
+    assert table["Mean (the whole part)"].startswith("0.750")
+
+
+def test_targets_of_another_metric_are_not_those_that_are_shown(tmp_path: Path) -> None:
+    for number, (metric, wanted) in enumerate({"top1": 0.5, "top5": 0.9}.items()):
+        content = class_records.make()
+        content["recipe"] |= {"metric": metric, "targets": [wanted]}
+        records.save(tmp_path / str(number), content)
+    compared = comparison.load([tmp_path / "0", tmp_path / "1"])
+    assert compared.metric is tasks.TOP1 and learning_curves.targets(compared) == [0.5]
+
+
 def test_repeats_are_told_together(tmp_path: Path) -> None:
     for number, top1 in enumerate((0.6, 0.64, 0.7)):
         content = class_records.make(top1=top1)

@@ -48,6 +48,36 @@ def two_batches(
             {"data": DIGESTS[1]},
             ["PyTorch data 000000", "PyTorch data ffffff"],
         ),
+        (
+            {"recipe": {"learning_rate": 0.01}},
+            {"recipe": {"learning_rate": 0.003}},
+            ["PyTorch rate 0.003", "PyTorch rate 0.01"],
+        ),
+        (
+            {},
+            {"recipe": {"batch": 16, "learning_rate": 0.000025}},  # of a smaller batch, as ever
+            ["PyTorch 16 per device", "PyTorch 64 per device"],
+        ),
+        (
+            {"recipe": {"optimizer": "momentum", "momentum": 0.5}},
+            {"recipe": {"optimizer": "momentum", "momentum": 0.9}},
+            ["PyTorch momentum 0.5", "PyTorch momentum 0.9"],
+        ),
+        (
+            {},
+            {"recipe": {"drop_by": 0.1, "drop_epochs": [3]}},
+            ["PyTorch linear", "PyTorch linear, x 0.1 after [3]"],
+        ),
+        (
+            {"recipe": {"code": {"mine.py": "f" * 64}}},
+            {"recipe": {"code": {"mine.py": "0" * 64}}},
+            ["PyTorch mine.py 000000", "PyTorch mine.py ffffff"],
+        ),
+        (
+            {"recipe": {"sha256": "f" * 64}},
+            {"recipe": {"sha256": "0" * 64}},
+            ["PyTorch recipe 000000", "PyTorch recipe ffffff"],
+        ),
     ],
 )
 def test_runs_on_other_devices_or_other_images_are_no_repeats(
@@ -60,6 +90,31 @@ def test_runs_on_other_devices_or_other_images_are_no_repeats(
     compared = two_batches(tmp_path, monkeypatch, dict(first), dict(second))
     told = summarise(compared)
     assert sorted(told["label"]) == labels and list(told["runs"]) == [1, 1]
+
+
+def test_a_third_run_of_another_name_or_number_does_not_hide_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three, two that differ in their text alone, or in their images, are no repeats either."""
+    for section, changed in (
+        ("recipe", ({"sha256": "0" * 64}, {}, {"name": "other", "sha256": "1" * 64})),
+        ("data", (*DIGESTS, {"images": {"train": 9, "valid": 1, "test": 2}, "sha256": "1" * 64})),
+    ):
+        for number, given in enumerate(changed):
+            content = records.make(gpu=True)
+            content[section] |= given
+            records.save(tmp_path / section / str(number), content)
+        runs = [tmp_path / section / str(number) for number in range(3)]
+        assert list(summarise(comparison.load(runs))["runs"]) == [1, 1, 1]
+
+
+def test_own_code_that_changed_under_the_same_recipe_ranks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [{"recipe": {"code": {"mine.py": digit * 64}}} for digit in "0f"]
+    found = three_answers.fastest(two_batches(tmp_path, monkeypatch, *given))
+    assert found.verdict == "nobody"
+    assert "they differ in own code (mine.py 000000, mine.py ffffff)" in found.text
 
 
 def test_a_split_by_another_seed_is_of_the_same_images(

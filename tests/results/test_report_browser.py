@@ -71,6 +71,40 @@ HINTED = """
 """
 
 
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of three runs that tell classes, some of them with long names."""
+    batch = tmp_path_factory.mktemp("classes")
+    names = ["Appenzeller Sennenhund, also called Appenzell Mountain Dog", *"abcdefgh", "x" * 60]
+    class_records.three(batch, names=names)
+    return report.write(batch).as_uri()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_every_table_and_one_drawing_of_each_chart_can_be_seen(
+    tab: browser.Page, address: str, classes: str, size: tuple[int, int]
+) -> None:
+    for page in (address, classes):
+        tab.size(*size)
+        tab.open(page)
+        hidden = "[...document.querySelectorAll('table')].filter(t => t.offsetHeight < 20)"
+        assert tab.run(f"{hidden}.map(t => t.caption.textContent)") == []
+        drawings = "[...f.querySelectorAll('svg')].filter(s => s.clientHeight > 0).length"
+        seen = f"[...document.querySelectorAll('figure')].map(f => {drawings})"
+        assert set(tab.run(seen)) == {1}
+
+
+def test_long_names_of_classes_leave_room_for_the_chart_on_a_phone(
+    tab: browser.Page, classes: str
+) -> None:
+    tab.size(*PHONE)
+    tab.open(classes)
+    texts = "[...document.querySelectorAll('figure .narrow svg text')]"
+    ends = f"{texts}.map(t => t.getBoundingClientRect()).map(r => [r.left, r.right])"
+    for left, right in tab.run(ends):
+        assert left >= 0 and right <= PHONE[0]
+
+
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_no_table_is_cut_off_on_a_screen(tab: browser.Page, address: str, width: int) -> None:
     """The certificate and the AUCs of six runs once lost the last one at 1440 pixels."""

@@ -47,7 +47,7 @@ def test_both_shares_are_scikit_learns(seed: int, images: int, classes: int, lev
         (1, result.top1[0], "valid_top1"),
         (5, result.top5[0], "valid_top5"),
     ):
-        if guesses < classes and not (guesses == 5 and classes <= accuracy.GUESSES):
+        if guesses < classes and not (guesses == 5 and classes <= tasks.GUESSES):
             right = top_k_accuracy_score(targets, scores, k=guesses, labels=every)
             assert share == pytest.approx(right) == pytest.approx(found[name])
     taken = scores[:, ::-1].argmax(axis=1)  # the last of equal ones

@@ -287,10 +287,13 @@ def check_own(code: str) -> Callable[[Path], object]:
     return check
 
 
-def images_of(size: int, text: str) -> Callable[[Path], object]:
+def images_of(pixels: int, text: str, **resized: Any) -> Callable[[Path], object]:
     def load_them(folder: Path) -> Data:
-        demo_classes.make_imagefolder(folder / "set", images=60, size=size, progress=False)
-        return load(recipe_of(folder, text), folder / "set")
+        demo_classes.make_imagefolder(folder / "set", images=60, size=pixels, progress=False)
+        if resized:
+            how = resized | {"reader": "imagefolder", "progress": False}
+            data_prep.resize_folder(folder / "set", folder / "small", **how)
+        return load(recipe_of(folder, text), folder / ("small" if resized else "set"))
 
     return load_them
 
@@ -331,9 +334,13 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "no folder": (of_own(data="no/such"), "data folder 'no/such' does not exist"),
     "breaks": (
         of_own(READER.replace("self.targets =", "self.targets = 1 / 0 #")),
-        "mine.py:Reader: ZeroDivisionError: division by zero",
+        r"/mine.py: Reader\(\), line 10: ZeroDivisionError: division by zero",
     ),
     "no classes": (of_own(READER.replace("classes =", "kinds =")), "has no 'classes'"),
+    "a class that cannot be written": (
+        of_own(READER.replace('"red"', '"\\ud800"')),
+        r"classes are .*give at least one name in UTF-8, and none twice",
+    ),
     "a class too many": (of_own(READER.replace("% 5", "% 6")), "targets go from 0 to 5"),
     "floats": (
         of_own(READER.replace("np.minimum(", "np.float32(").replace(", 215)", ")")),
@@ -361,9 +368,60 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         check_own(READER.replace("(40, 36, 3)", "(40, 36 - (i == 77), 3)")),
         "mine.py:Reader: image 77: 35 x 40 pixels do not hold the crop of 36 px",
     ),
+    "one is larger": (
+        check_own(READER.replace("(40, 36, 3)", "(40, 36 + (i == 77), 3)")),
+        "mine.py:Reader: image 77: 37 x 40 pixels, and the first image's shorter side has 36; give",
+    ),
     "one is none": (
         check_own(READER.replace("        noise", "        if i == 9: return None\n        noise")),
         r"mine.py:Reader: image 9: uint8 \(height, width, 1 or 3\)",
+    ),
+    "breaks at image 77": (
+        check_own(READER.replace("        noise", "        [0][i // 77]\n        noise")),
+        r"/mine.py: read\(77\), line 17: IndexError: list index out of range",
+    ),
+    "leaves": (
+        check_own(READER.replace("        noise", "        i == 9 and exit(0)\n        noise")),
+        r"/mine.py: read\(9\), line 17: SystemExit: 0",
+    ),
+    "leaves at once": (
+        of_own(f"{READER}\nraise SystemExit"),
+        "/mine.py: Reader, line 20: SystemExit",
+    ),
+    "imports what is not there": (
+        of_own(f"import nowhere\n{READER}"),
+        "/mine.py: Reader, line 1: ModuleNotFoundError: No module named 'nowhere'",
+    ),
+    "another split each time": (
+        check_own(
+            READER.replace(
+                "self.targets",
+                "self.order = np.random.permutation(300)\n" + 8 * " " + "self.targets",
+                1,
+            ).replace("order = np.random.default_rng(0).permutation(300)", "order = self.order")
+        ),
+        "another one has other targets or parts.*draw them from a fixed seed",
+    ),
+    "other parts each time": (
+        check_own(READER.replace("default_rng(0).permutation", "default_rng().permutation")),
+        "another one has other targets or parts.*draw them from a fixed seed",
+    ),
+    "a single class": (
+        of_own(
+            READER.replace('("red", "green", "blue", "black", "white")', '("red",)').replace(
+                "np.arange(300) % 5", "np.zeros(300, int)"
+            )
+        ),
+        "mine.py:Reader: a single class, 'red': give images of two at least",
+    ),
+    "top-5 of five": (
+        of_own(text=OWN + '[target]\nmetric = "top5"\n'),
+        r'of 5 classes the right one is always among five: write metric = "top1" under \[target\]',
+    ),
+    "grey, and colour is asked for": (
+        images_of(64, FOLDERS, size=50),
+        r"small: data-prep made grey images of these, and the recipe mine asks for rgb: make them "
+        r'again with --colour, or write colour = "grey" under \[data\]',
     ),
 }
 
@@ -374,6 +432,46 @@ def test_bad_images_are_one_line(name: str, tmp_path: Path) -> None:
     with pytest.raises((UserError, DataError), match=said) as caught:
         bad(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+ODD = {"16 bits": "I;16", "CMYK": "CMYK", "palette": "P", "as named": "RGB"}
+"""Images that Pillow writes as a format's own, and frameworks decode each in its way, if at all."""
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, kind: str) -> None:
+    """Of others' files it is not known what they hold, and so all read them by ``read``."""
+    ending = "jpg" if kind == "CMYK" else "png"
+    for number in range(20):
+        path = tmp_path / "set" / "ab"[number % 2] / f"{number}.{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noise = np.random.default_rng(number).integers(0, 256, (48, 48, 4), dtype=np.uint8)
+        mode = ODD[kind]
+        if mode == "I;16":
+            image = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
+        else:
+            image = Image.fromarray(noise[..., :3]).convert(mode)
+        image.save(path)
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    images = load(recipe_of(tmp_path, text), tmp_path / "set")
+    assert not images.files
+    how: dict[str, Any] = {"size": 48, "reader": "imagefolder", "progress": False}
+    data_prep.resize_folder(tmp_path / "set", tmp_path / "small", channels=3, **how)
+    small = load(recipe_of(tmp_path, text), tmp_path / "small")
+    assert small.files and np.array_equal(small.read(7), images.read(7))
+    grey = text.replace("[model]", 'colour = "grey"\n[model]')
+    assert not load(recipe_of(tmp_path, grey), tmp_path / "small").files
+
+
+def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
+    demo_classes.make_imagefolder(
+        tmp_path / "set", images=60, size=40, archive=True, progress=False
+    )
+    archive = next((tmp_path / "set").glob("*.tar"))
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    images = load(recipe_of(tmp_path, text), archive)
+    assert images.format == "tar" and not images.files and images.read(7).shape[2] == 3
+    image_data.check_images(images.recipe, archive)
 
 
 def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from helpers.results.learning_curves import history
 from helpers.training.figure_style import (
     FAINT,
     GRID,
+    LONGEST,
+    LONGEST_NARROW,
+    NARROW,
     WIDTH,
     figure_of,
     legend_below,
@@ -87,14 +90,14 @@ def by_class(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     if not entries:
         return None
     task, names = compared.task, by_class_of.names(compared)
-    beside = published.belong(compared)
-    rows = [*names, task.whole, *([_PUBLISHED] if beside else [])]
+    beside, whole = published.belong(compared), by_class_of.whole_name(compared)
+    rows = [*names, whole, *([_PUBLISHED] if beside else [])]
     spread = min(0.8, 0.16 * (len(entries) - 1))
     offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
     figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
     told, scale = set(), task.metric.scale
     for entry, offset in zip(entries, offsets, strict=True):
-        found = by_class_of.rows(entry) | by_class_of.whole(entry)
+        found = by_class_of.rows(entry) | by_class_of.whole(entry, whole)
         mark = line_of(entry.label, labels_of(entries)) | {"ls": "none"}
         for row, name in enumerate(rows):
             value, low, high = found.get(name, (None, None, None))
@@ -123,9 +126,10 @@ def by_class(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axes.axvline(scale * chance, color=FAINT, lw=1, ls=":")
     for place in range(len(names), len(rows)):
         axes.axhline(place - 0.5, color=GRID, lw=1.2)
-    name_rows(axes, [safe(name.replace("_", " ")) for name in rows], above=0.6, below=0.6)
+    longest, between = (LONGEST, "; ") if width >= NARROW else (LONGEST_NARROW, "\n")
+    name_rows(axes, [safe(name.replace("_", " "), longest) for name in rows], above=0.6, below=0.6)
     unit = ", %" if task.metric.percent else ""
-    axes.set_xlabel(f"test {task.metric.short}{unit}; lines: 95 % interval, dotted: chance")
+    axes.set_xlabel(f"test {task.metric.short}{unit}{between}lines: 95 % interval, dotted: chance")
     legend_below(figure, axes)
     return figure
 

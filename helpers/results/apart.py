@@ -1,0 +1,61 @@
+"""What sets runs apart that are compared: what differs among them stands in their labels.
+
+So runs that differ in any of it are never taken for repeats of each other.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from helpers.results import agreement
+
+
+def settings(contents: Sequence[dict[str, Any]]) -> list[str]:
+    """What sets each record apart from the others: ``bf16``, ``2 epochs``, or nothing."""
+    known: list[dict[str, str]] = []
+    for content in contents:
+        known.append({})
+        for what, said in (_SETTINGS | _ELSE).items():
+            with suppress(KeyError):  # a run that never began, or an older record
+                known[-1][what] = said(content)
+    several = [w for w in _SETTINGS if len({found[w] for found in known if w in found}) > 1]
+    for what in _ELSE:
+        alike: dict[tuple[str | None, ...], set[str]] = {}
+        for found in known:
+            if what in found:
+                alike.setdefault(tuple(map(found.get, several)), set()).add(found[what])
+        if any(len(values) > 1 for values in alike.values()):
+            several.append(what)
+    return [" ".join(found[what] for what in several if what in found) for found in known]
+
+
+def own_code(recipe: dict[str, Any]) -> str:
+    """``mine.py 3f2a01``, by the files' digests; nothing where there is none."""
+    return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe.get("code", {}).items()))
+
+
+def _device(devices: dict[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
+
+
+_SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "recipe": lambda c: str(c["recipe"]["name"]),
+    "precision": lambda c: str(c["recipe"]["precision"]),
+    "crop": lambda c: f"{c['recipe']['crop']} px",
+    "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
+    "batch": lambda c: f"{c['recipe']['batch']} per device",
+    "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
+    "device": lambda c: f"on {_device(c['devices'])}",
+    "images": lambda c: f"{sum(c['data']['images'].values())} images",
+}
+
+# Mostly these follow from those above, as the learning rate from the batch: then they say no more.
+_ELSE: dict[str, Callable[[dict[str, Any]], str]] = {
+    "data": lambda c: f"data {c['data']['sha256'][:6]}",
+    "network": lambda c: str(c["recipe"]["network"]),
+    "optimiser": lambda c: agreement.optimizer(c["recipe"]),
+    "learning rate": lambda c: f"rate {c['recipe']['learning_rate']:g}",
+    "schedule": lambda c: str(agreement.MUST_AGREE["learning rate over epochs"](c)),
+    "code": lambda c: own_code(c["recipe"]) or "no own code",
+    "text": lambda c: f"recipe {c['recipe']['sha256'][:6]}",
+}
