@@ -534,7 +534,7 @@ def first_batch(cells: dict[str, Any]) -> list[np.ndarray]:
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    as_ever = "8ddaf387986d3702"
+    as_ever = "6f9838d99ad2c86f"
     assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluation, first_batch, as_ever)
 
 

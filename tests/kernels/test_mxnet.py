@@ -251,7 +251,7 @@ def first_batch(notebook: dict[str, Any]) -> list[np.ndarray]:
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    as_ever = "48739c0a33d8b5a8"
+    as_ever = "f0b408597f5d66d8"
     assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
 
 

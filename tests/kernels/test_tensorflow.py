@@ -221,7 +221,7 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    as_ever = "c25b137db2cc83d1"
+    as_ever = "d97fcb2c8de0c9ee"
     assert_colour_is_read(
         "TensorFlow_MultiGPU", monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
     )
