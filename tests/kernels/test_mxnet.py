@@ -163,7 +163,7 @@ def test_the_notebook_trains_the_recipes_network(
 
 
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
-    all_images, of_one = "sum(len(grey) for grey, _ in parts)", "len(parts[0][0])"
+    all_images, of_one = "sum(len(pixels) for pixels, _ in parts)", "len(parts[0][0])"
     assert "weight change after 5 SGD steps" in failed_in_rehearsal(
         notebook, NOTEBOOK, all_images, of_one
     )
