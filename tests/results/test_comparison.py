@@ -148,7 +148,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     compared = comparison.load(tmp_path)
     assert f"Hernia: {reason}" in limits.remarks(compared)["remark"].to_list()
     assert by_class.table(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
-    assert chart_descriptions.left_out(compared).endswith("too few test images: Hernia. ")
+    assert chart_descriptions.left_out(compared).endswith("negative test images: Hernia. ")
 
 
 def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path: Path) -> None:
