@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from data_prep_tools import command, the_line
 from PIL import Image
+from pydicom.dataset import FileDataset, FileMetaDataset
+from pydicom.uid import UID, ExplicitVRLittleEndian
 
 from data_prep import DataError, open_reader, read_grey
 from data_prep.images import MAX_PIXELS
@@ -31,14 +33,11 @@ def test_without_pydicom_one_line_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
 def dicom(stored: np.ndarray, bits: int = 12, **tags: Any) -> bytes:
     """A DICOM file of one grey frame with these stored values."""
-    pydicom = pytest.importorskip("pydicom")
-    from pydicom.dataset import FileDataset, FileMetaDataset
-
     meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID = "1.2.840.10008.5.1.4.1.1.7"
-    meta.MediaStorageSOPInstanceUID = "1.2.3"
-    meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    file = FileDataset(None, {}, file_meta=meta, preamble=bytes(128))
+    meta.MediaStorageSOPClassUID = UID("1.2.840.10008.5.1.4.1.1.7")
+    meta.MediaStorageSOPInstanceUID = UID("1.2.3")
+    meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    file = FileDataset("x.dcm", {}, file_meta=meta, preamble=bytes(128))
     file.Rows, file.Columns = stored.shape
     file.SamplesPerPixel = 1
     file.PhotometricInterpretation = "MONOCHROME2"
