@@ -44,7 +44,19 @@ def certify(
     labels: Sequence[str],
     classes: Sequence[str],
 ) -> Certificate:
-    """As :func:`reference_checks.certify`, of a network that no reference knows."""
+    """As :func:`reference_checks.certify`, of a network that no reference knows.
+
+    Args:
+        framework: its module of ``helpers.frameworks``.
+        model: the network that will train, with the initial weights.
+        weights: these, as its framework drew them, by their names there.
+        recipe: scaled to the devices.
+        build_model: what made ``model``.
+        devices: the framework's handles.
+        evaluate_pixels: from an image, uint8 (H, W, planes), to float32 (3, crop, crop).
+        labels: that the images' tables have.
+        classes: what the outputs stand for, in their order.
+    """
     began = time.perf_counter()
     checks = [
         reference_checks.same_weights(framework.dump_weights(model), weights.arrays),
@@ -74,6 +86,14 @@ def same_on_all_devices(
 
     In float64, unless the network cannot: nobody asked for that, but why not is said. Whatever its
     task, each output is a sigmoid here.
+
+    Args:
+        framework: its module of ``helpers.frameworks``.
+        build_model: makes the network with given weights.
+        weights: the initial ones.
+        devices: the framework's handles, two at least.
+        recipe: has the size of the images, and mean and deviation.
+        outputs: how many findings or classes.
     """
     name = reference_checks.N_AGAINST_ONE[0]
     count, random = 2 * len(devices), np.random.Generator(np.random.PCG64(reference.SEED))

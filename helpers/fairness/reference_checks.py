@@ -134,7 +134,14 @@ def same_in_training(
     network: Any,
     architecture: str = "densenet121",
 ) -> list[Check]:
-    """One pass in training mode: its logits and the running statistics after it."""
+    """One pass in training mode: its logits and the running statistics after it.
+
+    Args:
+        framework: its module of ``helpers.frameworks``.
+        build_model: makes the network with given weights.
+        network: the same in float64, where the framework can train in that.
+        architecture: one of ``helpers.networks.shapes.NETWORKS``.
+    """
     known, start = reference.load(architecture), reference.arrays(architecture)
     reason = framework.skip("training in float64")
     if reason is not None:
@@ -225,7 +232,14 @@ def running_statistics(
 ) -> list[Check]:
     """Running mean and variance of ``norms`` against the reference's, the worst layer of each.
 
-    Of each norm the pixels of its input a side are given (``reference.KEPT``).
+    Args:
+        found: arrays by torchvision's names.
+        known: the reference's, by the same names.
+        before: those that both began with.
+        steps: how many were taken since.
+        threshold: of the relative difference.
+        when: ends the checks' names.
+        norms: of each, the pixels of its input a side (``reference.KEPT``).
     """
     means, unbiased, biased = [], [], []
     kept = (1 - RECIPES["chexnet"].bn_momentum) ** steps

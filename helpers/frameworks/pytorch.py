@@ -116,6 +116,9 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Args:
         model: the notebook's model.
         weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+
+    Raises:
+        ValueError: an array is missing, too many, or of another shape.
     """
     state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)

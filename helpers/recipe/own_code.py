@@ -87,6 +87,9 @@ def told(recipe: Recipe, what: str, called: str) -> Iterator[None]:
     Args:
         what: a framework's module, or ``reader``.
         called: how it was called, ``net(5)``.
+
+    Raises:
+        UserError: in place of whatever was raised inside.
     """
     path = (Path(recipe.beside) / recipe.own[what].rpartition(":")[0]).resolve()
     try:

@@ -153,7 +153,17 @@ class Batch:
 
 
 def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
-    """The batch to work on: the one to resume, or a new one; nothing is written yet."""
+    """The batch to work on: the one to resume, or a new one; nothing is written yet.
+
+    Args:
+        plan: of a new batch; one of the same plan that was cut short is gone on with.
+        name: of its folder; the time by default.
+        resume: the name of a batch to go on with, instead of a plan.
+
+    Raises:
+        UserError: there is no such batch, or the name is taken or none for a folder.
+        ValueError: neither a plan nor a batch to resume.
+    """
     if resume is not None:
         return load(resume)
     if plan is None:
@@ -230,7 +240,11 @@ def how_it_ended(state: RunState) -> str:
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Two batches at once would measure each other: the second one is refused."""
+    """Two batches at once would measure each other: the second one is refused.
+
+    Raises:
+        UserError: another one runs, or there can be no folder for runs.
+    """
     try:
         paths.RUNS.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

@@ -24,7 +24,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def listed(text: str) -> list[str]:
-    """The parts of an option's value between its commas, of which there is one at least."""
+    """The parts of an option's value between its commas.
+
+    Raises:
+        argparse.ArgumentTypeError: there is none.
+    """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise argparse.ArgumentTypeError("give at least one")

@@ -279,6 +279,9 @@ def framework_notebooks() -> dict[str, tuple[str, str]]:
     """Each framework notebook's framework and kernel, in the order they are run and shown.
 
     A framework notebook says so in its metadata: ``"compare": {"framework": "PyTorch"}``.
+
+    Raises:
+        UserError: a file there is no notebook, or has no kernel.
     """
     found = {}
     for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs

@@ -60,6 +60,13 @@ def run(
     Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
     record says so.
 
+    Args:
+        plan: what to run; None to resume.
+        name: of the batch's folder; the time by default.
+        resume: the name of a batch to go on with.
+        dry_run: show the plan, and start nothing.
+        stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
+
     Raises:
         UserError, data_prep.DataError: before anything has started.
         UserError: the batch's folder, or the terminal, cannot be written any more.

@@ -99,7 +99,11 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
 
 
 def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
-    """One step with ``size`` images per device, to see whether they fit into its memory."""
+    """One step with ``size`` images per device, to see whether they fit into its memory.
+
+    Args:
+        arrays: the weights to begin with.
+    """
     lesson = work.lesson
     replica = lesson.start(world, lesson.build_model(arrays))
     loader = lesson.make_fixed_loader(world, work.noise(world, size))
