@@ -96,6 +96,9 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Args:
         model: the notebook's model.
         weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+
+    Raises:
+        ValueError: an array is missing, too many, or of another shape.
     """
     backend._assign(_variables(model), weights)
 

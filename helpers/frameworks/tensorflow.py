@@ -200,6 +200,9 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Args:
         model: the notebook's model.
         weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+
+    Raises:
+        ValueError: an array is missing, too many, or of another shape.
     """
     _assign(_named(model), weights)
 
