@@ -40,9 +40,9 @@ import photos
 import quick
 import turns
 from photos import Files
-from turns import Loader
 
 from helpers.frameworks import NOTEBOOKS
+from helpers.training.loader_workers import Batches
 
 FORMATS = ("png", "jpeg", "packed")
 ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]
@@ -134,7 +134,7 @@ def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namesp
     inside.require("documented_loaders", framework, "documented example")
     examples = importlib.import_module(f"documented_loaders.{framework}").EXAMPLES
     train = folder / files.train
-    loaders: dict[str, Loader] = {OURS: of_recipe(files, framework, folder, given.workers)}
+    loaders: dict[str, Batches] = {OURS: of_recipe(files, framework, folder, given.workers)}
     loaders[photos.BARE] = partial(photos.decoded, train, batch=BATCH)
     for name, example in examples.items():
         loaders[name] = partial(example, train, batch=BATCH, crop=photos.CROP)
@@ -157,13 +157,13 @@ KINDS: dict[str, Callable[[str, Path, argparse.Namespace], None]] = {
 }
 
 
-def of_recipe(files: Files, framework: str, folder: Path, workers: int) -> Loader:
+def of_recipe(files: Files, framework: str, folder: Path, workers: int) -> Batches:
     """A notebook's loader of such files, by the recipe beside them."""
     data = folder / files.data
     return notebook(framework, folder, data, str(data.with_suffix(".toml")), workers)
 
 
-def notebook(framework: str, folder: Path, data: Path, recipe: str, workers: int) -> Loader:
+def notebook(framework: str, folder: Path, data: Path, recipe: str, workers: int) -> Batches:
     """The training loader of a notebook, for one device."""
     from helpers.runner.notebook_code import run_cells
     from helpers.training.world import World

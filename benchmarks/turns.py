@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import psutil
 
+from helpers.training import loader_workers
+from helpers.training.loader_workers import Batches
+
 Speeds: TypeAlias = dict[str, list[float]]
 """Images/s of each load, round by round."""
-
-Loader: TypeAlias = Callable[[int], Iterator[Any]]
-"""With so many workers, ready batches, without end."""
 
 
 def take_turns(
@@ -33,7 +33,7 @@ def take_turns(
 
 
 def take_loaders_turns(
-    loaders: Mapping[str, Loader], workers: int, batch: int, rounds: int, seconds: float
+    loaders: Mapping[str, Batches], workers: int, batch: int, rounds: int, seconds: float
 ) -> tuple[Speeds, Speeds]:
     """Speeds of loaders that deliver for ``seconds`` a turn, with nothing behind them.
 
@@ -41,20 +41,10 @@ def take_loaders_turns(
     workers had read ahead is used up: so the speed is what they can keep up.
     """
 
-    def turn(loader: Loader) -> Callable[[], tuple[float, float]]:
+    def turn(loader: Batches) -> Callable[[], tuple[float, float]]:
         def begin() -> tuple[float, float]:
-            with contextlib.closing(loader(workers)) as stream:  # type: ignore[type-var]
-                for _ in range(2 + 2 * workers):
-                    next(stream)
-
-                def delivered() -> int:
-                    count, until = 0, time.perf_counter() + seconds
-                    while time.perf_counter() < until:
-                        next(stream)
-                        count += 1
-                    return count * batch
-
-                return timed(delivered)
+            with loader_workers.under_way(loader, workers) as stream:
+                return timed(lambda: loader_workers.delivered(stream, seconds) * batch)
 
         return begin
 

@@ -45,13 +45,7 @@ def contents(
     source: Path, reader: str | None, options: Mapping[str, Any], only_present: bool = False
 ) -> Contents:
     """What a data folder of the NIH's form holds, or whatever `reader` reads."""
-    from data_prep import packed
-
-    if packed.is_packed(source):
-        raise DataError(
-            f"{source} is a packed folder, one array and no files: name the folder that it was"
-            " packed from"
-        )
+    _refuse_packed(source)
     if reader is None or reader == "nih":
         catalog = read_catalog(source, only_present=only_present)
         file = find_label_file(source)
@@ -62,6 +56,16 @@ def contents(
     return Contents(
         found.folder, found.kind, found.images, found.sources, partial(kept.label_files, found)
     )
+
+
+def _refuse_packed(source: Path) -> None:
+    from data_prep import packed  # which needs this module
+
+    if packed.is_packed(source):
+        raise DataError(
+            f"{source} is a packed folder, one array and no files: name the folder that it was"
+            " packed from"
+        )
 
 
 def make_plan(
@@ -81,9 +85,8 @@ def make_plan(
     if one_in_the_other(source, target):
         raise DataError(f"{source} and {target}: one lies inside the other; name a folder outside")
     ending = FORMATS[format]
-    if reader is not None or any(
-        (source / name).is_file() for name in (*LABEL_FILES, "packed.json")
-    ):
+    _refuse_packed(source)
+    if reader is not None or any((source / name).is_file() for name in LABEL_FILES):
         has = contents(source, reader, options or {}, only_present)
         rows = [
             Row(name, image_file(name, ending), source=place)

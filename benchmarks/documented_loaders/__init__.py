@@ -9,3 +9,11 @@ done to an image, and in which order, is the example's, and each module names it
 to change. In all, an example that ends with its epoch begins the next one, and sizes, batch size
 and `workers` are parameters.
 """
+
+from pathlib import Path
+
+
+def labelled(folder: Path) -> list[tuple[Path, int]]:
+    """Each image with the number of its class, in the order of their names."""
+    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    return [(path, label) for label, home in enumerate(classes) for path in sorted(home.iterdir())]

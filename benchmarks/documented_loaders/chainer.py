@@ -22,9 +22,11 @@ from chainer.dataset import DatasetMixin, concat_examples
 from chainer.datasets import LabeledImageDataset
 from chainer.iterators import MultiprocessIterator, SerialIterator
 
+from documented_loaders import labelled
+
 
 class Preprocessed(DatasetMixin):  # type: ignore[misc]
-    """Crops, flipped half of the time, between -1 and 1."""
+    """Crops, flipped half of the time, between 0 and 1."""
 
     def __init__(self, pairs: list[tuple[str, int]], crop: int) -> None:
         self.base = LabeledImageDataset(pairs)
@@ -49,11 +51,7 @@ class Preprocessed(DatasetMixin):  # type: ignore[misc]
 
 def labeled_images(folder: Path, workers: int, batch: int, crop: int) -> Iterator[tuple[Any, Any]]:
     """float32 (batch, 3, crop, crop) between 0 and 1, and classes (batch,)."""
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
-    pairs = [
-        (str(path), label) for label, home in enumerate(classes) for path in sorted(home.iterdir())
-    ]
-    dataset = Preprocessed(pairs, crop)
+    dataset = Preprocessed([(str(path), label) for path, label in labelled(folder)], crop)
     if workers:
         loader = MultiprocessIterator(dataset, batch, n_processes=workers)
     else:

@@ -21,6 +21,8 @@ from mxnet import recordio
 from mxnet.gluon.data import DataLoader
 from mxnet.gluon.data.vision import ImageFolderDataset, transforms
 
+from documented_loaders import labelled
+
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
@@ -69,10 +71,8 @@ def record_iter(folder: Path, workers: int, batch: int, crop: int) -> Iterator[t
 
 
 def _pack(folder: Path, file: Path) -> None:
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
-    images = [(path, label) for label, home in enumerate(classes) for path in home.iterdir()]
     record = recordio.MXRecordIO(str(file), "w")
-    for number, (path, label) in enumerate(sorted(images)):
+    for number, (path, label) in enumerate(labelled(folder)):
         header = recordio.IRHeader(0, float(label), number, 0)
         record.write(recordio.pack(header, path.read_bytes()))
     record.close()

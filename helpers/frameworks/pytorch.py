@@ -118,7 +118,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
         weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
 
     Raises:
-        ValueError: an array is missing, too many, or of another shape.
+        ValueError: an array is missing, or there is one that the model has not.
     """
     state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)

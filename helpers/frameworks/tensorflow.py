@@ -202,7 +202,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
         weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
 
     Raises:
-        ValueError: an array is missing, too many, or of another shape.
+        ValueError: an array is missing, or there is one that the model has not.
     """
     _assign(_named(model), weights)
 

@@ -95,7 +95,8 @@ class Data:
         """
         if self.folder is None or self.format not in NATIVE:
             return False
-        return data_prep.is_complete(self.folder) and self.planes >= _planes_in(self.folder)
+        made = _planes_made(self.folder)
+        return made is not None and self.planes >= made
 
     @property
     def format(self) -> str:
@@ -189,7 +190,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
             f'{recipe.name} is of {recipe.task}: write task = "{task}" under [train]'
         )
     _check_classes(recipe, tuple(reader.classes), where)
-    if folder is not None and _made_grey(folder) and recipe.planes == 3:
+    if folder is not None and recipe.planes == 3 and _planes_made(folder) == 1:
         raise UserError(
             f"{where}: data-prep made grey images of these, and the recipe {recipe.name} asks for "
             'rgb: make them again with --colour, or write colour = "grey" under [data]'
@@ -220,15 +221,14 @@ def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
         )
 
 
-def _made_grey(folder: Path) -> bool:
-    """Whether data_prep wrote these images, and wrote them in grey."""
-    made = data_prep.is_complete(folder) or data_prep.is_packed(folder)
-    return made and _planes_in(folder) == 1
-
-
-def _planes_in(folder: Path) -> int:
-    """Of the images in a folder that data_prep has made."""
-    note = read_json(folder / (packed.NOTE if data_prep.is_packed(folder) else prepared.NOTE))
+def _planes_made(folder: Path) -> int | None:
+    """Of the images in a folder that data_prep has made; None in any other."""
+    if data_prep.is_packed(folder):
+        note = read_json(folder / packed.NOTE)
+    elif data_prep.is_complete(folder):
+        note = prepared.read_note(folder)
+    else:
+        return None
     return int((note or {}).get("channels", 1))
 
 

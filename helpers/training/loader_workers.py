@@ -6,7 +6,7 @@ too many fight each other, and the training process, for the same cores.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import joblib
@@ -27,14 +27,28 @@ def images_per_second(
     The clock starts at a batch that arrives when what the workers had read ahead is used up, so
     that the number is what they can keep up. It stops after ``seconds`` or the batch under way.
     """
+    with under_way(batches, workers) as stream:
+        start = time.perf_counter()
+        count = delivered(stream, seconds)
+        return count * images / (time.perf_counter() - start)
+
+
+@contextmanager
+def under_way(batches: Batches, workers: int) -> Iterator[Iterator[Any]]:
+    """A loader's batches from where what its workers had read ahead is used up; it ends with it."""
     with closing(batches(workers)) as stream:  # type: ignore[type-var]
         for _ in range(2 + 2 * workers):
             next(stream)
-        count, start = 0, time.perf_counter()
-        while (passed := time.perf_counter() - start) < seconds:
-            next(stream)
-            count += 1
-        return count * images / passed
+        yield stream
+
+
+def delivered(stream: Iterator[Any], seconds: float) -> int:
+    """How many batches come in that time, with the one under way at its end."""
+    count, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        next(stream)
+        count += 1
+    return count
 
 
 def usable_cores() -> int:
