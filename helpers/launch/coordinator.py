@@ -127,7 +127,7 @@ class Ranks:
                 failed = causes.earliest(self.folder) is not None or sys.exc_info()[0] is not None
                 if failed and wish == watch.END:
                     continue
-                (self.folder / wish).touch()
+                (self.folder / wish).touch(mode=0o600)
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(seconds)
                     break
@@ -148,7 +148,7 @@ class Ranks:
         letters.send(folder / "order", about | {"rank in": rank_in})
         for name, value in order.luggage.items():
             letters.send(folder / name, value)
-        (folder / watch.ALIVE).write_text("0")
+        letters.say(folder / watch.ALIVE, {"beat": 0})
         program = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
         environment = os.environ | {place.VARIABLE: str(folder), "PYTHONPATH": str(paths.ROOT)}
         self._log = run / LOG
@@ -170,7 +170,7 @@ class Ranks:
         while not self._ended.wait(watch.BEAT_SECONDS):
             number += 1
             with suppress(OSError):
-                (self.folder / watch.ALIVE).write_text(str(number))
+                letters.say(self.folder / watch.ALIVE, {"beat": number})
 
     def _meet(self, seconds: float) -> None:
         """Wait for all ranks, and tell each where all are."""
