@@ -72,8 +72,9 @@ SLOW = (
     "tests/training/test_roc_auc.py",
 )
 
-# Two frameworks live in one kernel, the limits need any and ranks one with engines; other files are named after theirs,
-# behind "stand_in_" where they go through what a framework does on GPUs.
+# Two frameworks live in one kernel, the limits need any and ranks one with both engines; other
+# files are named after theirs, behind "stand_in_" where they go through what a framework does on
+# GPUs.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | {"limits": "pytorch", "ranks": "pytorch"}
 
 

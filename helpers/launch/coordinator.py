@@ -151,6 +151,8 @@ class Ranks:
         letters.say(folder / watch.ALIVE, {"beat": 0})
         program = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
         environment = os.environ | {place.VARIABLE: str(folder), "PYTHONPATH": str(paths.ROOT)}
+        if not self.engine.virtual and "-" in environment.get("CUDA_VISIBLE_DEVICES", ""):
+            del environment["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs, by the runner
         self._log = run / LOG
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

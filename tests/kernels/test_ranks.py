@@ -118,7 +118,7 @@ def test_an_error_in_a_cell_is_the_cause(tmp_path: Path) -> None:
         ranks.call(tools.variables)
     assert 'File "cell 7", line 1' in (tmp_path / coordinator.LOG).read_text()
     ranks = tools.start(tmp_path, cells=[("cell 7", "this = 1")])
-    with pytest.raises(RankError, match="the cells ended before this_run.rehearse"):
+    with pytest.raises(RankError, match=r"the cells ended before this_run.rehearse"):
         ranks.call(tools.variables)
 
 
