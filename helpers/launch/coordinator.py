@@ -145,6 +145,7 @@ class Ranks:
         order, folder = self.order, self.folder
         rank_in = engines.RANK_IN[self.engine.name]
         about = {"cells": order.cells, "framework": order.framework, "gpus here": order.gpus}
+        about["path"] = sys.path  # what can be imported here can be there
         letters.send(folder / "order", about | {"rank in": rank_in})
         for name, value in order.luggage.items():
             letters.send(folder / name, value)

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
+import ranks_tools as tools
 
 from helpers import paths
 from helpers.errors import UserError
 from helpers.launch import coordinator, engines, letters
 from helpers.launch.causes import RankError
-from tests.kernels import ranks_tools as tools
 
 SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
@@ -83,8 +83,9 @@ def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Pa
 
 
 def test_ranks_end_with_a_coordinator_that_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.kernels.ranks_tools", str(tmp_path)]
-    killed = subprocess.Popen(command, cwd=paths.ROOT, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, tools.__file__, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
+    killed = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert killed.stdout is not None and killed.stdout.readline() == "ready\n"
     assert len(tools.left(tmp_path)) > 2
     killed.kill()
