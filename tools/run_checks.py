@@ -72,9 +72,9 @@ SLOW = (
     "tests/training/test_roc_auc.py",
 )
 
-# Two frameworks live in one kernel, and the limits need any; other files are named after theirs,
-# behind "stand_in_" where they go through what a framework does on GPUs.
-KERNEL_OF = {row.module: row.kernel for row in ROWS} | {"limits": "pytorch"}
+# Two frameworks live in one kernel, and the limits and the world need any; other files are named
+# after theirs, behind "stand_in_" where they go through what a framework does on GPUs.
+KERNEL_OF = {row.module: row.kernel for row in ROWS} | {"limits": "pytorch", "world": "pytorch"}
 
 
 def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:

@@ -159,7 +159,7 @@ def parts_of(batch: Any) -> Iterator[np.ndarray]:
     elif hasattr(batch, "asnumpy"):
         yield batch.asnumpy()
     else:
-        yield np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch)
+        yield np.asarray(batch.cpu() if hasattr(batch, "is_cuda") else batch)
 
 
 def expected_logits(images: Data, part: pd.DataFrame, crop: int) -> np.ndarray:
