@@ -70,7 +70,7 @@ def certify(
             answers,
             places,
             expected_logits(images, valid.iloc[places], recipe.recipe.crop),
-            targets_of(valid, images.task),
+            targets_of(valid, recipe.recipe.task),
             rehearsal.LIMITS[recipe.recipe.precision].values,
         ),
     ]
@@ -86,7 +86,7 @@ def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -
         valid: those to evaluate.
     """
     lesson, framework = work.lesson, work.framework
-    with standing_in(work.images, train):
+    with standing_in(work.images, train, work.recipe.recipe.task):
         batches = iter(lesson.make_train_loader(world, 0, work.workers))
         steps = work.recipe.steps(len(train))
         epochs = tuple(numbers(islice(batches, steps)) for _ in range(EPOCHS))
@@ -106,14 +106,14 @@ def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -
 
 
 @contextmanager
-def standing_in(images: Data, train: pd.DataFrame) -> Iterator[None]:
+def standing_in(images: Data, train: pd.DataFrame, task: str) -> Iterator[None]:
     """Meanwhile these images are trained on, with as many outputs as the shallow net has.
 
     The notebook's loaders know the run's images by their own name for them, so that nothing but
     these themselves can be exchanged.
     """
-    before = {"train": images.train, "classes": images.classes}
-    vars(images).update(train=train, classes=OUTPUTS)
+    before = {name: getattr(images, name) for name in ("train", "classes", "task")}
+    vars(images).update(train=train, classes=OUTPUTS, task=task)
     try:
         yield
     finally:
@@ -130,7 +130,7 @@ def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFra
     train = _uneven(images.train[:most], recipe.global_batch, recipe.global_batch)
     valid = _uneven(images.valid[:most], recipe.global_batch, 1)
     number = np.arange(len(train))
-    if images.task == "classes":
+    if recipe.recipe.task == "classes":
         of_valid = {"class": np.arange(len(valid)) % len(OUTPUTS)}
         return _labelled(train, {"class": number}), _labelled(valid, of_valid)
     # Each image has findings of its own, by the digits of its number.

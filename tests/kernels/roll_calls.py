@@ -46,11 +46,12 @@ def failed_in_roll_call(names: dict[str, Any], notebook: str, sound: str, broken
     """Names of the world's rows that a notebook fails which has a fault in it."""
     run = names["this_run"]
     lesson = run.lesson
-    with planted(names, notebook, sound, broken):
-        run.take(lesson_with(names))
-        found = failed(called(names).checks)
-    run.take(lesson)
-    return found
+    try:
+        with planted(names, notebook, sound, broken):
+            run.take(lesson_with(names))
+            return failed(called(names).checks)
+    finally:
+        run.take(lesson)
 
 
 def failed_after_training(
@@ -59,8 +60,10 @@ def failed_after_training(
     """Names of the rows that it fails once it has trained."""
     run = names["this_run"]
     lesson = run.lesson
-    with planted(names, notebook, sound, broken):
-        run.take(lesson_with(names))
-        run.train()
-    run.take(lesson)
+    try:
+        with planted(names, notebook, sound, broken):
+            run.take(lesson_with(names))
+            run.train()
+    finally:
+        run.take(lesson)
     return failed(run.certificate.checks)

@@ -61,7 +61,7 @@ ALONE = """        init_method=os.environ[replicas.RENDEZVOUS] + str(world.rank)
         ("set_epoch(self.epoch + 1)", "set_epoch(1)", {world_checks.ORDER}),
         (
             "part.iloc[world.rank :: world.size]",
-            "np.array_split(part, world.size)[world.rank]",
+            "part.iloc[np.array_split(range(len(part)), world.size)[world.rank]]",
             {world_checks.EVALUATED},
         ),
         (
