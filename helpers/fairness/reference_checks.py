@@ -281,13 +281,19 @@ def canonical_image(pixels: int, planes: int = 1) -> np.ndarray:
 def expected_pixels(image: np.ndarray, recipe: Recipe) -> np.ndarray:
     """What the network is to see at evaluation: the centre crop, normalised per channel.
 
-    Grey is repeated on every channel; float32 (3, crop, crop). torchvision's convention
-    for an odd margin: the offset is rounded to the nearest even integer.
+    Grey is repeated on every channel; float32 (3, crop, crop).
     """
-    top = round((image.shape[0] - recipe.crop) / 2)
-    left = round((image.shape[1] - recipe.crop) / 2)
-    crop = image[top : top + recipe.crop, left : left + recipe.crop]
+    crop = centre_crop(image, recipe.crop)
     return reference.network_input(crop[None], recipe)[0].astype(np.float32)
+
+
+def centre_crop(image: np.ndarray, crop: int) -> np.ndarray:
+    """The middle of an image (H, W, planes), uint8 (crop, crop, planes).
+
+    torchvision's convention for an odd margin: the offset is rounded to the nearest even integer.
+    """
+    top, left = (round((side - crop) / 2) for side in image.shape[:2])
+    return image[top : top + crop, left : left + crop]
 
 
 def _at_least(count: int, grey: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -74,6 +74,12 @@ class Nodes:
             self._ranks.end()
 
     @property
+    def count(self) -> int:
+        """How many ranks there are to be."""
+        setup = self._run.setup
+        return setup.nodes * (setup.devices.count if self._per_device else 1)
+
+    @property
     def _per_device(self) -> bool:
         return self._run.lesson.across_nodes == PER_DEVICE
 

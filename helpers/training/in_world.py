@@ -66,6 +66,10 @@ class Trained:
     first_step: float
     stalled: float
     """For how long writing checkpoints held training up."""
+    digest: str
+    """Of this process's weights."""
+    logits: np.ndarray
+    """What each of all devices makes of the same images, (devices, images, outputs)."""
 
 
 def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -90,12 +94,7 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     count = sum(len(pixels) for pixels, _ in trial.shares)
     logits, _ = predict(lesson, replica, once(loader), count)
     lesson.stop(replica)
-    # Processes read every n-th image; here each has a share of its own.
-    return (
-        loss,
-        after,
-        np.concatenate([logits[n :: world.processes] for n in range(world.processes)]),
-    )
+    return loss, after, share_after_share(world, logits)
 
 
 def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
@@ -187,7 +186,18 @@ def train(
     if world.rank == 0:
         weights.save(begin.folder / WEIGHTS, framework.dump_weights(replica.network))
     writer.close()
-    return Trained(history, first_step, writer.seconds)
+    digest = weights.digest(framework.dump_weights(replica.network))
+    return Trained(
+        history, first_step, writer.seconds, digest, of_each_device(world, work, replica)
+    )
+
+
+def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
+    """The logits of one batch of noise by every device, (devices, images, outputs)."""
+    count = work.recipe.recipe.batch  # as many as an evaluation's, for which graphs are compiled
+    loader = work.lesson.make_fixed_loader(world, work.noise(world, count))
+    logits, _ = predict(work.lesson, replica, once(loader), count * world.size)
+    return share_after_share(world, logits).reshape(world.size, count, -1)
 
 
 def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, float]:
@@ -257,6 +267,14 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_r
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
     return seconds
+
+
+def share_after_share(world: World, logits: np.ndarray) -> np.ndarray:
+    """What ``predict`` gave where each process had images of its own, one process's after another.
+
+    It takes for granted that a process has every n-th image, as in an evaluation.
+    """
+    return np.concatenate([logits[n :: world.processes] for n in range(world.processes)])
 
 
 def own_images(world: World, part: pd.DataFrame) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
 from types import ModuleType
@@ -22,7 +23,7 @@ from IPython.display import display
 import gpumon
 from helpers import terminal
 from helpers.errors import UnsupportedError, UserError
-from helpers.fairness import own_network, reference_checks, rehearsal
+from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import place, replicas, why_one_node
 from helpers.launch import serving
@@ -41,6 +42,7 @@ from helpers.training import (
     metrics,
     parameters,
     record,
+    roll_call,
     run_identity,
     run_pictures,
     run_tables,
@@ -204,6 +206,14 @@ class Run(RunBase):
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
         )
+        self.certificate = roll_call.certify(
+            self.certificate,
+            self.everywhere,
+            self.images,
+            self.recipe,
+            processes=self.processes,
+            hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
+        )
         return self._certified()
 
     def take(self, lesson: Lesson) -> None:
@@ -243,9 +253,11 @@ class Run(RunBase):
         report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
         report = serving.tell if self._ranks is not None else report
         with batch_size.explained(self.recipe, self._out_of_memory):
-            trained: Trained = self.with_replica(
+            each: list[Trained] = self.with_replica(
                 in_world.train, self._begin.weights, first_step, self._begin, report
-            )[0]
+            )
+        trained = each[0]
+        self._alike_after_training(each)
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.epoch)
         self.record.add("epochs", self.history)
@@ -330,6 +342,22 @@ class Run(RunBase):
         world = self.worlds()[0]
         yield from self.lesson.make_train_loader(world, 0, workers * world.processes)
 
+    def _alike_after_training(self, each: list[Trained]) -> None:
+        """Whether all replicas have come to the same weights goes into the certificate."""
+        checks = world_checks.after_training(
+            [trained.digest for trained in each],
+            [trained.logits for trained in each],
+            self.setup.replicas,
+            rehearsal.LIMITS[self.recipe.recipe.precision].values,
+        )
+        names = [check.check for check in checks]  # of an earlier training, too
+        before = [check for check in self.certificate.checks if check.check not in names]
+        self.certificate = replace(self.certificate, checks=(*before, *checks))
+        self._certified()
+        for check in checks:
+            if check.verdict != "not checked":
+                print(f"{check.check}: {check.verdict}")
+
     def _certified(self) -> pd.DataFrame:
         self.record.add("fairness", self.certificate.as_record())
         return self.certificate.table()
@@ -342,6 +370,13 @@ class Run(RunBase):
     def _out_of_memory(self, error: BaseException) -> bool:
         """Whether the framework says so; that a killed rank may have lacked memory is a guess."""
         return "(signal" not in str(error) and bool(self.framework.out_of_memory(error))
+
+    @property
+    def processes(self) -> int:
+        """How many take part, on all nodes."""
+        if self._ranks is not None:
+            return self._ranks.count
+        return self.worlds()[0].processes
 
     def worlds(self) -> list[World]:
         """The run's world as each of its processes sees it; of several nodes, this machine's."""

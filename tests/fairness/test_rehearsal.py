@@ -317,6 +317,33 @@ def test_who_survives_is_named(devices: int) -> None:
     assert average.reason == "the average of all replicas'"
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("bias", [0, 1])
+def test_the_global_batchs_are_told_from_an_average(precision: str, bias: int) -> None:
+    """Their means are the same; of variances n or n - 1 make no such difference."""
+
+    def with_variance(trial: Trial, of: Callable[[list[np.ndarray]], np.ndarray]) -> Result:
+        values = [reference.after_conv0(START, grey) for grey, _ in trial.shares]
+        mean = np.mean([after_one_step(grey) for grey, _ in trial.shares], axis=0)
+        loss, after, _ = with_statistics(trial, mean)
+        after[VARIANCE] = 0.9 * START[VARIANCE].astype(float) + 0.1 * of(values)
+        grey = np.concatenate([share for share, _ in trial.shares])
+        return loss, after, reference.shallow_logits(after, grey)
+
+    def variance(values: np.ndarray) -> np.ndarray:
+        return np.asarray(values.var(axis=(0, 2, 3), ddof=bias))
+
+    for of, said in (
+        (lambda each: np.mean([variance(one) for one in each], axis=0), rehearsal.AVERAGE),
+        (lambda each: variance(np.concatenate(each)), rehearsal.GLOBAL),
+    ):
+        checks = checks_of(
+            lambda t, r, of=of: with_variance(t, of) if t.steps == 1 else r,  # type: ignore[misc]
+            precision=precision,
+        )
+        assert failed(checks) == [] and checks[SURVIVE].reason == said
+
+
 def test_statistics_of_nobody_fail() -> None:
     """Those that each device had at the start, or the last two replicas' average."""
     checks = checks_of(

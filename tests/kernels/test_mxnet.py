@@ -40,8 +40,9 @@ from notebook_cells import (
     namespace_of,
 )
 from resuming import assert_resumes
+from roll_calls import failed_after_training, failed_in_roll_call, world_of
 
-from helpers.fairness import reference
+from helpers.fairness import reference, world_checks
 from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
 from helpers.networks import weights
@@ -116,6 +117,16 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
     known = {"running variance after a step", "running variance after 5 SGD steps", EPSILON_FIRST}
     average = "the average of all replicas'"
     assert_passed(notebook["this_run"], known=known, survivors=average)
+
+
+def test_faults_in_the_world_are_caught(tmp_path: Path) -> None:
+    """Of one process: no reshuffle, and devices that each keep their gradients."""
+    names = world_of(NOTEBOOK, tmp_path)
+    order = "random.permutation(len(images.train))"
+    found = failed_in_roll_call(names, NOTEBOOK, order, "np.arange(len(images.train))")
+    assert found == {world_checks.ORDER}
+    found = failed_after_training(names, NOTEBOOK, "if replica.communicate:", "if False:")
+    assert found == {world_checks.REPLICAS}
 
 
 @pytest.mark.parametrize("network", same_networks.RESNETS)

@@ -39,9 +39,10 @@ from notebook_cells import (
     namespace_of,
 )
 from resuming import assert_resumes
+from roll_calls import failed_in_roll_call
 
 from helpers.errors import UserError
-from helpers.fairness import reference
+from helpers.fairness import reference, world_checks
 from helpers.frameworks import tensorflow as framework
 from helpers.networks import tensorflow as networks
 from helpers.networks import weights
@@ -91,6 +92,18 @@ def test_weights_that_do_not_fit_are_refused() -> None:
 
 def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
     assert_passed(notebook["this_run"])
+
+
+def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
+    """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
+    fixed = "[scaled.recipe.seed, number]", "[scaled.recipe.seed]"
+    assert failed_in_roll_call(notebook, "TensorFlow_MultiGPU", *fixed) == {world_checks.ORDER}
+    cut = "(np.concatenate(part)[:total] for part in zip(*shares, strict=True))\n    return output,"
+    padded = (
+        "(np.concatenate(part) for part in zip(*shares, strict=True))\n    return output[:total],"
+    )
+    found = failed_in_roll_call(notebook, "TensorFlow_MultiGPU", cut, padded)
+    assert found == {world_checks.LOSS}
 
 
 @pytest.mark.parametrize("network", same_networks.RESNETS)

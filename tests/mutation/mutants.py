@@ -40,6 +40,7 @@ TESTS = {
         "pytorch": ["kernels/test_limits.py"],
     },
     "fairness.rehearsal": {"lab": ["fairness/test_rehearsal.py"]},
+    "fairness.world_checks": {"lab": ["fairness/test_world_checks.py"]},
 }
 KERNELS = {
     "lab": (

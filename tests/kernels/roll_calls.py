@@ -1,0 +1,69 @@
+"""The world's rows of a notebook's own loaders and loop, as they are or with a fault planted."""
+
+from pathlib import Path
+from typing import Any
+
+from notebook_cells import CERTIFIED, failed, lesson_with, namespace_of, planted
+from notebook_cells import write_different_images as different
+
+from helpers.fairness.certificate import Certificate
+from helpers.training import roll_call
+
+
+def world_of(notebook: str, folder: Path) -> dict[str, Any]:
+    """The notebook's names for two virtual devices, nothing checked, and no two images alike.
+
+    Of 140 images for training, batches of 16 on each device leave 12; of 30 for validation, 30.
+    """
+    names = namespace_of(
+        notebook,
+        folder,
+        devices=2,
+        until=CERTIFIED,
+        checked=False,
+        data=str(different(folder, ".png")),
+        batch_size=16,
+        epochs=1,
+    )
+    return names
+
+
+def called(names: dict[str, Any]) -> Certificate:
+    """What the roll call of the run's lesson finds."""
+    run = names["this_run"]
+    world = run.worlds()[0]
+    return roll_call.certify(
+        Certificate(()),
+        run.everywhere,
+        run.images,
+        run.recipe,
+        processes=world.processes,
+        hosts=1,
+    )
+
+
+def failed_in_roll_call(names: dict[str, Any], notebook: str, sound: str, broken: str) -> set[str]:
+    """Names of the world's rows that a notebook fails which has a fault in it."""
+    run = names["this_run"]
+    lesson = run.lesson
+    try:
+        with planted(names, notebook, sound, broken):
+            run.take(lesson_with(names))
+            return failed(called(names).checks)
+    finally:
+        run.take(lesson)
+
+
+def failed_after_training(
+    names: dict[str, Any], notebook: str, sound: str, broken: str
+) -> set[str]:
+    """Names of the rows that it fails once it has trained."""
+    run = names["this_run"]
+    lesson = run.lesson
+    try:
+        with planted(names, notebook, sound, broken):
+            run.take(lesson_with(names))
+            run.train()
+    finally:
+        run.take(lesson)
+    return failed(run.certificate.checks)
