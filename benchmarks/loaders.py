@@ -60,6 +60,8 @@ batch = {batch}
 """
 """What resnet50-imagenet says of loading, for files of any size."""
 BATCH = 32
+LEAST = {"xrays": 128, "resized": 40, "photos": 40}
+"""Images of which, without those that are kept for validation, there is one batch to train on."""
 OURS = "ours"
 
 
@@ -75,6 +77,8 @@ def main() -> None:
     kinds = given.of.split(",")
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"--of {unknown.pop()}: it is one of {', '.join(KINDS)}")
+    if given.images < (least := max(LEAST[kind] for kind in kinds)):
+        parser.error(f"--images {given.images}: that does not fill a batch; give {least} or more")
     if given.inside:
         for kind in kinds:
             KINDS[kind](names[0], Path(given.inside), given)

@@ -129,7 +129,11 @@ def _decode_jpeg(data: bytes, kinds: tuple[str, ...], wanted: str) -> np.ndarray
         height, width, kind, _ = simplejpeg.decode_jpeg_header(data)
         if kind not in kinds or height * width > MAX_PIXELS:
             return None
-        pixels: np.ndarray = simplejpeg.decode_jpeg(data, wanted)
+        # At an odd address: to multiples of 32 libjpeg-turbo writes past the cache, and whoever
+        # crops the image then waits for the memory.
+        planes = 1 if wanted == "GRAY" else 3
+        memory = np.empty(height * width * planes + 1, np.uint8)[1:]
+        pixels: np.ndarray = simplejpeg.decode_jpeg(data, wanted, buffer=memory)
         return pixels
     except ValueError:  # damaged, though perhaps mendable: Pillow decides, and finds the words
         return None

@@ -162,16 +162,17 @@ class Data:
             self.__dict__["reader"] = image_readers.open_images(self.recipe, self.folder)
 
 
-def mirrored(pixels: np.ndarray) -> np.ndarray:
-    """An image (H, W, planes) left to right, as ``pixels[:, ::-1]`` shows it, in memory of its own.
+def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
+    """``place[:] = pixels``, of an image (H, W, planes), in a fifth of the time if it is mirrored.
 
-    NumPy copies such a view of three planes three bytes at a time; plane by plane takes a quarter
-    of that time.
+    NumPy copies such a view, ``image[:, ::-1]``, of three planes three bytes at a time. Here it is
+    copied plane by plane.
     """
-    found = np.empty(pixels.shape, pixels.dtype)
+    if pixels.strides[1] > 0:
+        place[:] = pixels
+        return
     for plane in range(pixels.shape[2]):
-        found[..., plane] = pixels[:, ::-1, plane]
-    return found
+        place[..., plane] = pixels[..., plane]
 
 
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:

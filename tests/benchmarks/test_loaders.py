@@ -201,3 +201,18 @@ def test_cifar10_is_trained_on_in_memory(tmp_path: Path) -> None:
     reader = open_reader("cifar10", tmp_path / "data")
     assert reader.array is not None and not isinstance(reader.array, np.memmap)
     assert reader.array.shape == (60, 32, 32, 3)
+
+
+@pytest.mark.parametrize(("of", "least"), [("resized", 40), ("xrays", 128), ("photos,xrays", 128)])
+def test_fewer_images_than_a_batch_end_in_one_line(
+    of: str,
+    least: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["loaders.py", "--of", of, "--images", str(least - 1)])
+    with pytest.raises(SystemExit) as ended:
+        loaders.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(f"--images {least - 1}: that does not fill a batch; give {least} or more")

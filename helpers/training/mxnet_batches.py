@@ -1,0 +1,106 @@
+"""What Gluon's DataLoader lacks for this suite: memory for batches that is used again.
+
+A worker stacks a batch's images, and copies them into shared memory that is new each time; there
+they are copied again for the device. Of RGB images that costs more than to decode them. Here all
+batches of a loader lie in one block, made before its workers are forked, into which they write;
+what travels is the number of a place there.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon.data import DataLoader
+
+AHEAD = 2
+"""Batches for each worker that are ready or in work: DataLoader's default."""
+
+
+class Writes(Protocol):
+    """A dataset that writes the pixels of a batch where it is told."""
+
+    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
+        """Write these images into ``pixels``, uint8 (images, H, W, planes); their targets."""
+
+
+class Loader(DataLoader):  # type: ignore[misc]
+    """Batches of a dataset: pixels, uint8 (images, H, W, planes), and targets, as NDArrays.
+
+    They are the caller's own, in memory that nobody writes to again; on the way to a GPU, pinned.
+    """
+
+    def __init__(
+        self,
+        dataset: Writes,
+        batch_size: int,
+        shape: Sequence[int],
+        batches: Iterable[list[int]],
+        *,
+        num_workers: int,
+        pin_memory: bool,
+        auto_reload: bool = False,
+    ) -> None:
+        """``shape``: of an image, (H, W, planes); ``batches``: each one's images, by number."""
+        places = AHEAD * num_workers + 1  # one more is asked for before the first is taken
+        block = (places, batch_size, *shape)
+        self.memory = np.frombuffer(mmap.mmap(-1, int(np.prod(block))), np.uint8).reshape(block)
+        self.context = mx.cpu_pinned() if pin_memory else mx.cpu()
+        self.coming: dict[int, Any] = {}
+        super().__init__(
+            _Places(dataset, self.memory),
+            batch_sampler=_Placed(batches, places),
+            batchify_fn=_the_only_one,
+            num_workers=num_workers,
+            prefetch=AHEAD * num_workers,
+            auto_reload=auto_reload,
+        )
+
+    def refresh(self) -> None:
+        """As DataLoader's; places that an iterator left behind are waited for."""
+        for task in self.coming.values():
+            task.wait()
+        super().refresh()
+        self.coming = getattr(self._iter, "_data_buffer", {})
+
+    def __iter__(self) -> Iterator[list[mx.nd.NDArray]]:
+        for place, targets in super().__iter__():
+            arrays = self.memory[place, : len(targets)], targets
+            yield [self._copied(array) for array in arrays]
+
+    def _copied(self, array: np.ndarray) -> mx.nd.NDArray:
+        if self.context == mx.cpu():  # MXNet's own copy takes ten times as long
+            return mx.nd.from_numpy(array.copy())
+        found = mx.nd.empty(array.shape, self.context, array.dtype)
+        found[:] = array  # mx.nd.array would copy it twice
+        return found
+
+
+class _Placed:
+    """Of each batch the place and the images, as the only example of a batch."""
+
+    def __init__(self, batches: Iterable[list[int]], places: int) -> None:
+        self.batches, self.places, self.given = batches, places, 0
+
+    def __iter__(self) -> Iterator[list[tuple[int, list[int]]]]:
+        for numbers in self.batches:
+            yield [(self.given % self.places, numbers)]
+            self.given += 1
+
+
+class _Places:
+    """A dataset whose examples are whole batches, in places that the workers share."""
+
+    def __init__(self, dataset: Writes, memory: np.ndarray) -> None:
+        self.dataset, self.memory = dataset, memory
+
+    def __getitem__(self, batch: tuple[int, list[int]]) -> tuple[int, np.ndarray]:
+        place, numbers = batch
+        return place, self.dataset.write(numbers, self.memory[place, : len(numbers)])
+
+
+def _the_only_one(examples: list[Any]) -> Any:
+    return examples[0]
