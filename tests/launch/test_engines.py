@@ -50,6 +50,10 @@ def test_ranks_that_talk_by_mpi_are_started_by_mpiexec_there_too(programs: Path)
         choose("srun", 2, mpi=True, environment=SLURM)
 
 
+def test_one_node_asks_slurm_for_nothing() -> None:
+    assert choose("auto", 1, environment=SLURM).virtual, "and there is no scontrol"
+
+
 def test_an_allocation_has_to_have_the_nodes(programs: Path) -> None:
     with pytest.raises(UserError, match="nodes 4: this allocation has 3; ask Slurm for --nodes=4"):
         choose("auto", 4, environment=SLURM)
@@ -65,6 +69,19 @@ def test_mpiexec_takes_hosts_and_a_named_interface(programs: Path) -> None:
     assert (found.hosts, found.virtual) == (("node1", "node2"), False)
     words = " ".join(found.command(["program"], 4))
     assert "-hosts node1,node2 -iface eth1 -n 8 -ppn 4 program" in words
+
+
+def test_hydras_own_list_of_hosts_is_taken(programs: Path) -> None:
+    listed = programs / "hosts"
+    listed.write_text("10.99.0.1:2 # the first\n\n10.99.0.2\n10.99.0.2\n")
+    named = {"HYDRA_HOST_FILE": str(listed)}
+    found = choose("auto", 2, environment=named)
+    assert (found.hosts, found.virtual) == (("10.99.0.1", "10.99.0.2"), False)
+    assert choose("torchrun", 2, environment=named).virtual
+    with pytest.raises(UserError, match="2 hosts for 3 nodes"):
+        choose("auto", 3, environment=named)
+    with pytest.raises(UserError, match=r"HYDRA_HOST_FILE=.*it cannot be read"):
+        choose("auto", 2, environment={"HYDRA_HOST_FILE": str(programs / "none")})
 
 
 def test_on_one_machine_nothing_listens_elsewhere(programs: Path) -> None:
