@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import mxnet as mx
 
 KIND = "dist_device_sync"
-JOIN_SECONDS = 60.0
+JOIN_SECONDS = 180.0
 """In which all workers and servers have to have come to the scheduler."""
 _PR_SET_PDEATHSIG = 1
 

@@ -20,7 +20,7 @@ from helpers.frameworks.place import Place
 if TYPE_CHECKING:
     import tensorflow as tf
 
-JOIN_SECONDS = 60.0
+JOIN_SECONDS = 180.0
 """In which all nodes' TensorFlow has to have found each other."""
 
 
