@@ -80,7 +80,7 @@ def gathered(own: np.ndarray) -> np.ndarray:
     found = mx.nd.array(rows, dtype=rows.dtype)
     key = f"gathered {rows.dtype} {rows.shape}"
     if key not in _Joined.keys:
-        joined.broadcast(key, mx.nd.zeros_like(found), mx.nd.zeros_like(found))
+        _broadcast(joined, key, mx.nd.zeros_like(found), [mx.nd.zeros_like(found)])
         _Joined.keys.add(key)
     joined.pushpull(key, found)
     summed: np.ndarray = found.asnumpy()
@@ -137,6 +137,18 @@ def _join(here: Place) -> Any:
     return _Joined.store
 
 
+def _broadcast(joined: Any, key: str, value: Any, out: Sequence[Any]) -> None:
+    """Give a key its first value on the servers, and that to ``out`` in every worker.
+
+    It waits for it. MXNet's engine does not know that this pull and the first sum of the same key
+    have an order: on a busy machine a late pull finds the sum, and a Trainer's weights would become
+    gradients.
+    """
+    joined.broadcast(key, value, out)
+    for array in out:
+        array.wait_to_read()
+
+
 def _of_a_trainer(joined: Any) -> mx.kv.KVStoreBase:
     """The store with keys of its own, for a ``Trainer`` numbers its weights from 0 as all do."""
     import mxnet as mx
@@ -149,7 +161,7 @@ def _of_a_trainer(joined: Any) -> mx.kv.KVStoreBase:
         num_workers = joined.num_workers
 
         def broadcast(self, key: int, value: Any, out: Any, priority: int = 0) -> None:
-            joined.broadcast(f"{prefix}/{key}", value, out, priority)
+            _broadcast(joined, f"{prefix}/{key}", value, out)
 
         def pushpull(self, key: int, value: Any, out: Any = None, priority: int = 0) -> None:
             joined.pushpull(f"{prefix}/{key}", value, out, priority)
