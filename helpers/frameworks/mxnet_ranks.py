@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KIND = "dist_device_sync"
 JOIN_SECONDS = 180.0
-"""In which all workers and servers have to have come to the scheduler."""
+"""In which all nodes have to have come this far."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -57,7 +57,7 @@ def store() -> mx.kv.KVStoreBase | str:
     """What a ``Trainer`` sums its gradients with: over all nodes, or ``device`` where there is one.
 
     Raises:
-        RuntimeError: other workers have joined than those of the run's nodes.
+        RuntimeError: not all workers came, or others than those of the run's nodes.
     """
     here = place.here()
     if here is None or here.nodes == 1:
@@ -128,10 +128,8 @@ def _join(here: Place) -> Any:
         _start("server", here)
         if here.rank == 0:
             _start("scheduler", here)
-        late = f"not all {here.nodes} workers and servers came to MXNet's scheduler"
-        where = f"{here.first_host}:{here.port}"
-        with place.within(JOIN_SECONDS, f"{late} at {where} in {JOIN_SECONDS:.0f} s"):
-            _Joined.store = mx.kv.create(KIND)
+        over_nodes.meet(here, "mxnet", JOIN_SECONDS)
+        _Joined.store = mx.kv.create(KIND)  # returns when all workers and servers are there
         if (found := _Joined.store.num_workers) != here.nodes:
             raise RuntimeError(f"{found} workers have joined MXNet; {here.nodes} were asked for")
     return _Joined.store

@@ -5,6 +5,7 @@ Everything is made of one thing that a framework brings, ``gather(own)``: from e
 array to those of all, in the order of their ranks, in every process.
 """
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,32 @@ from helpers.frameworks.place import Place
 
 Gather = Callable[[np.ndarray], np.ndarray]
 """From an own array, of the same shape in each process, to (processes, ...)."""
+
+
+def meet(here: Place, what: str, seconds: float) -> None:
+    """Wait for all ranks, each of which is about to join the others by its framework's means.
+
+    Those wait without an end, or go on alone.
+
+    Args:
+        here: this process's place.
+        what: they do; a word that stands in a file's name.
+        seconds: for how long.
+
+    Raises:
+        RuntimeError: some have not come; the message names them.
+    """
+    (here.folder / f"{what}-{here.rank}").touch()
+    until = time.monotonic() + seconds
+    while missing := [
+        rank for rank in range(here.ranks) if not (here.folder / f"{what}-{rank}").exists()
+    ]:
+        if time.monotonic() > until:
+            raise RuntimeError(
+                f"not all {here.ranks} ranks came to {what} in {seconds:.0f} s; missing: rank "
+                f"{', '.join(map(str, missing))}"
+            )
+        time.sleep(0.02)
 
 
 def in_order(here: Place | None, gather: Gather, own: np.ndarray, total: int) -> np.ndarray:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Timer
 
 VARIABLE = "COMPARE_RANKS"
 """Environment variable with the folder of the run's messages; nobody is a rank without it."""
@@ -110,15 +108,3 @@ def fail(said: str) -> None:
     """
     _Here.tell_why(said)
     os._exit(1)
-
-
-@contextmanager
-def within(seconds: float, said: str) -> Iterator[None]:
-    """Fail, with these words, where the block has not ended by then."""
-    timer = Timer(seconds, fail, [said])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

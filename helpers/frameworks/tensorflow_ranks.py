@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 JOIN_SECONDS = 180.0
-"""In which all nodes' TensorFlow has to have found each other."""
+"""In which all nodes have to have come this far."""
 
 
 class _Joined:
@@ -43,6 +43,9 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
     Args:
         devices: this node's, from ``list_devices``; each node has equally many.
         shares_gpus: whether replicas are on one GPU together, which NCCL refuses.
+
+    Raises:
+        RuntimeError: not all nodes came, or other replicas than those asked for.
     """
     import tensorflow as tf
 
@@ -54,8 +57,9 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
         options = tf.distribute.experimental.CommunicationOptions(
             implementation=how.RING if shares_gpus else how.AUTO
         )
-        late = f"not all {here.nodes} nodes' TensorFlow came to {here.addresses[0]}"
-        with place.within(JOIN_SECONDS, late), _only_on(devices):
+        # TensorFlow itself waits with Python's lock, without an end.
+        over_nodes.meet(here, "tensorflow", JOIN_SECONDS)
+        with _only_on(devices):
             _Joined.strategy = tf.distribute.MultiWorkerMirroredStrategy(
                 communication_options=options
             )

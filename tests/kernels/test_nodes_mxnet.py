@@ -31,5 +31,5 @@ def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
     two_nodes.assert_a_death_ends_all(NOTEBOOK, tmp_path, two_nodes.itself, r"killed \(signal 9")
 
 
-def test_a_lone_worker_is_refused() -> None:
-    two_nodes.assert_a_lone_worker_is_refused("mxnet", "ranks.store()")
+def test_a_lone_worker_is_refused(tmp_path: Path) -> None:
+    two_nodes.assert_a_lone_worker_is_refused("mxnet", "ranks.store()", tmp_path)

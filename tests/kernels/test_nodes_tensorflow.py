@@ -35,6 +35,6 @@ def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
     two_nodes.assert_a_death_ends_all(NOTEBOOK, tmp_path, two_nodes.itself, r"killed \(signal 9")
 
 
-def test_a_lone_worker_is_refused() -> None:
+def test_a_lone_worker_is_refused(tmp_path: Path) -> None:
     join = 'ranks.join(framework.list_devices("cpu", 1), False)'
-    two_nodes.assert_a_lone_worker_is_refused("tensorflow", join)
+    two_nodes.assert_a_lone_worker_is_refused("tensorflow", join, tmp_path)

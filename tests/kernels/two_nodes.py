@@ -171,7 +171,7 @@ from pathlib import Path
 from helpers.frameworks import place, {module} as framework, {module}_ranks as ranks
 here = place.Place(rank=0, ranks=2, nodes=2, virtual=True, devices=1, kind="cpu", port={ports[2]},
                    addresses=("127.0.0.1:{ports[0]}", "127.0.0.1:{ports[1]}"),
-                   hosts=("here", "here"), interfaces=("lo", "lo"), folder=Path("."))
+                   hosts=("here", "here"), interfaces=("lo", "lo"), folder=Path("{folder}"))
 place.take(here)
 os.environ.update(ranks.environment(here))
 ranks.JOIN_SECONDS = {seconds}
@@ -180,10 +180,10 @@ print("it trains alone")
 """
 
 
-def assert_a_lone_worker_is_refused(module: str, join: str) -> None:
+def assert_a_lone_worker_is_refused(module: str, join: str, folder: Path) -> None:
     """Where the other node does not come, nothing is trained, and nothing is left."""
     ports = [free_port() for _ in range(3)]
-    program = ALONE.format(module=module, join=join, ports=ports, seconds=5)
+    program = ALONE.format(module=module, join=join, ports=ports, folder=folder, seconds=5)
     mark = {"COMPARE_TEST": f"{ports}"}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -195,7 +195,7 @@ def assert_a_lone_worker_is_refused(module: str, join: str) -> None:
         check=False,
     )
     assert done.returncode == 1, done.stderr
-    assert "not all 2" in done.stderr
+    assert f"not all 2 ranks came to {module} in 5 s; missing: rank 1" in done.stderr
     assert "alone" not in done.stdout
     time.sleep(0.5)
     with_mark = [
