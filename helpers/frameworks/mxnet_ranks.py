@@ -9,9 +9,7 @@ import MXNet. A worker starts those of its own node; they end with it, and it wi
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -30,7 +28,15 @@ if TYPE_CHECKING:
 KIND = "dist_device_sync"
 JOIN_SECONDS = 180.0
 """In which all nodes have to have come this far."""
-_PR_SET_PDEATHSIG = 1
+SERVE = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() == {worker}:
+    import mxnet  # in its role it serves, and does not return
+"""
+"""The program of a scheduler or a server, which ends with the worker that started it."""
 
 
 class _Joined:
@@ -173,20 +179,10 @@ def _of_a_trainer(joined: Any) -> mx.kv.KVStoreBase:
 
 def _start(role: str, here: Place) -> None:
     """Start a process that serves, and fail as soon as it ends."""
-    parent = os.getpid()
-    death = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
-
-    def end_with_the_worker() -> None:
-        if death is not None:
-            death(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)
-
     process = subprocess.Popen(
-        [sys.executable, "-c", "import mxnet"],  # in this role it serves, and does not return
+        [sys.executable, "-c", SERVE.format(worker=os.getpid())],
         env={**os.environ, **environment(here), "DMLC_ROLE": role},
         stdin=subprocess.DEVNULL,
-        preexec_fn=end_with_the_worker,
     )
 
     def watch() -> None:
