@@ -75,6 +75,8 @@ class Ranks:
         self.folder = letters.make_folder(run)
         self.count = order.nodes * order.ranks_a_node
         self.hosts = [""] * self.count
+        self.virtual = engine.virtual
+        """Whether all nodes have turned out to be one machine."""
         self.machines: list[dict[str, Any]] = []
         """Each host: its name, CPUs, GPUs and ranks."""
         self.interfaces: list[str] = []
@@ -127,7 +129,7 @@ class Ranks:
                 failed = causes.earliest(self.folder) is not None or sys.exc_info()[0] is not None
                 if failed and wish == watch.END:
                     continue
-                (self.folder / wish).touch()
+                (self.folder / wish).touch(mode=0o600)
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(seconds)
                     break
@@ -145,12 +147,17 @@ class Ranks:
         order, folder = self.order, self.folder
         rank_in = engines.RANK_IN[self.engine.name]
         about = {"cells": order.cells, "framework": order.framework, "gpus here": order.gpus}
+        about["path"] = sys.path  # what can be imported here can be there
         letters.send(folder / "order", about | {"rank in": rank_in})
         for name, value in order.luggage.items():
             letters.send(folder / name, value)
-        (folder / watch.ALIVE).write_text("0")
+        letters.say(folder / watch.ALIVE, {"beat": 0})
         program = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
         environment = os.environ | {place.VARIABLE: str(folder), "PYTHONPATH": str(paths.ROOT)}
+        if self.engine.virtual:  # what leads it to other hosts
+            environment = {k: v for k, v in environment.items() if not k.startswith("HYDRA_")}
+        elif "-" in environment.get("CUDA_VISIBLE_DEVICES", ""):
+            del environment["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs, by the runner
         self._log = run / LOG
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -170,7 +177,7 @@ class Ranks:
         while not self._ended.wait(watch.BEAT_SECONDS):
             number += 1
             with suppress(OSError):
-                (self.folder / watch.ALIVE).write_text(str(number))
+                letters.say(self.folder / watch.ALIVE, {"beat": number})
 
     def _meet(self, seconds: float) -> None:
         """Wait for all ranks, and tell each where all are."""
@@ -194,9 +201,11 @@ class Ranks:
             if host not in [machine["name"] for machine in self.machines]:
                 self.machines.append({"name": host, **joined[rank]["machine"], "ranks": []})
             next(each for each in self.machines if each["name"] == host)["ranks"].append(rank)
-        of = {joined[rank]["host"]: joined[rank]["addresses"] for rank in range(self.count)}
-        found = network.common(of, self.hosts[0], self.engine.interface if len(of) > 1 else "")
-        where = [found[host] for host in self.hosts]
+        on = [joined[rank]["on"] for rank in range(self.count)]
+        self.virtual = self.order.nodes > 1 and len(set(on)) == 1
+        of = {joined[rank]["on"]: joined[rank]["addresses"] for rank in range(self.count)}
+        found = network.common(of, on[0], self.engine.interface)
+        where = [found[machine] for machine in on]
         self.interfaces = [name for name, _ in where]
         ports = [joined[rank]["ports"] for rank in range(self.count)]
         letters.send(
@@ -204,7 +213,7 @@ class Ranks:
             {
                 "ranks": self.count,
                 "nodes": self.order.nodes,
-                "virtual": self.engine.virtual,
+                "virtual": self.virtual,
                 "devices": self.order.devices,
                 "kind": self.order.kind,
                 "hosts": tuple(self.hosts),

@@ -18,6 +18,7 @@ import traceback
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from helpers.frameworks import devices, place, replicas
 from helpers.frameworks.place import Place
@@ -33,14 +34,18 @@ def main(folder: Path) -> int:
         print("helpers.launch.rank: only a launcher starts it", file=sys.stderr)
         return 2
     order = letters.received(folder / "order")
-    rank, host = int(os.environ[order["rank in"]]), socket.gethostname()
+    rank = int(os.environ[order["rank in"]])
+    # Slurm's own name, which a machine may have several of.
+    host = os.environ.get("SLURMD_NODENAME") if order["rank in"] == "SLURM_PROCID" else None
+    host = host or socket.gethostname()
     return watch.under_watch(folder, rank, host, lambda: _rank(folder, order, rank, host))
 
 
-def _rank(folder: Path, order: dict[str, object], rank: int, host: str) -> int:
+def _rank(folder: Path, order: dict[str, Any], rank: int, host: str) -> int:
     try:
         here = _join(folder, order, rank, host)
-        _run_cells(order["cells"])  # type: ignore[arg-type]
+        sys.path[:] = order["path"]
+        _run_cells(order["cells"])
         if serving.handed() is None:
             raise RuntimeError("the cells ended before this_run.rehearse(...) had its lesson")
         serving.serve(folder, here.rank)
@@ -56,9 +61,10 @@ def _say_why(folder: Path, rank: int, host: str, said: str) -> None:
     letters.say(folder / f"error-{rank}", {"rank": rank, "host": host, "said": said})
 
 
-def _join(folder: Path, order: dict[str, object], rank: int, host: str) -> Place:
+def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
     """Meet the others: nobody goes on before all are in."""
     joined = {"rank": rank, "host": host, "token": folder.name, "process": os.getpid()}
+    joined["on"] = socket.gethostname()
     joined["machine"] = {"cpus": os.cpu_count(), "gpus": _gpus()}
     joined |= {"addresses": network.addresses(), "ports": [network.free_port() for _ in range(2)]}
     letters.say(folder / f"joined-{rank}", joined)
@@ -69,7 +75,7 @@ def _join(folder: Path, order: dict[str, object], rank: int, host: str) -> Place
     place.take(here, partial(_say_why, folder, rank, host))
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
-    _see_own_gpus(here, int(str(order["gpus here"])))
+    _see_own_gpus(here, order["gpus here"])
     hooks = f"helpers.frameworks.{order['framework']}_ranks"
     if order["framework"] and importlib.util.find_spec(hooks):
         os.environ.update(importlib.import_module(hooks).environment(here))
@@ -92,7 +98,6 @@ def _see_own_gpus(here: Place, there: int) -> None:
 def _run_cells(cells: list[tuple[str, str]]) -> None:
     """Run the cells, by name and text, in a module as a notebook's or a script's."""
     module = sys.modules["__main__"] = ModuleType("__main__")
-    sys.path.insert(0, "")
     for name, text in cells:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         exec(compile(text, name, "exec"), vars(module))
