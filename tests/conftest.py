@@ -18,7 +18,7 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
 # Where one of its assertions fails, pytest shows the values, as it does for those in a test.
-pytest.register_assert_rewrite("notebook_cells")
+pytest.register_assert_rewrite("notebook_cells", "two_nodes")
 
 # The same examples every time, whatever the machine's speed: a failure is then about the change.
 # `pytest --hypothesis-profile=default` looks for new ones. Framework kernels have no hypothesis.

@@ -1,11 +1,12 @@
 """The few framework-bound helpers, for MXNet Gluon.
 
-Peculiar to Gluon: one process drives all devices and a parameter has a copy on each of them, so
-``devices`` holds all devices here. Arrays are asynchronous on the CPU too: an operation returns at
-once and the engine computes behind it. Names are Gluon's own, so weights are mapped by position:
-``collect_params()`` walks a network in torchvision's order, and both frameworks keep convolutions
-as OIHW and the dense layer as (outputs, inputs). On CPUs the same seed gives the same bits,
-measured on one and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
+Peculiar to Gluon: one process drives all devices of a node and a parameter has a copy on each of
+them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
+asynchronous on the CPU too: an operation returns at once and the engine computes behind it. Names
+are Gluon's own, so weights are mapped by position: ``collect_params()`` walks a network in
+torchvision's order, and both frameworks keep convolutions as OIHW and the dense layer as (outputs,
+inputs). On CPUs the same seed gives the same bits, measured on one and two devices; on GPUs it does
+not unless one asks for it (``SKIPPED``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, memory, precisions
+from helpers.frameworks import capabilities, memory, mxnet_ranks, precisions
 from helpers.networks import own
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
@@ -392,8 +393,9 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
         One float32 array (N,) per device: the sum of the shares.
     """
     held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]
-    store = mx.kv.create("device")
-    store.init(0, mx.nd.zeros_like(held[0]))
+    store = mxnet_ranks.store()
+    store = mx.kv.create(store) if isinstance(store, str) else store
+    store.broadcast(0, mx.nd.zeros_like(held[0]), [mx.nd.zeros_like(array) for array in held])
     store.pushpull(0, held)
     return [array.asnumpy() for array in held]
 
@@ -412,13 +414,15 @@ class DeviceLosses:
 
     def mean(self) -> float:
         """Mean loss per image over all devices; waits for them."""
-        return sum(float(total.asscalar()) for total in self._sums) / self._images
+        own = np.array([sum(float(total.asscalar()) for total in self._sums), self._images])
+        loss, images = mxnet_ranks.gathered(own).sum(axis=0)
+        return float(loss / images)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """The longest time that any replica's process measured.
 
-    Here there is one process.
+    Here there is one process for each node.
 
     Args:
         seconds: what this process measured.
@@ -427,7 +431,7 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     Returns:
         Seconds.
     """
-    return seconds
+    return float(mxnet_ranks.gathered(np.array(seconds)).max())
 
 
 def out_of_memory(error: BaseException) -> bool:

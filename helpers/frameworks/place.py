@@ -7,6 +7,9 @@ Beside a framework's module may be another, ``<module>_ranks.py``, with what its
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,8 +76,13 @@ class Place:
         }
 
 
+def _unheard(said: str) -> None:
+    print(said, file=sys.stderr, flush=True)
+
+
 class _Here:
     place: Place | None = None
+    tell_why: Callable[[str], None] = _unheard
 
 
 def here() -> Place | None:
@@ -82,6 +90,21 @@ def here() -> Place | None:
     return _Here.place
 
 
-def take(place: Place) -> None:
-    """From now on this process is that rank; called by the rank's program alone."""
-    _Here.place = place
+def take(place: Place, tell_why: Callable[[str], None] = _unheard) -> None:
+    """From now on this process is that rank; called by the rank's program alone.
+
+    Args:
+        place: where it is.
+        tell_why: told in one line why the rank fails, by :func:`fail`.
+    """
+    _Here.place, _Here.tell_why = place, tell_why  # type: ignore[method-assign]
+
+
+def fail(said: str) -> None:
+    """End this rank at once, from any thread: its main thread may wait in native code for ever.
+
+    Args:
+        said: why, in one line.
+    """
+    _Here.tell_why(said)
+    os._exit(1)

@@ -1,10 +1,11 @@
 """The few framework-bound helpers, for TensorFlow without Keras.
 
-Peculiar to TensorFlow: one process drives all devices through ``tf.distribute``, so ``devices``
-holds all of them. Images and weights are channels-last: convolutions are HWIO here, OIHW in the
-canonical layout, and the classifier is transposed. A model is a ``tf.Module`` called as
-``model(images, training=...)`` whose variables bear torchvision's names. The same seed gives the
-same bits on CPUs, from process to process too; on GPUs it need not.
+Peculiar to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
+``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. Images and weights
+are channels-last: convolutions are HWIO here, OIHW in the canonical layout, and the classifier is
+transposed. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose variables
+bear torchvision's names. The same seed gives the same bits on CPUs, from process to process too; on
+GPUs it need not.
 
 ``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
 """
@@ -21,7 +22,7 @@ import numpy as np
 
 from helpers.errors import UserError
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import memory, precisions, remarks
+from helpers.frameworks import memory, precisions, remarks, tensorflow_ranks
 from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -394,9 +395,9 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
     Returns:
         One float32 array (N,) per device: the sum of the shares.
     """
-    strategy = _strategy(None, devices)
+    strategy = tensorflow_ranks.joined() or _strategy(None, devices)
     values = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(shares[context.replica_id_in_sync_group])
+        lambda context: tf.constant(shares[context.replica_id_in_sync_group % len(devices)])
     )
 
     def replica(share: tf.Tensor) -> tf.Tensor:
@@ -430,14 +431,15 @@ class DeviceLosses:
 
     def mean(self) -> float:
         """Mean loss per image over all devices; waits for them."""
-        total = np.sum([part.numpy() for part in self._sums], axis=0)
+        own = np.sum([part.numpy() for part in self._sums], axis=0)
+        total = tensorflow_ranks.gathered(own).sum(axis=0)
         return float(total[0] / total[1])
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """The longest time that any replica's process measured.
 
-    Here there is one process.
+    Here there is one process for each node.
 
     Args:
         seconds: what this process measured.
@@ -446,7 +448,7 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     Returns:
         Seconds.
     """
-    return seconds
+    return float(tensorflow_ranks.gathered(np.array(seconds)).max())
 
 
 def out_of_memory(error: BaseException) -> bool:

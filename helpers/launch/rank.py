@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,11 +50,15 @@ def _rank(folder: Path, order: dict[str, Any], rank: int, host: str) -> int:
             raise RuntimeError("the cells ended before this_run.rehearse(...) had its lesson")
         serving.serve(folder, here.rank)
     except BaseException as error:
-        letters.say(folder / f"error-{rank}", {"rank": rank, "host": host, "said": _line(error)})
+        _say_why(folder, rank, host, _line(error))
         traceback.print_exc()
         sys.stderr.flush()
         return 1  # without Python's own end, where MPI would wait for all others
     return 0
+
+
+def _say_why(folder: Path, rank: int, host: str, said: str) -> None:
+    letters.say(folder / f"error-{rank}", {"rank": rank, "host": host, "said": said})
 
 
 def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
@@ -67,7 +72,7 @@ def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
         time.sleep(0.02)
     met = letters.received(folder / "met")
     here = Place(rank=rank, folder=folder, **met)
-    place.take(here)
+    place.take(here, partial(_say_why, folder, rank, host))
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
     _see_own_gpus(here, order["gpus here"])

@@ -220,8 +220,7 @@ def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, 
 
 
 def one_world(*devices: framework.Device) -> World:
-    """One process that drives these devices, or the first; all images of a batch lie there."""
-    devices = devices or (TWO[0],)
+    """One process that drives these devices."""
     return World(0, len(devices), devices, "cpu")
 
 
@@ -232,8 +231,8 @@ def corners(
     scaled = notebook["scaled"]
     notebook["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
     try:
-        loader = notebook["make_train_loader"](one_world(), epoch, workers)
-        return [grey[:, 0, :4, 0].asnumpy() for ((grey, _),) in islice(loader, epochs)]
+        loader = notebook["make_train_loader"](one_world(*TWO), epoch, workers)
+        return [joined(parts)[0][:, 0, :4, 0] for parts in islice(loader, epochs)]
     finally:
         notebook["scaled"] = scaled
 
@@ -249,13 +248,18 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
 
 
 def evaluated(notebook: dict[str, Any], part: Any) -> list[np.ndarray]:
-    (((pixels, targets),),) = notebook["make_evaluation_loader"](one_world(), part, 2)
-    return [pixels.asnumpy(), targets.asnumpy()]
+    (parts,) = notebook["make_evaluation_loader"](one_world(*TWO), part, 2)
+    return joined(parts)
 
 
 def first_batch(notebook: dict[str, Any]) -> list[np.ndarray]:
-    ((pixels, targets),) = next(notebook["make_train_loader"](one_world(), 0, 2))
-    return [pixels.asnumpy(), targets.asnumpy()]
+    return joined(next(notebook["make_train_loader"](one_world(*TWO), 0, 2)))
+
+
+def joined(parts: list[Any]) -> list[np.ndarray]:
+    """A batch that is spread over the devices, pixels and targets."""
+    both = zip(*parts, strict=True)
+    return [np.concatenate([array.asnumpy() for array in arrays]) for arrays in both]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])

@@ -1,0 +1,147 @@
+"""TensorFlow over several nodes: a process for each node, which drives all its devices.
+
+``tf.distribute.MultiWorkerMirroredStrategy`` joins them: it reads from ``TF_CONFIG`` where the
+others are, waits until all are there, and adds gradients up over all replicas of all nodes (NCCL
+between GPUs, TensorFlow's own ring over gRPC between CPUs).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from helpers.frameworks import over_nodes, place
+from helpers.frameworks.place import Place
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+JOIN_SECONDS = 180.0
+"""In which all nodes have to have come this far."""
+
+
+class _Joined:
+    strategy: tf.distribute.Strategy | None = None
+
+
+def environment(here: Place) -> dict[str, str]:
+    """What a rank's process has to have before TensorFlow starts."""
+    cluster = {"worker": list(here.addresses)}
+    task = {"type": "worker", "index": here.rank}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+
+
+def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | None:
+    """MultiWorkerMirroredStrategy over these devices of each node; None where there is one node.
+
+    Call it before TensorFlow computes anything: the devices of all nodes become one then.
+
+    Args:
+        devices: this node's, from ``list_devices``; each node has equally many.
+        shares_gpus: whether replicas are on one GPU together, which NCCL refuses.
+
+    Raises:
+        RuntimeError: not all nodes came, or other replicas than those asked for.
+    """
+    import tensorflow as tf
+
+    here = place.here()
+    if here is None or here.nodes == 1:
+        return None
+    if _Joined.strategy is None:
+        how = tf.distribute.experimental.CommunicationImplementation
+        options = tf.distribute.experimental.CommunicationOptions(
+            implementation=how.RING if shares_gpus else how.AUTO
+        )
+        # TensorFlow itself waits with Python's lock, without an end.
+        over_nodes.meet(here, "tensorflow", JOIN_SECONDS)
+        with _only_on(devices):
+            _Joined.strategy = tf.distribute.MultiWorkerMirroredStrategy(
+                communication_options=options
+            )
+    wanted = here.nodes * len(devices)
+    if (found := _Joined.strategy.num_replicas_in_sync) != wanted:
+        raise RuntimeError(f"{found} replicas have joined; {wanted} were asked for")
+    return _Joined.strategy
+
+
+def joined() -> tf.distribute.Strategy | None:
+    """What :func:`join` gave; None where there is one node."""
+    return _Joined.strategy
+
+
+def gathered(own: np.ndarray) -> np.ndarray:
+    """Each node's array, (nodes, ...), in every node; with one node its own alone.
+
+    Args:
+        own: this node's array, of the same shape and dtype in each.
+    """
+    import tensorflow as tf
+
+    here, strategy = place.here(), _Joined.strategy
+    if here is None or strategy is None:
+        return own[None]
+    rows = over_nodes.table(here, own)
+    first = here.rank * strategy.num_replicas_in_sync // here.nodes
+
+    def share(context: Any) -> tf.Tensor:
+        # A sum over replicas: of each node the first brings the row.
+        mine = context.replica_id_in_sync_group == first
+        return tf.constant(rows if mine else np.zeros_like(rows))
+
+    shares = strategy.experimental_distribute_values_from_function(share)
+    found: np.ndarray = strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None).numpy()
+    return found
+
+
+def in_order(own: np.ndarray, total: int) -> np.ndarray:
+    """The rows of all nodes in their order, of which each has every n-th, in every node.
+
+    Args:
+        own: this node's rows; more of them fill up its last batch.
+        total: how many rows there are.
+
+    Raises:
+        ValueError: the node has fewer rows than are its own.
+    """
+    return over_nodes.in_order(place.here(), gathered, own, total)
+
+
+def of_first(values: Sequence[tf.Tensor]) -> Sequence[Any]:
+    """The first node's values, in every node.
+
+    Args:
+        values: tensors of one dtype, of the same shapes in each node.
+    """
+    if _Joined.strategy is None:
+        return values
+    own = [value.numpy() for value in values]
+    first = gathered(np.concatenate([each.ravel() for each in own]))[0]
+    parts = np.split(first, np.cumsum([each.size for each in own])[:-1])
+    return [part.reshape(each.shape) for part, each in zip(parts, own, strict=True)]
+
+
+@contextmanager
+def _only_on(devices: Sequence[str]) -> Iterator[None]:
+    """Let the strategy that is made meanwhile use these devices of its node.
+
+    By itself it takes all GPUs, even where a run is to have virtual devices, or one CPU.
+    """
+    from tensorflow.python.distribute import collective_all_reduce_strategy as strategies
+
+    extended = strategies.CollectiveAllReduceExtended
+    before = extended._initialize_local_devices
+
+    def given(self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        kind = devices[0].partition(":")[0]
+        return tuple(f"{worker_device}/device:{device}" for device in devices), kind
+
+    extended._initialize_local_devices = given
+    try:
+        yield
+    finally:
+        extended._initialize_local_devices = before

@@ -1,0 +1,40 @@
+"""TensorFlow over two nodes. ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import two_nodes
+from mirrored import one_strategy
+
+from helpers.frameworks import tensorflow as framework
+
+NOTEBOOK = "TensorFlow_MultiGPU"
+TWO = framework.list_devices("cpu", 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_strategies() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        one_strategy(patch)
+        yield
+
+
+def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
+    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7)
+
+
+def test_a_part_of_the_batch_that_all_read_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound, broken = "own_batch(world))[:, world.rank].ravel()", "own_batch(world))[:, 0].ravel()"
+    two_nodes.assert_fault_is_found(NOTEBOOK, tmp_path, monkeypatch, sound, broken)
+
+
+def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
+    two_nodes.assert_a_death_ends_all(NOTEBOOK, tmp_path, two_nodes.itself, r"killed \(signal 9")
+
+
+def test_a_lone_worker_is_refused(tmp_path: Path) -> None:
+    join = 'ranks.join(framework.list_devices("cpu", 1), False)'
+    two_nodes.assert_a_lone_worker_is_refused("tensorflow", join, tmp_path)
