@@ -20,7 +20,7 @@ from helpers.training.world import World
 
 def begun(folder: Path, nodes: int, devices: int) -> Any:
     """The notebook's run, its lesson taken and nothing certified."""
-    given = {"data": str(write_noise_images(folder)), "recipe": "demo", "gpus": 0}
+    given: dict[str, Any] = {"data": str(write_noise_images(folder)), "recipe": "demo", "gpus": 0}
     given |= {"nodes": nodes, "devices": devices, "run": str(folder / f"run-{nodes}")}
     return run_cells("PyTorch_MultiGPU", until=CERTIFIED, checked=False, **given)["this_run"]
 
@@ -62,7 +62,8 @@ def test_two_nodes_take_the_steps_of_one(tmp_path: Path) -> None:
 
 
 def test_a_notebook_of_one_node_says_so(tmp_path: Path) -> None:
-    given = {"data": str(write_noise_images(tmp_path)), "recipe": "demo", "devices": 1}
+    data = str(write_noise_images(tmp_path))
+    given: dict[str, Any] = {"data": data, "recipe": "demo", "devices": 1}
     with pytest.raises(UnsupportedError, match="nodes 2: DataParallel is one process"):
         run_cells("PyTorch_MultiGPU_Exp_Loss", nodes=2, run=str(tmp_path / "run"), **given)
     assert not (tmp_path / "run").exists()
