@@ -108,15 +108,31 @@ ROWS = (
         colour="#009E73",
         dark_colour="#2FD3A0",
         marker="v",
-        cannot_share=(
-            "MultiprocessParallelUpdater joins its processes by NCCL, which refuses two on one GPU"
-        ),
+        cannot_share="Chainer joins its processes by NCCL, which refuses two on one GPU",
+    ),
+    Row(
+        name="ChainerMN",
+        framework="Chainer",
+        module="chainermn",
+        kernel="chainer",
+        notebook="ChainerMN_MultiNode",
+        colour="#009E73",
+        dark_colour="#2FD3A0",
+        marker="v",
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
 
 NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framework}
 """Each module's own notebook; a framework's others are variations of it."""
+
+NETWORKS = {
+    row.module: main.module
+    for row in ROWS
+    for main in ROWS
+    if main.name == main.framework == row.framework
+}
+"""Whose networks, and whose key of a recipe's own ones, each module has: its framework's."""
 
 
 def order(name: str) -> tuple[int, str]:

@@ -16,6 +16,7 @@ ones, and targets: float32 (N, findings), or int64 (N,), the numbers of classes.
 IN_KERNEL = "in the kernel"
 IN_CHILD = "in a process of its own"
 PER_DEVICE = "a process per device"
+RANKS = "a rank per device"
 
 
 @dataclass(frozen=True)
