@@ -17,6 +17,7 @@ ROOMS = (
     "recipe",
     "networks",
     "frameworks",
+    "launch",
     "fairness",
     "training",
     "results",

@@ -35,6 +35,10 @@ class Row:
     """Matplotlib's sign for it."""
     cannot_share: str = ""
     """Why two of its replicas cannot be on one GPU; empty where they can."""
+    one_node_only: str = ""
+    """Why its notebook does not span several nodes; empty where it does."""
+    many_nodes_only: bool = False
+    """Whether it is run only where several nodes are asked for, or it is asked for by name."""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the runner gives its notebook beside the batch's own parameters."""
 
@@ -64,6 +68,10 @@ ROWS = (
         colour="#D55E00",
         dark_colour="#FF8F45",
         marker="o",
+        one_node_only=(
+            "DataParallel is one process, which drives the GPUs of one machine; PyTorch_MultiGPU "
+            "spans nodes"
+        ),
     ),
     Row(
         name="Keras",
@@ -74,6 +82,10 @@ ROWS = (
         colour="#CC79A7",
         dark_colour="#EE9CCB",
         marker="s",
+        one_node_only=(
+            "Keras 3's fit does not work under MultiWorkerMirroredStrategy "
+            "(github.com/keras-team/keras/issues/20585); TensorFlow_MultiGPU spans nodes"
+        ),
     ),
     Row(
         name="TensorFlow",
@@ -109,6 +121,9 @@ ROWS = (
         dark_colour="#2FD3A0",
         marker="v",
         cannot_share="Chainer joins its processes by NCCL, which refuses two on one GPU",
+        one_node_only=(
+            "Chainer's own updaters end at one machine; ChainerMN_MultiNode is Chainer across nodes"
+        ),
     ),
     Row(
         name="ChainerMN",
@@ -119,6 +134,7 @@ ROWS = (
         colour="#009E73",
         dark_colour="#2FD3A0",
         marker="v",
+        many_nodes_only=True,
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
@@ -140,6 +156,11 @@ def order(name: str) -> tuple[int, str]:
     families = list(dict.fromkeys(row.family for row in ROWS))
     place = next((i for i, family in enumerate(families) if name.startswith(family)), len(families))
     return place, name
+
+
+def why_one_node(notebook: str) -> str:
+    """Why a notebook does not span nodes; empty where it does, or is of no row."""
+    return next((row.one_node_only for row in ROWS if row.notebook == notebook), "")
 
 
 def parameters_of(notebook: str) -> dict[str, Any]:

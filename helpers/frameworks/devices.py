@@ -66,9 +66,13 @@ class Devices:
         return f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
 
 
-def run_name(notebook: str, replicas: int, shared_gpus: int | None) -> str:
-    """The name of a run's folder: ``PyTorch_MultiGPU-4x``, or ``-4x-1gpu`` where they share one."""
-    return f"{notebook}-{replicas}x" + (f"-{shared_gpus}gpu" if shared_gpus else "")
+def run_name(notebook: str, replicas: int, shared_gpus: int | None, nodes: int = 1) -> str:
+    """The name of a run's folder: ``PyTorch_MultiGPU-4x``, or ``-4x-1gpu`` where they share one.
+
+    Of several nodes, ``-2n-4x``: with so many replicas each.
+    """
+    among = f"-{nodes}n" if nodes > 1 else ""
+    return f"{notebook}{among}-{replicas}x" + (f"-{shared_gpus}gpu" if shared_gpus else "")
 
 
 def visible() -> list[Gpu]:

@@ -21,19 +21,20 @@ from IPython.display import display
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UserError
+from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import own_network, reference_checks, rehearsal
 from helpers.fairness.certificate import Certificate
-from helpers.frameworks import replicas
+from helpers.frameworks import place, replicas, why_one_node
+from helpers.launch import serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
+    across_nodes,
     attribution,
     batch_size,
     checkpoint,
     heartbeat,
-    image_data,
     in_world,
     loader_workers,
     measurement_rounds,
@@ -45,16 +46,20 @@ from helpers.training import (
     run_tables,
     tasks,
 )
-from helpers.training.image_data import Data
-from helpers.training.in_world import WEIGHTS, Trained, Work
+from helpers.training.in_world import WEIGHTS, Trained
+from helpers.training.rank_run import RankRun
+from helpers.training.run_base import RunBase
 from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
 
 PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
 """What a notebook's parameters cell sets, beside ``resume``."""
 
 
-def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run:
+def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any:
     """Start the run that a notebook's parameters cell asks for; its record begins here.
+
+    On a rank, which only defines what the cells define, it is a :class:`RankRun`, else a
+    :class:`Run`.
 
     Args:
         notebook: its name, without ``.ipynb``.
@@ -66,6 +71,8 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
         UnsupportedError: this framework cannot compute in that precision, or on these devices, or
             the recipe has no network for it.
     """
+    if (rank := place.here()) is not None:
+        return RankRun(framework, rank)
     missing = [name for name in (*PARAMETERS, "resume") if name not in names]
     if missing:
         raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
@@ -73,20 +80,27 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Run
         raise UserError(f"resume is {names['resume']!r}: give True or False")
     given = {name: names[name] for name in PARAMETERS}
     setup = parameters.resolve(notebook, framework.__name__.rpartition(".")[2], **given)
+    if setup.nodes > 1 and (why := why_one_node(notebook)):
+        raise UnsupportedError(f"nodes {setup.nodes}: {why}")
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
-    print(setup.devices)
-    return Run(notebook, framework, setup, devices, names["resume"])
+    print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
+    run = Run(notebook, framework, setup, devices, names["resume"])
+    run.nodes = across_nodes.Nodes(
+        run, notebook, {name: names[name] for name in (*given, "resume")}
+    )
+    return run
 
 
-class Run:
+class Run(RunBase):
     """A run while it is measured. Make one with :func:`begin`.
 
-    ``devices`` are the framework's handles, ``recipe`` is scaled to them, ``workers`` serve the
-    loaders of all devices together, ``folder`` holds what the run leaves. ``lesson`` is what the
-    notebook has brought, ``certificate`` what the check of fairness has found so far.
+    ``lesson`` is what the notebook has brought, ``certificate`` what the check of fairness has
+    found so far, ``nodes`` are its ranks where it has several.
     """
+
+    nodes: across_nodes.Nodes | None = None
 
     def __init__(
         self,
@@ -96,12 +110,9 @@ class Run:
         devices: tuple[Any, ...],
         resume: bool,
     ) -> None:
-        self.setup, self.framework, self.devices = setup, framework, devices
-        self.folder, self.recipe, self.workers = setup.folder, setup.recipe, setup.workers
-        self.versions: dict[str, str] = framework.versions()
+        super().__init__(framework, setup, devices)
         self.history: list[dict[str, Any]] = []
         self._resume = resume
-        self.lesson: Lesson
         self.certificate = self._of_network = Certificate(())
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
@@ -116,33 +127,13 @@ class Run:
             framework=framework.NAME,
             kernel=framework.KERNEL,
             versions=self.versions,
-            devices=setup.devices,
+            devices=setup.of_all_nodes,
             recipe=setup.recipe,
             skipped=framework.SKIPPED,
         )
 
-    @property
-    def shares_gpus(self) -> bool:
-        """Whether replicas are on one GPU together, which NCCL refuses."""
-        return self.setup.devices.shared_gpus is not None
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the devices are GPUs; else they are virtual ones, on the CPU."""
-        return self.setup.devices.kind == "gpu"
-
     @cached_property
-    def images(self) -> Data:
-        """The images' tables, ``train``, ``valid`` and ``test``, and what reads them."""
-        return image_data.load_data(self.setup)
-
-    @property
-    def network(self) -> str:
-        """The network that the recipe names, one of ``networks.shapes.NETWORKS``, or ``own``."""
-        return self.recipe.recipe.network
-
-    @cached_property
-    def initial(self) -> Weights:
+    def initial(self) -> Weights:  # type: ignore[override]
         """The weights that every framework starts from; of one's own network this one's own."""
         recipe, outputs = self.recipe.recipe, len(self.images.classes)
         if self.network == "own":
@@ -208,7 +199,7 @@ class Run:
         self.certificate = rehearsal.certify(
             self._of_network,
             trial,
-            devices=len(self.devices),
+            devices=self.setup.replicas,
             precision=self.recipe.recipe.precision,
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
@@ -219,6 +210,8 @@ class Run:
         """From now on all is done by this lesson's functions."""
         self._end_replica()
         self.lesson = lesson
+        if self._ranks is not None:
+            self._ranks.take()
 
     def largest_batch(self) -> ScaledRecipe:
         """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
@@ -227,7 +220,7 @@ class Run:
             self.recipe = batch_size.largest(
                 self.recipe,
                 lambda size: self.everywhere(in_world.attempt, arrays, size),
-                self.framework.out_of_memory,
+                self._out_of_memory,
                 images=len(self.images.train),
                 kind=self.setup.devices.kind,
             )
@@ -240,6 +233,7 @@ class Run:
             world = self.worlds()[0]
             images = self.recipe.recipe.batch * len(world.devices)
             self.workers = loader_workers.choose_workers(self.training_batches, images)
+            self.workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
         self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
         self._begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
         self.monitor.start()
@@ -247,7 +241,8 @@ class Run:
         self._end_replica()  # training starts its own
         first_step = self._begin.epoch * self.recipe.steps(len(self.images.train))
         report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
-        with batch_size.explained(self.recipe, self.framework.out_of_memory):
+        report = serving.tell if self._ranks is not None else report
+        with batch_size.explained(self.recipe, self._out_of_memory):
             trained: Trained = self.with_replica(
                 in_world.train, self._begin.weights, first_step, self._begin, report
             )[0]
@@ -292,7 +287,7 @@ class Run:
         )
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
-        if len(self.devices) == 1:
+        if self.setup.replicas == 1:
             print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
 
@@ -310,7 +305,7 @@ class Run:
         shares = attribution.attribute(
             self.history,
             self._measured,
-            devices=self.setup.devices.short,
+            devices=self.setup.short,
             utilisation=self._utilisation,
             format=self.images.format,
             resumed_after=self._begin.epoch,
@@ -325,6 +320,8 @@ class Run:
 
     def finish(self) -> None:
         """The run is whole: print where its record is."""
+        if self.nodes is not None:
+            self.nodes.end()
         print(self.record.finish())
         checkpoint.remove(self.folder)  # last: only a run that is whole needs none any more
 
@@ -337,13 +334,17 @@ class Run:
         self.record.add("fairness", self.certificate.as_record())
         return self.certificate.table()
 
-    def work(self) -> Work:
-        """What each of the run's processes has to know."""
-        lesson, images = self.lesson, self.images
-        return Work(self.framework, lesson, images, self.recipe, self.workers, self.monitor)
+    @property
+    def _ranks(self) -> across_nodes.Nodes | None:
+        """Where the run's replicas live on ranks, those."""
+        return self.nodes if across_nodes.is_for(self.setup.nodes, self.lesson) else None
+
+    def _out_of_memory(self, error: BaseException) -> bool:
+        """Whether the framework says so; that a killed rank may have lacked memory is a guess."""
+        return "(signal" not in str(error) and bool(self.framework.out_of_memory(error))
 
     def worlds(self) -> list[World]:
-        """The run's world as each of its processes sees it."""
+        """The run's world as each of its processes sees it; of several nodes, this machine's."""
         count, kind, gpus = len(self.devices), self.setup.devices.kind, self.setup.devices.gpus
         if self.lesson.processes == PER_DEVICE:
             return [World(n, count, (device,), kind, gpus) for n, device in enumerate(self.devices)]
@@ -351,6 +352,10 @@ class Run:
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """What ``function(world, work, *args)`` gives in each of the run's processes."""
+        if self._ranks is not None:
+            found = self._ranks.call(function, *args, heard=self._heard)
+            self.record.add("world", self._ranks.about)
+            return found
         worlds, work = self.worlds(), self.work()
         if self.lesson.processes == IN_KERNEL:
             return [function(worlds[0], work, *args)]
@@ -368,6 +373,9 @@ class Run:
         The kernel keeps its replica: a graph that was compiled belongs to it. Processes make one
         each time, and end with it.
         """
+        if self._ranks is not None:
+            given = (function, arrays, first_step, *args)
+            return self._ranks.with_replica(*given, heard=self._heard)
         if self.lesson.processes != IN_KERNEL:
             return self.everywhere(in_world.with_replica, function, arrays, first_step, *args)
         (world,), work = self.worlds(), self.work()
@@ -379,6 +387,8 @@ class Run:
         return [function(world, work, self._replica, *args)]
 
     def _end_replica(self) -> None:
+        if hasattr(self, "lesson") and self._ranks is not None:
+            self._ranks.end_replicas()
         if self._replica is not None:
             self.lesson.stop(self._replica)
             self._replica = None

@@ -9,6 +9,7 @@ from helpers import paths
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
+from helpers.launch import engines
 from helpers.recipe import ScaledRecipe, lookup
 from helpers.training import loader_workers
 from helpers.training.image_data import fit_to_images
@@ -39,6 +40,34 @@ class Setup:
     workers: int
     measure_workers: bool = False
     search_batch: bool = False
+    nodes: int = 1
+    """Each has these devices."""
+    launcher: str = "auto"
+    virtual_nodes: bool = False
+    """Whether all nodes are this machine."""
+
+    @property
+    def replicas(self) -> int:
+        """The devices of all nodes together."""
+        return self.nodes * self.devices.count
+
+    @property
+    def of_all_nodes(self) -> Devices:
+        """The devices of all nodes as one set: virtual nodes share what GPUs this machine has."""
+        each = self.devices
+        gpus = self.nodes * each.gpus
+        if self.virtual_nodes and self.nodes > 1 and each.kind == "gpu":
+            gpus = min(gpus, len(device_helpers.visible()))
+        return Devices(
+            each.kind, each.names * self.nodes, gpus if 0 < gpus < self.replicas else None
+        )
+
+    @property
+    def short(self) -> str:
+        """How a sentence names them: "4 GPUs", "2 virtual nodes with 2 GPUs each"."""
+        if self.nodes == 1:
+            return self.devices.short
+        return f"{self.nodes} {'virtual ' * self.virtual_nodes}nodes with {self.devices.short} each"
 
 
 def resolve(
@@ -56,6 +85,8 @@ def resolve(
     batch_size: int | str = "default",
     epochs: int | str = "default",
     warmup_epochs: float | str = "default",
+    nodes: int | str = 1,
+    launcher: str = "auto",
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -67,9 +98,10 @@ def resolve(
         data: a folder in the format that the recipe reads. ``auto`` is the recipe's own; where that
             is ``auto`` too, the real images under ``data/`` if they were prepared, else generated
             ones, made on first use.
-        devices: how many. ``auto`` is all GPUs, or two virtual CPU devices.
-        gpus: on how many GPUs these are; fewer are shared. ``auto`` is as many as devices. With 0,
-            which makes the devices virtual, this process and all it starts see no GPU any more.
+        devices: how many on each node. ``auto`` is all GPUs, or two virtual CPU devices.
+        gpus: on how many GPUs these are, on each node; fewer are shared. ``auto`` is as many as
+            devices. With 0, which makes the devices virtual, this process and all it starts see no
+            GPU any more.
         run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu``
             where the devices share ``g`` GPUs.
         seed: of split, seeded weights and augmentation.
@@ -81,6 +113,9 @@ def resolve(
         epochs: ``default`` is the recipe's.
         warmup_epochs: over how many epochs the learning rate climbs, step by step, from that of one
             device to that of all; ``default`` is the recipe's.
+        nodes: how many machines; virtual ones, which are processes of this machine, unless the
+            launcher reaches others.
+        launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
 
     Raises:
         UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.
@@ -89,7 +124,8 @@ def resolve(
     for what, name in {"recipe": recipe, "data": data, "run": run}.items():
         if not isinstance(name, str | Path):
             raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
-    seed = check_seed(seed)
+    seed, nodes = check_seed(seed), check_nodes(nodes)
+    engine = engines.choose(launcher, nodes)
     found = device_helpers.resolve(devices, gpus)
     if found.kind == "cpu" and device_helpers.visible():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them
@@ -113,22 +149,30 @@ def resolve(
     folder = prepare_data(chosen, chosen.folder if data == "auto" else data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
-        name = device_helpers.run_name(notebook, found.count, found.shared_gpus)
+        name = device_helpers.run_name(notebook, found.count, found.shared_gpus, nodes)
         run = paths.RUNS / BY_HAND / name
     return Setup(
         found,
-        chosen.on(found.count),
+        chosen.on(nodes * found.count),
         folder,
         Path(run).resolve(),
-        workers if isinstance(workers, int) else default_workers(found),
+        workers if isinstance(workers, int) else default_workers(found, nodes, engine.virtual),
         measure_workers=workers == "auto",
         search_batch=images == "auto",
+        nodes=nodes,
+        launcher=launcher,
+        virtual_nodes=nodes > 1 and engine.virtual,
     )
 
 
-def default_workers(devices: Devices) -> int:
-    """Up to 8 loader workers a device, and no more than there are CPU cores to use."""
-    return min(8 * devices.count, loader_workers.usable_cores())
+def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:
+    """Up to 8 loader workers a device, and no more than there are CPU cores to use.
+
+    Of all nodes together, each with these devices; virtual ones share this machine's cores.
+    """
+    if virtual:
+        return min(8 * devices.count * nodes, loader_workers.usable_cores())
+    return nodes * min(8 * devices.count, loader_workers.usable_cores())
 
 
 def whole(value: int | str) -> int | None:
@@ -194,6 +238,15 @@ def check_seed(value: int | str) -> int:
         UserError: it is none.
     """
     return int(_number_or_word("seed", value, (), least=0))
+
+
+def check_nodes(value: int | str) -> int:
+    """How many nodes, as a user gave it.
+
+    Raises:
+        UserError: it is no number of nodes.
+    """
+    return int(_number_or_word("nodes", value, (), least=1, most=engines.MOST_NODES))
 
 
 def _number_or_word(

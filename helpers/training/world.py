@@ -16,7 +16,8 @@ ones, and targets: float32 (N, findings), or int64 (N,), the numbers of classes.
 IN_KERNEL = "in the kernel"
 IN_CHILD = "in a process of its own"
 PER_DEVICE = "a process per device"
-RANKS = "a rank per device"
+PER_NODE = "a process per node, which drives all its devices"
+RANKS = "ranks that a launcher starts, on one machine too"
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,21 @@ class World:
     kind: str  # of the devices: "gpu" or "cpu"
     gpus: int = 0
     """How many GPUs all these devices are; fewer than ``size`` where replicas share them."""
+    nodes: int = 1
+    node: int = 0
+    """Which of them this process is on."""
+    virtual_nodes: bool = False
+    """Whether all nodes are one machine, whose cores they share."""
 
     @property
     def processes(self) -> int:
         """How many processes take part; each drives equally many devices."""
         return self.size // len(self.devices)
+
+    @property
+    def on_machine(self) -> int:
+        """How many of the devices are this machine's, and share its cores."""
+        return self.size if self.virtual_nodes else self.size // self.nodes
 
     @property
     def device(self) -> Any:
@@ -98,7 +109,10 @@ class Lesson:
     read_ahead: int = 0
     """Batches that each worker of the training loader may have ready; of all of it, below 0."""
     processes: str = IN_KERNEL
-    """Where replicas live: ``IN_KERNEL``, ``IN_CHILD`` or ``PER_DEVICE``."""
+    """Where replicas live on one machine: ``IN_KERNEL``, ``IN_CHILD``, ``PER_DEVICE`` or
+    ``RANKS``."""
+    across_nodes: str = PER_NODE
+    """How many ranks a node has, where there are several: ``PER_DEVICE`` or ``PER_NODE``."""
 
 
 def lesson_of(names: Mapping[str, Any], **settings: Any) -> Lesson:
@@ -107,7 +121,8 @@ def lesson_of(names: Mapping[str, Any], **settings: Any) -> Lesson:
     Raises:
         KeyError: one is missing.
     """
-    functions = [field for field in fields(Lesson) if field.name not in ("read_ahead", "processes")]
+    settable = ("read_ahead", "processes", "across_nodes")
+    functions = [field for field in fields(Lesson) if field.name not in settable]
     found = {
         field.name: names[field.name]
         for field in functions

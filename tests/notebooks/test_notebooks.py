@@ -86,7 +86,7 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         return
     names = ["runs"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
     names += [] if name == "Compare" else ["precision", "workers", "batch_size", "epochs"]
-    names += [] if name == "Compare" else ["warmup_epochs", "resume"]
+    names += [] if name == "Compare" else ["warmup_epochs", "nodes", "launcher", "resume"]
     assert [target.id for target in assigned] == names
 
 

@@ -1,0 +1,87 @@
+"""Which of a run's ranks this process is, if it is one, and where the others are.
+
+A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
+Beside a framework's module may be another, ``<module>_ranks.py``, with what its ranks need:
+``environment(place)``, variables that are set before any cell runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "COMPARE_RANKS"
+"""Environment variable with the folder of the run's messages; nobody is a rank without it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A rank's place among the ranks; each node has equally many, one after the other."""
+
+    rank: int
+    ranks: int
+    """How many there are on all nodes."""
+    nodes: int
+    virtual: bool
+    """Whether all nodes are on one machine."""
+    devices: int
+    """Of each node."""
+    kind: str
+    """Of the devices: ``gpu`` or ``cpu``."""
+    hosts: tuple[str, ...]
+    """The host's name of each rank."""
+    addresses: tuple[str, ...]
+    """``10.0.0.1:4711`` of each rank, with a port that nobody used when it joined."""
+    interfaces: tuple[str, ...]
+    """The network interface of each rank."""
+    port: int
+    """Of the first host: where the ranks meet (``MASTER_PORT``)."""
+    folder: Path
+    """Of the run's messages, on the filesystem that all hosts share."""
+
+    @property
+    def ranks_a_node(self) -> int:
+        return self.ranks // self.nodes
+
+    @property
+    def node(self) -> int:
+        return self.rank // self.ranks_a_node
+
+    @property
+    def local_rank(self) -> int:
+        """Its number among the ranks of its node."""
+        return self.rank % self.ranks_a_node
+
+    @property
+    def first_host(self) -> str:
+        """The address at which rank 0 is reached."""
+        return self.addresses[0].rpartition(":")[0]
+
+    def environment(self) -> dict[str, str]:
+        """What torchrun sets, so that a cell finds what a script would."""
+        return {
+            "RANK": str(self.rank),
+            "LOCAL_RANK": str(self.local_rank),
+            "WORLD_SIZE": str(self.ranks),
+            "LOCAL_WORLD_SIZE": str(self.ranks_a_node),
+            "GROUP_RANK": str(self.node),
+            "MASTER_ADDR": self.first_host,
+            "MASTER_PORT": str(self.port),
+            "GLOO_SOCKET_IFNAME": self.interfaces[self.rank],
+            "NCCL_SOCKET_IFNAME": self.interfaces[self.rank],
+            "FI_TCP_IFACE": self.interfaces[self.rank],
+        }
+
+
+class _Here:
+    place: Place | None = None
+
+
+def here() -> Place | None:
+    """This process's place; None where no launcher of ours started it."""
+    return _Here.place
+
+
+def take(place: Place) -> None:
+    """From now on this process is that rank; called by the rank's program alone."""
+    _Here.place = place

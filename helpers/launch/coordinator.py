@@ -1,0 +1,303 @@
+"""The coordinator: starts a run's ranks, hands out calls, collects the answers, and ends all."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import place
+from helpers.launch import causes, engines, letters, network, watch
+from helpers.launch.causes import RankError
+from helpers.launch.engines import Engine
+
+LOG = "ranks.log"
+"""In the run's folder: what the engine and the ranks print, tracebacks among it."""
+HANG_VARIABLE = "COMPARE_HANG_MINUTES"
+"""Environment variable: for how long a call may go on without a step; 0: for ever."""
+HANG_MINUTES = 10.0
+JOIN_SECONDS = 120.0
+"""In which all ranks have to be in."""
+POLITE_SECONDS = 5.0
+SETTLE_SECONDS = 0.4
+"""What the watchers get to write down a death that others noticed first."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run's ranks are to be."""
+
+    cells: list[tuple[str, str]]
+    """Name and text of the code that each runs before it answers calls."""
+    nodes: int
+    ranks_a_node: int
+    devices: int = 1
+    """Of each node."""
+    kind: str = "cpu"
+    gpus: int = 0
+    """How many this machine has."""
+    framework: str = ""
+    """Its module in ``helpers.frameworks``."""
+    luggage: dict[str, Any] = field(default_factory=dict)
+    """What the cells find in the folder, by name (:func:`letters.received`)."""
+
+
+class Ranks:
+    """The ranks of a run, from their start to their end."""
+
+    def __init__(
+        self,
+        run: Path,
+        order: Order,
+        engine: Engine,
+        *,
+        hang_minutes: float | None = None,
+        join_seconds: float = JOIN_SECONDS,
+    ) -> None:
+        """Start them; returns once all are in.
+
+        Raises:
+            RankError: one failed before, or did not come.
+            UserError: no network joins their hosts, or their hosts are not those asked for.
+        """
+        self.order, self.engine = order, engine
+        self.folder = letters.make_folder(run)
+        self.count = order.nodes * order.ranks_a_node
+        self.hosts = [""] * self.count
+        self.machines: list[dict[str, Any]] = []
+        """Each host: its name, CPUs, GPUs and ranks."""
+        self.interfaces: list[str] = []
+        self._hang = 60 * (_hang_minutes() if hang_minutes is None else hang_minutes)
+        self._calls = self._told = 0
+        self._ended = Event()
+        try:
+            self._start(run)
+            self._meet(join_seconds)
+        except BaseException:
+            self.end()
+            raise
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        heard: Callable[[Any], None] = lambda message: None,
+    ) -> list[Any]:
+        """What every rank answers to ``function`` and ``args``, in their order.
+
+        When one fails, hangs or dies, or the caller is interrupted, all are ended.
+
+        Args:
+            function: importable, or what cloudpickle ships.
+            args: what it is given, of which the answering side may take some for itself.
+            heard: called with all that rank 0 tells meanwhile (``serving.tell``).
+
+        Raises:
+            RankError: the earliest cause, in one line.
+        """
+        try:
+            letters.send(self.folder / f"call-{self._calls}", (function, args))
+            self._calls += 1
+            return self._answers(heard)
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    def end(self) -> None:
+        """End the ranks, their engine and all that they started; harmless when they are ended."""
+        if self._ended.is_set():
+            return
+        with suppress(OSError):
+            for wish, seconds in ((watch.END, POLITE_SECONDS), (watch.KILL, POLITE_SECONDS)):
+                failed = causes.earliest(self.folder) is not None or sys.exc_info()[0] is not None
+                if failed and wish == watch.END:
+                    continue
+                (self.folder / wish).touch()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(seconds)
+                    break
+        self._ended.set()
+        atexit.unregister(self.end)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(2)
+        letters.remove(self.folder)
+
+    def _start(self, run: Path) -> None:
+        order, folder = self.order, self.folder
+        rank_in = engines.RANK_IN[self.engine.name]
+        about = {"cells": order.cells, "framework": order.framework, "gpus here": order.gpus}
+        letters.send(folder / "order", about | {"rank in": rank_in})
+        for name, value in order.luggage.items():
+            letters.send(folder / name, value)
+        (folder / watch.ALIVE).write_text("0")
+        program = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
+        environment = os.environ | {place.VARIABLE: str(folder), "PYTHONPATH": str(paths.ROOT)}
+        self._log = run / LOG
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.engine.command(program, order.ranks_a_node),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is the coordinator's alone
+            )
+        Thread(target=self._live, daemon=True).start()
+        atexit.register(self.end)
+
+    def _live(self) -> None:
+        """Let the watchers see every second that somebody still waits for their ranks."""
+        number = 0
+        while not self._ended.wait(watch.BEAT_SECONDS):
+            number += 1
+            with suppress(OSError):
+                (self.folder / watch.ALIVE).write_text(str(number))
+
+    def _meet(self, seconds: float) -> None:
+        """Wait for all ranks, and tell each where all are."""
+        joined: dict[int, dict[str, Any]] = {}
+        until = time.monotonic() + seconds
+        while len(joined) < self.count:
+            for rank in set(range(self.count)) - set(joined):
+                if (said := letters.heard(self.folder / f"joined-{rank}")) is not None:
+                    joined[rank] = said
+            self._check_causes()
+            if time.monotonic() > until:
+                missing = [str(rank) for rank in range(self.count) if rank not in joined]
+                raise RankError(
+                    f"{len(joined)} of {self.count} ranks are in after {seconds:.0f} s; missing: "
+                    f"rank {', '.join(missing)} (see {self._log})"
+                )
+            time.sleep(0.03)
+        self.hosts = [joined[rank]["host"] for rank in range(self.count)]
+        self._check_hosts()
+        for rank, host in enumerate(self.hosts):
+            if host not in [machine["name"] for machine in self.machines]:
+                self.machines.append({"name": host, **joined[rank]["machine"], "ranks": []})
+            next(each for each in self.machines if each["name"] == host)["ranks"].append(rank)
+        of = {joined[rank]["host"]: joined[rank]["addresses"] for rank in range(self.count)}
+        found = network.common(of, self.hosts[0], self.engine.interface if len(of) > 1 else "")
+        where = [found[host] for host in self.hosts]
+        self.interfaces = [name for name, _ in where]
+        ports = [joined[rank]["ports"] for rank in range(self.count)]
+        letters.send(
+            self.folder / "met",
+            {
+                "ranks": self.count,
+                "nodes": self.order.nodes,
+                "virtual": self.engine.virtual,
+                "devices": self.order.devices,
+                "kind": self.order.kind,
+                "hosts": tuple(self.hosts),
+                "addresses": tuple(
+                    f"{ip}:{port[0]}" for (_, ip), port in zip(where, ports, strict=True)
+                ),
+                "interfaces": tuple(self.interfaces),
+                "port": ports[0][1],
+            },
+        )
+
+    def _check_hosts(self) -> None:
+        """Whether the hosts that came are those that were asked for."""
+        size = self.order.ranks_a_node
+        by_node = [self.hosts[first : first + size] for first in range(0, self.count, size)]
+        found = {host for hosts in by_node for host in hosts}
+        wanted = 1 if self.engine.virtual else self.order.nodes
+        if len(found) != wanted or any(len(set(hosts)) > 1 for hosts in by_node):
+            raise UserError(
+                f"{wanted} host(s) with {size} rank(s) for each node were asked for; the ranks are "
+                f"on {', '.join(self.hosts)}"
+            )
+
+    def _answers(self, heard: Callable[[Any], None]) -> list[Any]:
+        number, answers = self._calls - 1, dict[int, Any]()
+        quiet = pulsing = time.monotonic()
+        states: dict[int, Any] = {}
+        pulses: dict[int, tuple[Any, float]] = {}
+        looked = 0.0
+        while len(answers) < self.count:
+            self._pass_on(heard)
+            before = len(answers)
+            for rank in set(range(self.count)) - set(answers):
+                with suppress(FileNotFoundError):
+                    answers[rank] = letters.received(self.folder / f"answer-{number}-{rank}")
+            self._check_causes()
+            now = time.monotonic()
+            if now - looked > watch.BEAT_SECONDS:
+                looked, was = now, states
+                states = self._letters("state")
+                if states != was:
+                    quiet = now
+                self._check_pulses(pulses, max(pulsing, 0.0), now)
+            if len(answers) > before:
+                quiet = now
+            if self._hang and now - quiet > self._hang:
+                who = causes.waiting(list(answers), states, self.hosts)
+                raise RankError(f"no answer for {_for(self._hang)}: {who}")
+            time.sleep(0.03)
+        self._pass_on(heard)
+        return [answers[rank] for rank in range(self.count)]
+
+    def _pass_on(self, heard: Callable[[Any], None]) -> None:
+        with suppress(FileNotFoundError):
+            while True:
+                message = letters.received(self.folder / f"told-{self._told}")
+                self._told += 1
+                heard(message)
+
+    def _letters(self, kind: str) -> dict[int, Any]:
+        found = {rank: letters.heard(self.folder / f"{kind}-{rank}") for rank in range(self.count)}
+        return {rank: said for rank, said in found.items() if said is not None}
+
+    def _check_causes(self) -> None:
+        """Raise what ended a rank, or the engine."""
+        status = self._process.poll()
+        if causes.earliest(self.folder) is None and status is None:
+            return
+        time.sleep(SETTLE_SECONDS)
+        cause = causes.earliest(self.folder)
+        raise RankError(
+            cause or f"{self.engine.name} ended with exit code {status}: see {self._log}"
+        )
+
+    def _check_pulses(self, last: dict[int, tuple[Any, float]], since: float, now: float) -> None:
+        """Raise where a rank's watcher is no longer heard: its whole host is gone."""
+        for rank, said in self._letters("pulse").items():
+            if rank not in last or last[rank][0] != said["pulse"]:
+                last[rank] = (said["pulse"], now)
+            elif now - max(last[rank][1], since) > watch.SILENT_SECONDS:
+                raise RankError(
+                    f"rank {rank} on {self.hosts[rank]}: no sign of life for "
+                    f"{watch.SILENT_SECONDS:.0f} s; its host is gone, or was stopped"
+                )
+
+
+def _hang_minutes() -> float:
+    said = os.environ.get(HANG_VARIABLE, "")
+    try:
+        return float(said) if said else HANG_MINUTES
+    except ValueError:
+        raise UserError(f"{HANG_VARIABLE}={said}: give minutes; 0: for ever") from None
+
+
+def _for(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

@@ -1,0 +1,172 @@
+"""The command lines that start a run's ranks: engines that laptops and clusters have already.
+
+``mpiexec`` is that of the kernel's own environment (package ``mpich``). On hosts that it is given,
+``mpiexec:node1,node2``, it starts its ranks by ssh. ``srun`` starts them on the nodes of a Slurm
+allocation, ``torchrun`` on this machine. Where no other host is named all nodes are *virtual*:
+processes of this machine.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.errors import UserError
+from helpers.launch import network
+
+ENGINES = ("mpiexec", "srun", "torchrun")
+RANK_IN = {"mpiexec": "PMI_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}
+"""The variable in which each tells a process its number."""
+MOST_NODES = 1024
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What starts the ranks of so many nodes."""
+
+    name: str
+    nodes: int
+    virtual: bool
+    """Whether all nodes are this machine."""
+    hosts: tuple[str, ...] = ()
+    """Their names, where the engine has to be told."""
+    interface: str = ""
+    """The network interface that somebody named."""
+
+    def command(self, program: list[str], ranks_a_node: int) -> list[str]:
+        """The command line that runs ``program`` once for each rank."""
+        return _COMMANDS[self.name](self, program, ranks_a_node)
+
+    def version(self) -> str:
+        """What the engine says that it is."""
+        if self.name == "torchrun":
+            from importlib.metadata import version
+
+            return version("torch")
+        asked = [_program(self.name), "--version"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        words = said.replace("Version:", "").split()
+        return next((word for word in words if word[0].isdigit()), "unknown")
+
+
+def check(launcher: str) -> str:
+    """A launcher as a user gave it.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    name, _, hosts = launcher.partition(":") if isinstance(launcher, str) else ("", "", "")
+    if name not in ("auto", *ENGINES) or (
+        ":" in str(launcher) and (name != "mpiexec" or not hosts)
+    ):
+        raise UserError(
+            f"launcher is {launcher!r}: give auto, {', '.join(ENGINES)}, or mpiexec:HOST,HOST,..."
+        )
+    return launcher
+
+
+def choose(
+    launcher: str, nodes: int, *, mpi: bool = False, environment: Mapping[str, str] = os.environ
+) -> Engine:
+    """The engine for so many nodes.
+
+    Args:
+        launcher: ``auto``, an engine's name, or ``mpiexec:node1,node2``. ``auto`` is ``srun`` in a
+            Slurm allocation, else ``mpiexec``.
+        nodes: how many.
+        mpi: whether ranks talk by MPI, to which only ``mpiexec`` introduces them.
+        environment: the variables of the process that asks.
+
+    Raises:
+        UserError: it cannot start them.
+    """
+    name, _, listed = check(launcher).partition(":")
+    in_slurm = "SLURM_JOB_ID" in environment
+    if name == "auto":
+        name = "srun" if in_slurm and not mpi else "mpiexec"
+    if mpi and name != "mpiexec":
+        raise UserError(f"launcher {name}: this framework's ranks talk by MPI; give mpiexec")
+    if name == "srun" and not in_slurm:
+        raise UserError("launcher srun: this is no Slurm allocation (salloc or sbatch makes one)")
+    interface = next((environment[each] for each in network.NAMED if environment.get(each)), "")
+    hosts = tuple(host.strip() for host in listed.split(",") if host.strip())
+    if hosts and len(hosts) < nodes:
+        raise UserError(f"launcher {launcher}: {len(hosts)} hosts for {nodes} nodes; name {nodes}")
+    if not hosts and in_slurm and name != "torchrun":
+        hosts = _allocated(nodes, environment)
+    hosts = hosts[:nodes]
+    return Engine(name, nodes, len(set(hosts)) < 2, hosts, interface)
+
+
+def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The hosts of the Slurm allocation; none where it is one machine, whose nodes are virtual."""
+    asked = ["scontrol", "show", "hostnames", environment.get("SLURM_JOB_NODELIST", "")]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"launcher srun: scontrol does not tell the nodes ({error})") from None
+    hosts = tuple(said.split())
+    if len(hosts) == 1:
+        return ()
+    if len(hosts) < nodes:
+        raise UserError(
+            f"nodes {nodes}: this allocation has {len(hosts)}; ask Slurm for --nodes={nodes}"
+        )
+    return hosts
+
+
+def _program(name: str) -> str:
+    """Where an engine's program is.
+
+    Raises:
+        UserError: it is not there.
+    """
+    beside = Path(sys.executable).parent / name
+    here = str(beside) if beside.exists() else None
+    found = shutil.which(name) if name == "srun" else here
+    if found is None:
+        fix = "run 'make envs'" if name == "mpiexec" else "give another launcher"
+        raise UserError(f"launcher {name}: it is not in this environment ({beside.parent}); {fix}")
+    return found
+
+
+def _mpiexec(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
+    where = ["-hosts", ",".join(engine.hosts)] if not engine.virtual else []
+    # On one machine nothing of it listens where another could reach it.
+    interface = network.loopback(network.addresses())[0] if engine.virtual else engine.interface
+    by = ["-iface", interface] if interface else []
+    number = ["-n", str(engine.nodes * ranks_a_node), "-ppn", str(ranks_a_node)]
+    return [_program("mpiexec"), *where, *by, *number, *program]
+
+
+def _srun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
+    nodes = 1 if engine.virtual else engine.nodes
+    ranks = engine.nodes * ranks_a_node
+    return [
+        _program("srun"),
+        f"--nodes={nodes}",
+        f"--ntasks={ranks}",
+        f"--ntasks-per-node={ranks // nodes}",
+        *([f"--nodelist={','.join(engine.hosts)}"] if engine.hosts else []),
+        "--distribution=block",
+        "--kill-on-bad-exit=1",
+        "--mpi=none",
+        "--cpu-bind=none",
+        "--overlap",
+        "--unbuffered",
+        *program,
+    ]
+
+
+def _torchrun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
+    ranks = engine.nodes * ranks_a_node
+    # --rdzv-endpoint: by default its store listens on all interfaces.
+    options = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
+    options += ["--rdzv-endpoint=127.0.0.1:0", "--max-restarts=0"]
+    return [_program("torchrun"), *options, "--no-python", *program]
+
+
+_COMMANDS = {"mpiexec": _mpiexec, "srun": _srun, "torchrun": _torchrun}

@@ -1,0 +1,88 @@
+"""By which network interface the ranks reach each other, and a port that is free."""
+
+import ipaddress
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psutil
+
+from helpers.errors import UserError
+
+NAMED = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+"""Environment variables by which people name an interface, here as elsewhere."""
+Addresses = Mapping[str, tuple[str, str]]
+"""A host's interfaces: IPv4 address and netmask of each."""
+
+
+def addresses() -> dict[str, tuple[str, str]]:
+    """This host's interfaces that are up, loopback among them."""
+    up = {name for name, state in psutil.net_if_stats().items() if state.isup}
+    return {
+        name: (each.address, each.netmask or "255.255.255.255")
+        for name, found in psutil.net_if_addrs().items()
+        for each in found
+        if each.family == socket.AF_INET and name in up
+    }
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens at now."""
+    with socket.socket() as found:
+        found.bind(("", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+def loopback(of: Addresses) -> tuple[str, str]:
+    """The interface that only its own machine reaches, and its address."""
+    return next((name, ip) for name, (ip, _) in of.items() if ip.startswith("127."))
+
+
+def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[str, Any]:
+    """An interface and its address for each host, so that all are in one network.
+
+    Args:
+        hosts: what each has, by its name.
+        first: the name of the first host; where it stands for an address of that network, as on
+            a cluster with several, that network is taken.
+        named: the interface to use; else it is found.
+
+    Raises:
+        UserError: no network has an address of its own for each of them.
+    """
+    if len(hosts) == 1:
+        return {host: loopback(of) for host, of in hosts.items()}
+    networks: dict[str, dict[str, tuple[str, str]]] = {}
+    for host, of in hosts.items():
+        for name, (ip, mask) in of.items():
+            network = ipaddress.ip_network(f"{ip}/{mask}", strict=False)
+            if not network.is_loopback and (not named or name == named):
+                key = named or str(network)
+                networks.setdefault(key, {}).setdefault(host, (name, ip))
+    shared = [
+        found
+        for found in networks.values()
+        # A bridge for containers has the same address everywhere, and leads nowhere.
+        if len({ip for _, ip in found.values()}) == len(hosts)
+    ]
+    if not shared:
+        which = f"the interface {named} of each" if named else "an interface of each"
+        raise UserError(
+            f"no network joins {', '.join(hosts)} by {which}: name one that all have, "
+            f"such as {NAMED[1]}=eth0"
+        )
+    known = _address_of(first)
+    return next((found for found in shared if found[first][1] == known), shared[0])
+
+
+def _address_of(host: str) -> str | None:
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        return None
+
+
+def summary(interfaces: Sequence[str]) -> str:
+    """For the record: ``eth0``, or each host's where they differ."""
+    return ", ".join(dict.fromkeys(interfaces))
