@@ -142,13 +142,15 @@ ROWS = (
 NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framework}
 """Each module's own notebook; a framework's others are variations of it."""
 
-NETWORKS = {
-    row.module: main.module
-    for row in ROWS
-    for main in ROWS
-    if main.name == main.framework == row.framework
-}
-"""Whose networks, and whose key of a recipe's own ones, each module has: its framework's."""
+
+def networks_of(module: str) -> str:
+    """The module of ``helpers.networks`` that a framework's module trains: ChainerMN's is Chainer's.
+
+    A recipe's own networks go by the same name.
+    """
+    frameworks = {row.framework for row in ROWS if row.module == module}
+    mains = (row.module for row in ROWS if row.framework in frameworks and row.name == row.framework)
+    return next(mains, module)
 
 
 def order(name: str) -> tuple[int, str]:
