@@ -29,6 +29,8 @@ CHOICES = (
     "batch_size",
     "workers",
     "warmup_epochs",
+    "nodes",
+    "launcher",
 )
 """Options that choose what is run; a sweep's file has the same under the same names."""
 
@@ -42,6 +44,7 @@ examples:
                                                  what an overnight sweep would run, and how long
   compare --epochs 1 --batch-size 16             a short trial; the report says that it is not
                                                  the recipe's own training
+  compare --nodes 1,2 --devices 1                one machine and two: virtual ones on a laptop
   compare --sweep sweep.toml                     the same choices, from a file (docs/sweeps.md)
   compare --recipe mine.toml                     your own network or images (docs/recipes.md)
   compare --data ~/chest-xrays                   your own X-rays, in the NIH's layout
@@ -157,6 +160,19 @@ def _parser() -> argparse.ArgumentParser:
         type=listed,
         metavar="N,...",
         help="on how many devices, one run for each number (default: auto, all there are)",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=listed,
+        metavar="N,...",
+        help="on how many machines with so many devices each, one run for each number; virtual "
+        "ones, processes of this machine, where no others are named (docs/many-machines.md)",
+    )
+    parser.add_argument(
+        "--launcher",
+        metavar="NAME",
+        help="what starts the processes of several nodes: mpiexec, mpiexec:HOST,HOST,..., srun in "
+        "a Slurm allocation, torchrun (default: auto, srun or else mpiexec)",
     )
     parser.add_argument(
         "--gpus",

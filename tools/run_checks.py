@@ -72,9 +72,10 @@ SLOW = (
     "tests/training/test_roc_auc.py",
 )
 
-# Two frameworks live in one kernel, and the limits need any; other files are named after theirs,
-# behind "stand_in_" where they go through what a framework does on GPUs.
-KERNEL_OF = {row.module: row.kernel for row in ROWS} | {"limits": "pytorch"}
+# Two frameworks live in one kernel, the limits need any and ranks one with both engines; other
+# files are named after theirs, behind "stand_in_" where they go through what a framework does on
+# GPUs.
+KERNEL_OF = {row.module: row.kernel for row in ROWS} | {"limits": "pytorch", "ranks": "pytorch"}
 
 
 def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:

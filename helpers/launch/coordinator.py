@@ -127,7 +127,7 @@ class Ranks:
                 failed = causes.earliest(self.folder) is not None or sys.exc_info()[0] is not None
                 if failed and wish == watch.END:
                     continue
-                (self.folder / wish).touch()
+                (self.folder / wish).touch(mode=0o600)
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(seconds)
                     break
@@ -145,12 +145,15 @@ class Ranks:
         order, folder = self.order, self.folder
         rank_in = engines.RANK_IN[self.engine.name]
         about = {"cells": order.cells, "framework": order.framework, "gpus here": order.gpus}
+        about["path"] = sys.path  # what can be imported here can be there
         letters.send(folder / "order", about | {"rank in": rank_in})
         for name, value in order.luggage.items():
             letters.send(folder / name, value)
-        (folder / watch.ALIVE).write_text("0")
+        letters.say(folder / watch.ALIVE, {"beat": 0})
         program = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
         environment = os.environ | {place.VARIABLE: str(folder), "PYTHONPATH": str(paths.ROOT)}
+        if not self.engine.virtual and "-" in environment.get("CUDA_VISIBLE_DEVICES", ""):
+            del environment["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs, by the runner
         self._log = run / LOG
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -170,7 +173,7 @@ class Ranks:
         while not self._ended.wait(watch.BEAT_SECONDS):
             number += 1
             with suppress(OSError):
-                (self.folder / watch.ALIVE).write_text(str(number))
+                letters.say(self.folder / watch.ALIVE, {"beat": number})
 
     def _meet(self, seconds: float) -> None:
         """Wait for all ranks, and tell each where all are."""

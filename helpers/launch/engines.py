@@ -35,6 +35,8 @@ class Engine:
     """Their names, where the engine has to be told."""
     interface: str = ""
     """The network interface that somebody named."""
+    asked: str = "auto"
+    """What it was chosen by."""
 
     def command(self, program: list[str], ranks_a_node: int) -> list[str]:
         """The command line that runs ``program`` once for each rank."""
@@ -98,7 +100,7 @@ def choose(
     if not hosts and in_slurm and name != "torchrun":
         hosts = _allocated(nodes, environment)
     hosts = hosts[:nodes]
-    return Engine(name, nodes, len(set(hosts)) < 2, hosts, interface)
+    return Engine(name, nodes, len(set(hosts)) < 2, hosts, interface, launcher)
 
 
 def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:

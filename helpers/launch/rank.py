@@ -17,6 +17,7 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from helpers.frameworks import devices, place, replicas
 from helpers.frameworks.place import Place
@@ -36,10 +37,11 @@ def main(folder: Path) -> int:
     return watch.under_watch(folder, rank, host, lambda: _rank(folder, order, rank, host))
 
 
-def _rank(folder: Path, order: dict[str, object], rank: int, host: str) -> int:
+def _rank(folder: Path, order: dict[str, Any], rank: int, host: str) -> int:
     try:
         here = _join(folder, order, rank, host)
-        _run_cells(order["cells"])  # type: ignore[arg-type]
+        sys.path[:] = order["path"]
+        _run_cells(order["cells"])
         if serving.handed() is None:
             raise RuntimeError("the cells ended before this_run.rehearse(...) had its lesson")
         serving.serve(folder, here.rank)
@@ -51,7 +53,7 @@ def _rank(folder: Path, order: dict[str, object], rank: int, host: str) -> int:
     return 0
 
 
-def _join(folder: Path, order: dict[str, object], rank: int, host: str) -> Place:
+def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
     """Meet the others: nobody goes on before all are in."""
     joined = {"rank": rank, "host": host, "token": folder.name, "process": os.getpid()}
     joined["machine"] = {"cpus": os.cpu_count(), "gpus": _gpus()}
@@ -64,7 +66,7 @@ def _join(folder: Path, order: dict[str, object], rank: int, host: str) -> Place
     place.take(here)
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
-    _see_own_gpus(here, int(str(order["gpus here"])))
+    _see_own_gpus(here, order["gpus here"])
     hooks = f"helpers.frameworks.{order['framework']}_ranks"
     if order["framework"] and importlib.util.find_spec(hooks):
         os.environ.update(importlib.import_module(hooks).environment(here))
@@ -87,7 +89,6 @@ def _see_own_gpus(here: Place, there: int) -> None:
 def _run_cells(cells: list[tuple[str, str]]) -> None:
     """Run the cells, by name and text, in a module as a notebook's or a script's."""
     module = sys.modules["__main__"] = ModuleType("__main__")
-    sys.path.insert(0, "")
     for name, text in cells:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         exec(compile(text, name, "exec"), vars(module))

@@ -49,9 +49,24 @@ def marked(label: str, of: Iterable[str]) -> str:
 
 
 def kind(content: dict[str, Any]) -> str:
-    """What its times are of: ``gpu``, ``cpu``, or ``shared``, of replicas that share a GPU."""
+    """What its times are of: ``gpu``, ``cpu``, or ``shared``, of replicas that share a GPU.
+
+    ``virtual`` where nodes on GPUs were processes of one machine.
+    """
     devices = content["devices"]
-    return "shared" if devices.get("shared_gpus") else str(devices["kind"])
+    if devices.get("shared_gpus"):
+        return "shared"
+    return "virtual" if devices["kind"] == "gpu" and virtual_nodes(content) else devices["kind"]
+
+
+def nodes(content: dict[str, Any]) -> int:
+    """On how many nodes a run was, virtual ones too."""
+    return int(content.get("world", {}).get("nodes", 1))
+
+
+def virtual_nodes(content: dict[str, Any]) -> bool:
+    """Whether a run's several nodes were processes of one machine."""
+    return nodes(content) > 1 and bool(content["world"]["virtual"])
 
 
 def ranks(content: dict[str, Any]) -> bool:
@@ -59,6 +74,7 @@ def ranks(content: dict[str, Any]) -> bool:
 
     A CPU's times say nothing about GPUs. Devices that are only virtual share its cores: what they
     take says more about threads than about frameworks. Replicas on one GPU wait for each other.
+    Virtual nodes have no network between them.
     """
     return kind(content) == "gpu"
 
@@ -147,6 +163,11 @@ def unranked(compared: Comparison) -> str | None:
     if any(kind(entry.content) == "shared" for entry in runs):
         return (
             "Replicas that share a GPU take turns on it, "
+            "so these times do not rank frameworks and say nothing about scaling."
+        )
+    if any(kind(entry.content) == "virtual" for entry in runs):
+        return (
+            "Virtual nodes are processes of one machine, with no network between them, "
             "so these times do not rank frameworks and say nothing about scaling."
         )
     if any(entry.content["devices"]["count"] > 1 for entry in runs):

@@ -35,13 +35,23 @@ class Entry:
 
         ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``. That replicas share GPUs is always
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
-        against others.
+        against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 virtual``).
         """
         name = str(self.content["framework"]["name"])
         variant = self.content["run"]["notebook"].partition("_MultiGPU")[2].replace("_", " ")
         gpus = self.content.get("devices", {}).get("shared_gpus")
         shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
-        return " ".join(part for part in (name, variant.strip(), self.setting, shared) if part)
+        parts = (name, variant.strip(), self.setting, self.nodes, shared)
+        return " ".join(part for part in parts if part)
+
+    @property
+    def nodes(self) -> str:
+        """``2 x 4``, nodes and the devices of each, ``2 x 1 virtual``; nothing of one node."""
+        count = comparability.nodes(self.content)
+        if count == 1:
+            return ""
+        virtual = " virtual" if comparability.virtual_nodes(self.content) else ""
+        return f"{count} x {(self.devices or 0) // count}{virtual}"
 
     @property
     def devices(self) -> int | None:

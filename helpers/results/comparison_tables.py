@@ -147,7 +147,7 @@ def hardware(compared: Comparison) -> pd.DataFrame:
             "machine": content["run"]["host"],
             "CPU": f"{hardware['cpu']}, {hardware['cores']} cores",
             "memory": f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
-            "devices": _devices_cell(content["devices"]),
+            "devices": _devices_cell(content["devices"]) + _nodes_cell(content),
             "driver": hardware["driver"] or "none",
             "recipe": (
                 f"{recipe['name']}, {recipe['crop']} px, "
@@ -246,6 +246,16 @@ def _devices_cell(found: dict[str, Any]) -> str:
     if gpus := found.get("shared_gpus"):
         return f"{found['count']} replicas on {gpus} x {names}"
     return f"{found['count']} x {names}"
+
+
+def _nodes_cell(content: dict[str, Any]) -> str:
+    """``, 2 nodes by srun over eth0``; nothing of a run that no launcher started."""
+    world = content.get("world")
+    if world is None:
+        return ""
+    count, virtual = world["nodes"], "virtual " * world["virtual"]
+    by = f"{world['launcher']} {world['launcher_version']}"
+    return f", {count} {virtual}node{'s' * (count != 1)} by {by} over {world['interface']}"
 
 
 def _probe_cell(found: dict[str, Any] | None) -> str:

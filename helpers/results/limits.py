@@ -49,6 +49,9 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
         texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if comparability.virtual_nodes(content):
+        count = comparability.nodes(content)
+        texts.append(f"its {count} nodes were processes of one machine: no network was measured")
     if changed := comparability.departures(content):
         texts.append(f"not the recipe's own training: {changed}")
     if gpus := content["devices"].get("shared_gpus"):

@@ -1,7 +1,7 @@
 """The comparison in three sentences: the fastest, whether that is fair, what devices waited for."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -10,11 +10,13 @@ from helpers.results import device_waits, paired
 from helpers.results.agreement import differences
 from helpers.results.comparability import (
     marked,
+    nodes,
     of_own_networks,
     off_the_recipe,
     ranks,
     unequal,
     unranked,
+    virtual_nodes,
 )
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
@@ -266,10 +268,18 @@ def _machine(compared: Comparison) -> str:
         counts = sorted({entry.devices or 0 for entry in entries})
         every = len(entries) == len(counts) * len({entry.label for entry in entries})
         word = "and" if every else "or"
-        return (
-            f"{_listed(map(str, counts), word)} virtual CPU device{'s' if counts[-1] > 1 else ''}"
-        )
+        many = "s" if counts[-1] > 1 else ""
+        return f"{_listed(map(str, counts), word)} virtual CPU device{many}{_nodes(entries)}"
     names = ", ".join(dict.fromkeys(found["names"]))
     if gpus := found.get("shared_gpus"):
         return f"{gpus} {names} shared by {found['count']} replicas"
-    return f"{found['count']} {names}"
+    return f"{found['count']} {names}{_nodes([last])}"
+
+
+def _nodes(entries: Sequence[Entry]) -> str:
+    """`` of 2 virtual nodes``, `` of 1 and 2 nodes``; nothing where all are one machine."""
+    counts = sorted({nodes(entry.content) for entry in entries})
+    if counts == [1]:
+        return ""
+    virtual = "virtual " if any(virtual_nodes(entry.content) for entry in entries) else ""
+    return f" of {_listed(map(str, counts))} {virtual}nodes"

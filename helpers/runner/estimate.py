@@ -43,7 +43,7 @@ class History:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._keys: dict[tuple[str, int, int | None], Key] = {}
+        self._keys: dict[tuple[str, int, int | None, int], Key] = {}
         found = sorted(_earlier(), key=lambda row: row[0])
         self._seconds: dict[Key, list[float]] = {}
         for _, key, seconds in found:
@@ -62,7 +62,7 @@ class History:
             self._seconds.setdefault(self._key(state), []).append(state.seconds)
 
     def _key(self, state: RunState) -> Key:
-        where = (state.notebook, state.devices, state.gpus)
+        where = (state.notebook, state.devices, state.gpus, state.nodes)
         if where not in self._keys:
             found = device_helpers.resolve(state.devices, state.gpus)
             name = self._plan.recipe
@@ -77,7 +77,7 @@ class History:
                 _asked(self._plan, recipe.epochs, recipe.batch),
                 image_readers.called(recipe, folder),
                 found.kind,
-                found.names,
+                (str(state.nodes), *found.names * state.nodes),
                 found.shared_gpus,
                 socket.gethostname(),
             )
@@ -120,7 +120,7 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
         _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch"]),
         content["data"]["folder"],
         devices["kind"],
-        devices["names"],
+        (str(content.get("world", {}).get("nodes", 1)), *devices["names"]),
         devices.get("shared_gpus"),
         run["host"],
     )

@@ -2,7 +2,7 @@
 
 from helpers import terminal
 from helpers.errors import UserError
-from helpers.frameworks import devices, installed
+from helpers.frameworks import devices, installed, why_one_node
 from helpers.results import comparability
 from helpers.runner import batch_folder, estimate, recipes
 from helpers.runner.batch_folder import Batch
@@ -35,6 +35,8 @@ def announce(batch: Batch, history: History) -> None:
     }
     for state in batch.runs:
         problem = problems[state.kernel, state.devices, state.gpus] or unsuited[state.notebook]
+        if state.nodes > 1:
+            problem = problem or why_one_node(state.notebook)
         if batch.is_finished(state):
             note = "finished before, kept"
         elif problem:

@@ -10,9 +10,10 @@ from typing import Any
 from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
+from helpers.frameworks import ROWS, order
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import order
 from helpers.frameworks.capabilities import sharing
+from helpers.launch import engines
 from helpers.recipe import PRECISIONS, full_name, lookup
 from helpers.training import image_folders, parameters
 
@@ -38,23 +39,29 @@ class RunState:
     """What sets it apart from the plan's other runs of its notebook on as many devices."""
     gpus: int | None = None
     """On how many GPUs the devices are to be; None where each is to be one, if there are any."""
+    nodes: int = 1
+    """Each has so many devices."""
     earlier: list[str] = field(default_factory=list)
     """What earlier attempts at it came to, so that nothing is tried again silently."""
 
     @property
     def folder(self) -> str:
         """The run's folder in the batch."""
-        name = device_helpers.run_name(self.notebook, self.devices, self.shared_gpus)
+        name = device_helpers.run_name(self.notebook, self.devices, self.shared_gpus, self.nodes)
         return name + (f"-{self.variant}" if self.variant else "")
 
     @property
     def title(self) -> str:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
+        each = " each" if self.nodes > 1 else ""
         if self.shared_gpus:
             found = sharing(self.devices, self.shared_gpus)
-            return f"{self.notebook}, {found}{apart}"
+            among = f" on {self.nodes} nodes" if self.nodes > 1 else ""
+            return f"{self.notebook}{among}, {found}{each}{apart}"
+        among = f"{self.nodes} nodes with " if self.nodes > 1 else ""
         kind = "virtual CPU device" if self.gpus == 0 else "device"
-        return f"{self.notebook} on {self.devices} {kind}{'s' if self.devices != 1 else ''}{apart}"
+        kind += "s" * (self.devices != 1)
+        return f"{self.notebook} on {among}{self.devices} {kind}{each}{apart}"
 
     @property
     def shared_gpus(self) -> int | None:
@@ -63,9 +70,11 @@ class RunState:
 
     @property
     def on(self) -> str:
-        """Its devices in a table's cell: ``4``, or ``4 on 1 GPU``."""
+        """Its devices in a table's cell: ``4``, ``4 on 1 GPU``, or of two nodes ``2 x 4``."""
         gpus = self.shared_gpus
-        return f"{self.devices} on {gpus} GPU{'s' * (gpus > 1)}" if gpus else str(self.devices)
+        among = f"{self.nodes} x " if self.nodes > 1 else ""
+        shared = f" on {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
+        return f"{among}{self.devices}{shared}"
 
     def about(self) -> dict[str, Any]:
         """What the notebook cannot know of its own run, for the record's section ``run``."""
@@ -84,6 +93,8 @@ class Plan:
     batch_size: int | str = "default"
     workers: int | str = "default"
     warmup_epochs: float | str = "default"
+    launcher: str = "auto"
+    """What starts the ranks of several nodes."""
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Of the recipe's file and the code beside it; nothing in journals of older versions."""
 
@@ -96,6 +107,7 @@ class Plan:
             "batch_size": self.batch_size,
             "workers": self.workers,
             "warmup_epochs": self.warmup_epochs,
+            "launcher": self.launcher,
         }
 
     def settings(self) -> str:
@@ -106,7 +118,9 @@ class Plan:
             "workers": self.workers,
             "warm-up epochs": self.warmup_epochs,
         }
-        return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
+        said = [f"{what} {value}" for what, value in given.items() if value != "default"]
+        said += [f"launcher {self.launcher}"] * (self.launcher != "auto")
+        return ", ".join(said)
 
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
@@ -151,16 +165,18 @@ def make_plan(
     batch_size: int | str = "default",
     workers: int | str = "default",
     warmup_epochs: float | str = "default",
+    nodes: Sequence[int | str] = (1,),
+    launcher: str = "auto",
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
-    Repeats are the outermost loop, then seeds, notebooks, precisions, devices: a sweep that is cut
-    short has measured every framework, and a machine that grows warm does so for all of them.
+    Repeats are the outermost loop, then seeds, notebooks, precisions, nodes, devices: a sweep that
+    is cut short has measured every framework, and a machine that grows warm does so for all.
 
     Args:
         notebooks: names without ``.ipynb``; none means every framework notebook, in order.
         frameworks: all notebooks of these frameworks, instead of ``notebooks``.
-        devices: how many, several in turn, or ``auto``.
+        devices: how many on each node, several in turn, or ``auto``.
         gpus: on how many GPUs each of these numbers is; ``auto``: on as many.
         recipe: a recipe's name, its file, or ``auto``.
         data: a data folder, or ``auto``.
@@ -175,6 +191,8 @@ def make_plan(
             run measures.
         warmup_epochs: in which the learning rate climbs to that of all devices; ``default``: the
             recipe's.
+        nodes: how many machines, several in turn; virtual ones unless the launcher reaches others.
+        launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
 
     Raises:
         ChoiceError: one of these cannot be had.
@@ -206,12 +224,25 @@ def make_plan(
     with _choosing("devices"):
         found = [device_helpers.resolve(number, gpus) for number in devices]
     counts = dict.fromkeys(each.count for each in found)
+    with _choosing("nodes"):
+        each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nodes)
+    with _choosing("launcher"):
+        launcher = engines.choose(launcher, max(each_nodes)).asked
     with _choosing("seeds"):
         each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
     each_precision = dict.fromkeys(precision)
     with _choosing("repeats"):
         rounds = _whole("repeats", repeats, least=1)
-    planned = rounds * len(each_seed) * len(each_precision) * len(wanted) * len(counts)
+    several = {
+        name: [
+            number
+            for number in each_nodes
+            if number > 1 or notebooks or frameworks or name not in _OF_MANY_NODES
+        ]
+        for name in wanted
+    }
+    combined = sum(map(len, several.values()))
+    planned = rounds * len(each_seed) * len(each_precision) * combined * len(counts)
     if planned > MOST_RUNS:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
     runs = [
@@ -228,14 +259,19 @@ def make_plan(
                 + [f"repeat{number}"] * (rounds > 1)
             ),
             gpus=None if gpus == "auto" else found[0].gpus,
+            nodes=among,
         )
         for number in range(1, rounds + 1)
         for seed in each_seed
         for name in wanted
         for kind in each_precision
+        for among in several[name]
         for count in counts
     ]
-    return Plan(recipe, data, runs, epochs, batch_size, workers, warmup, digests)
+    return Plan(recipe, data, runs, epochs, batch_size, workers, warmup, launcher, digests)
+
+
+_OF_MANY_NODES = {row.notebook for row in ROWS if row.many_nodes_only}
 
 
 def _chosen_notebooks(

@@ -24,7 +24,8 @@ from typing import Any
 from helpers import paths, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import installed, parameters_of
+from helpers.frameworks import installed, parameters_of, why_one_node
+from helpers.launch import coordinator, engines
 from helpers.runner import (
     batch_folder,
     kernel_processes,
@@ -149,10 +150,12 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     resumes = _clear(folder)
     state.seconds = None
     source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
-    gpus = device_helpers.used(state.devices, state.gpus)
+    gpus = device_helpers.used(*_here(batch, state))
     probed = probes.as_record(batch, state)
     problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
     problem = problem or recipes.problem(batch.plan, state.notebook)
+    if state.nodes > 1:
+        problem = problem or why_one_node(state.notebook) or None
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
@@ -165,6 +168,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         | batch.plan.parameters()
         | {
             "devices": state.devices,
+            "nodes": state.nodes,
             "gpus": "auto" if state.gpus is None else state.gpus,
             "run": str(folder),
             "seed": state.seed,
@@ -188,7 +192,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
                 heard=shown.tell,
                 settled=lambda: record_state(folder) != "running",
                 stall_minutes=stall_minutes,
-                environment=_environment(batch, state, uuids),
+                environment=_environment(batch, state, uuids) | _hanging(stall_minutes),
             )
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -234,6 +238,19 @@ def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, st
     return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
 
 
+def _here(batch: Batch, state: RunState) -> tuple[int, int | None]:
+    """How many devices of a run are this machine's, and on how many GPUs: of all virtual nodes."""
+    virtual = state.nodes > 1 and engines.choose(batch.plan.launcher, state.nodes).virtual
+    here = state.nodes if virtual else 1
+    return here * state.devices, None if state.gpus is None else here * state.gpus
+
+
+def _hanging(stall_minutes: float) -> dict[str, str]:
+    """Ranks that hang are named by their coordinator, so it has to be sooner than the runner."""
+    minutes = min(coordinator.HANG_MINUTES, 0.8 * stall_minutes)
+    return {coordinator.HANG_VARIABLE: f"{minutes:g}"}
+
+
 def _settle(
     batch: Batch,
     state: RunState,
@@ -276,12 +293,14 @@ def _check(batch: Batch) -> None:
     This also makes the generated images where they are missing, once and where it can be seen.
     """
     recipes.check(batch.plan)
-    most = max(batch.runs, key=lambda state: state.devices)  # the largest global batch to fill
+    # The largest global batch to fill.
+    most = max(batch.runs, key=lambda state: state.nodes * state.devices)
     for seed in dict.fromkeys(state.seed for state in batch.runs):
         setup = parameters.resolve(
             "check",
             **batch.plan.parameters(),
             devices=most.devices,
+            nodes=most.nodes,
             gpus=most.gpus,
             run=batch.folder / "check",
             seed=seed,

@@ -18,6 +18,7 @@ EXAMPLES = {
     "frameworks": '["pytorch", "keras"]',
     "notebooks": '["PyTorch_MultiGPU"]',
     "devices": "[1, 2, 4, 8]",
+    "nodes": "[1, 2]",
     "precision": '["fp32"]',
     "seeds": "[0, 1, 2]",
     "gpus": "1",
@@ -28,11 +29,12 @@ EXAMPLES = {
     "batch_size": "64",
     "workers": "8",
     "warmup_epochs": "0.5",
+    "launcher": '"mpiexec"',
     "name": '"overnight"',
 }
 """The keys, and what each may be given."""
 TABLE = "sweep"
-LISTS = ("frameworks", "notebooks", "devices", "precision", "seeds")
+LISTS = ("frameworks", "notebooks", "devices", "nodes", "precision", "seeds")
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
 
 
@@ -103,7 +105,7 @@ def _list(where: str, key: str, value: Any) -> list[Any]:
         raise UserError(
             f"{where}: '{key}' takes a list of names or numbers, such as {EXAMPLES[key]}"
         )
-    return items if key in ("devices", "seeds") else [str(item) for item in items]
+    return items if key in ("devices", "nodes", "seeds") else [str(item) for item in items]
 
 
 def _one(where: str, key: str, value: Any) -> Any:
@@ -111,7 +113,7 @@ def _one(where: str, key: str, value: Any) -> Any:
         raise UserError(f"{where}: '{key}' takes one value, such as {EXAMPLES[key]}")
     if key == "data":
         return str(Path(os.path.expanduser(str(value))))  # noqa: PTH111 (it never fails)
-    return str(value) if key in ("recipe", "name", "gpus") else value
+    return str(value) if key in ("recipe", "name", "gpus", "launcher") else value
 
 
 def _is_plain(value: Any) -> bool:

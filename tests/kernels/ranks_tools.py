@@ -1,0 +1,122 @@
+"""What tests have ranks do, and who is left of them afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from helpers.frameworks import place
+from helpers.launch import engines, serving
+from helpers.launch.coordinator import Order, Ranks
+
+CELLS = [("cell 1", "from helpers.launch import serving\nserving.hand(lambda f, *args: f(*args))")]
+ENGINES = ("mpiexec", "torchrun")
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
+
+
+def start(run: Path, engine: str = "mpiexec", nodes: int = 2, each: int = 1, **how: Any) -> Ranks:
+    cells = how.pop("cells", CELLS)
+    order = Order(cells, nodes, each, devices=each)
+    return Ranks(run, order, engines.choose(engine, nodes), **how)
+
+
+def left(run: Path) -> list[int]:
+    """Processes that were started for a run's ranks, by the mark that they inherit."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            marked = process.environ().get(place.VARIABLE, "").startswith(str(run))
+        except (psutil.Error, OSError):
+            continue
+        if marked and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+def nobody_is_left(run: Path, seconds: float = 15.0) -> bool:
+    until = time.monotonic() + seconds
+    while left(run) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not left(run)
+
+
+def variables() -> dict[str, str]:
+    return {name: os.environ[name] for name in VARIABLES}
+
+
+def is_rank(number: int) -> bool:
+    return os.environ["RANK"] == str(number)
+
+
+def with_a_child() -> int:
+    """Leave a process behind that nobody asks to end."""
+    return subprocess.Popen(["sleep", "1000"]).pid
+
+
+def fail(number: int) -> None:
+    with_a_child()
+    if is_rank(number):
+        raise ValueError("no such file\nas was said")
+    time.sleep(1000)
+
+
+def die(number: int) -> None:
+    """The others notice at once, and are sooner to say so than anybody could say of the dead."""
+    with_a_child()
+    here = place.here()
+    assert here is not None
+    mark = here.folder / "about-to-die"
+    if is_rank(number):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    while not mark.exists():
+        time.sleep(0.001)
+    raise ConnectionError("connection reset by peer")
+
+
+def hang(number: int) -> str:
+    if is_rank(number):
+        time.sleep(1000)
+    return "done"
+
+
+def wait_inside() -> None:
+    time.sleep(1000)
+
+
+def behind(number: int) -> None:
+    """All but one wait inside for one that is somewhere else."""
+    serving.step()
+    if is_rank(number):
+        time.sleep(1000)
+    wait_inside()
+
+
+def leave(number: int) -> str:
+    if is_rank(number):
+        os._exit(3)
+    time.sleep(1000)
+    return ""
+
+
+def count(upto: int) -> int:
+    for number in range(upto):
+        if is_rank(0):
+            serving.tell(number)
+    return upto
+
+
+def coordinate_until_killed(run: str) -> None:
+    """A coordinator, for another process to kill."""
+    ranks = start(Path(run))
+    print("ready", flush=True)
+    ranks.call(wait_inside)
+
+
+if __name__ == "__main__":
+    coordinate_until_killed(sys.argv[1])

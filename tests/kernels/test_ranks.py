@@ -1,0 +1,162 @@
+"""Ranks under real engines, with functions that take no time: how a run ends when one of them does.
+
+No framework takes part. The kernel is PyTorch's, whose environment has both engines.
+"""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ranks_tools as tools
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.launch import coordinator, engines, letters
+from helpers.launch.causes import RankError
+
+SOON = 15.0
+"""Seconds in which a run has ended, whatever has happened to it."""
+
+
+@pytest.mark.parametrize("engine", tools.ENGINES)
+def test_each_rank_finds_torchruns_variables(engine: str, tmp_path: Path) -> None:
+    ranks = tools.start(tmp_path, engine, nodes=2, each=2)
+    try:
+        found = ranks.call(tools.variables)
+        assert ranks.call(tools.variables) == found, "they live from call to call"
+        assert stat.S_IMODE(ranks.folder.stat().st_mode) == 0o700
+        there = [path for path in ranks.folder.iterdir() if not path.name.startswith(".")]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in there} == {0o600}
+    finally:
+        ranks.end()
+    same = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    assert found == [
+        {"RANK": str(n), "LOCAL_RANK": str(n % 2), "GROUP_RANK": str(n // 2), **same}
+        for n in range(4)
+    ]
+    assert tools.nobody_is_left(tmp_path) and not ranks.folder.exists()
+
+
+@pytest.mark.parametrize("engine", tools.ENGINES)
+@pytest.mark.parametrize(
+    ("function", "cause"),
+    [
+        (tools.fail, "rank 1 on {host}: ValueError: no such file"),
+        (tools.die, "rank 1 on {host}: killed (signal 9; out of memory?)"),
+        (tools.leave, "rank 1 on {host}: ended with exit code 3"),
+    ],
+)
+def test_one_rank_ends_all_and_the_earliest_cause_is_named(
+    engine: str, function: object, cause: str, tmp_path: Path
+) -> None:
+    ranks = tools.start(tmp_path, engine)
+    began = time.monotonic()
+    with pytest.raises(RankError) as caught:
+        ranks.call(function, 1)  # type: ignore[arg-type]
+    assert str(caught.value) == cause.format(host=os.uname().nodename)
+    assert tools.nobody_is_left(tmp_path) and time.monotonic() - began < SOON
+    assert ranks.ended and not ranks.folder.exists()
+    if function is tools.fail:
+        assert "in fail\n" in (tmp_path / coordinator.LOG).read_text(), "the traceback is kept"
+
+
+def test_a_rank_that_hangs_is_named_by_those_that_have_answered(tmp_path: Path) -> None:
+    ranks = tools.start(tmp_path, nodes=3, hang_minutes=3 / 60)
+    with pytest.raises(RankError) as caught:
+        ranks.call(tools.hang, 2)
+    host = os.uname().nodename
+    said = f"no answer for 3 s: ranks 0 to 1 wait for rank 2 on {host} (in hang, ranks_tools.py:"
+    assert str(caught.value).startswith(said)
+    assert tools.nobody_is_left(tmp_path)
+
+
+def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Path) -> None:
+    ranks = tools.start(tmp_path, nodes=3, hang_minutes=3 / 60)
+    with pytest.raises(RankError, match=r"ranks 0, 2 wait for rank 1 on \S+ \(in behind, "):
+        ranks.call(tools.behind, 1)
+    assert tools.nobody_is_left(tmp_path)
+
+
+def test_ranks_end_with_a_coordinator_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, tools.__file__, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
+    killed = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None and killed.stdout.readline() == "ready\n"
+    assert len(tools.left(tmp_path)) > 2
+    killed.kill()
+    killed.wait()
+    assert tools.nobody_is_left(tmp_path, SOON)
+    assert list(tmp_path.glob("ranks-*")), "the next one takes it away"
+    tools.start(tmp_path).end()
+    assert not list(tmp_path.glob("ranks-*"))
+
+
+def test_an_interrupted_call_ends_all(tmp_path: Path) -> None:
+    ranks = tools.start(tmp_path)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.alarm(1)
+    with pytest.raises(KeyboardInterrupt):
+        ranks.call(tools.hang, 1)
+    assert tools.nobody_is_left(tmp_path, SOON)
+
+
+def test_what_rank_0_tells_is_heard_in_order(tmp_path: Path) -> None:
+    ranks = tools.start(tmp_path)
+    heard: list[int] = []
+    assert ranks.call(tools.count, 20, heard=heard.append) == [20, 20]
+    ranks.end()
+    assert heard == list(range(20))
+
+
+def test_an_error_in_a_cell_is_the_cause(tmp_path: Path) -> None:
+    ranks = tools.start(tmp_path, cells=[("cell 7", "unknown + 1")])
+    with pytest.raises(RankError, match=r"rank [01] on \S+: NameError: name 'unknown' is not def"):
+        ranks.call(tools.variables)
+    assert 'File "cell 7", line 1' in (tmp_path / coordinator.LOG).read_text()
+    ranks = tools.start(tmp_path, cells=[("cell 7", "this = 1")])
+    with pytest.raises(RankError, match=r"the cells ended before this_run.rehearse"):
+        ranks.call(tools.variables)
+
+
+def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lone rank never begins."""
+    alone = engines.Engine("mpiexec", 1, True)
+    monkeypatch.setattr(alone.__class__, "command", _one_fewer(alone.__class__.command))
+    with pytest.raises(RankError, match=r"1 of 2 ranks are in after 2 s; missing: rank 1 "):
+        tools.start(tmp_path, join_seconds=2)
+    assert tools.nobody_is_left(tmp_path, SOON)
+
+
+def _one_fewer(command):  # type: ignore[no-untyped-def]
+    def fewer(engine: engines.Engine, program: list[str], ranks: int) -> list[str]:
+        words = command(engine, program, ranks)
+        words[words.index("-n") + 1] = "1"
+        return words
+
+    return fewer
+
+
+def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
+    """Two real nodes, and the engine starts both ranks on this machine."""
+    host = os.uname().nodename
+    real = engines.Engine("mpiexec", 2, False, ("127.0.0.1", "localhost"))
+    words = real.command(["program"], 1)
+    assert words[1:3] == ["-hosts", "127.0.0.1,localhost"]
+    order = coordinator.Order(tools.CELLS, 2, 1)
+    virtual = engines.Engine("torchrun", 2, False)
+    with pytest.raises(UserError, match=rf"2 host\(s\) with 1 rank.*on {host}, {host}"):
+        coordinator.Ranks(tmp_path, order, virtual)
+    assert tools.nobody_is_left(tmp_path, SOON)
+
+
+def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
+    folder = letters.make_folder(tmp_path)
+    letters.send(folder / "order", {"rank in": "RANK"})
+    command = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
+    done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "only a launcher starts it" in done.stderr
