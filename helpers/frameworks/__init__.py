@@ -143,6 +143,13 @@ NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framewo
 """Each module's own notebook; a framework's others are variations of it."""
 
 
+def name_of(framework: str, notebook: str) -> str:
+    """A notebook's row's name; of one without a row the framework and what its name ends in."""
+    names = {(row.framework, row.notebook): row.name for row in ROWS}
+    variant = notebook.partition("_MultiGPU")[2].replace("_", " ").strip()
+    return names.get((framework, notebook), f"{framework} {variant}".rstrip())
+
+
 def networks_of(module: str) -> str:
     """The module of ``helpers.networks`` that a framework's module trains: ChainerMN's is Chainer's.
 

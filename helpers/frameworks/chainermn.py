@@ -221,8 +221,8 @@ def _in_ranks(function: Callable[[Device], Any], devices: Sequence[Device]) -> l
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         (Path(folder) / "call").write_bytes(cloudpickle.dumps((function, list(devices))))
-        command = [Path(sys.executable).with_name("mpiexec"), "-n", str(len(devices))]
-        command += [sys.executable, "-m", "mpi4py", "-c", _RANK, folder]
+        command = [Path(sys.executable).with_name("mpiexec"), "-prepend-rank"]
+        command += ["-n", str(len(devices)), sys.executable, "-m", "mpi4py", "-c", _RANK, folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise replicas.ReplicaError(f"a rank of ChainerMN failed:\n{done.stderr}")

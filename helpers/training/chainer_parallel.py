@@ -221,8 +221,8 @@ class Lasting:
 class TimedCommunicator:
     """A ChainerMN communicator, for the multi-node optimiser: it times the mean of the gradients.
 
-    ``naive`` has MPI add up a copy of an array that is not contiguous, and drops it: that gradient
-    would stay each rank's own. Here there is none such.
+    ``naive`` has MPI add up a copy of an array that is not contiguous, and drops it: of that
+    gradient each rank would keep its own, divided by their number. Here there is none such.
     """
 
     def __init__(self, communicator: Any) -> None:
