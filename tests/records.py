@@ -223,10 +223,23 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     record.check(content)
     found = content.get("devices", {})
     notebook = content["run"]["notebook"]
-    folder = batch / run_name(notebook, found.get("count", 2), found.get("shared_gpus"))
+    nodes = content.get("world", {}).get("nodes", 1)
+    each = found.get("count", 2) // nodes
+    folder = batch / run_name(notebook, each, found.get("shared_gpus"), nodes)
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+def world(nodes: int = 2, *, virtual: bool = True) -> dict[str, Any]:
+    """The section ``world`` of a run with one rank a node."""
+    ranks = [list(range(nodes))] if virtual else [[rank] for rank in range(nodes)]
+    hosts = [
+        {"name": f"node{number}", "cpus": 2, "gpus": [], "ranks": own}
+        for number, own in enumerate(ranks)
+    ]
+    about = {"nodes": nodes, "virtual": virtual, "launcher": "mpiexec", "launcher_version": "5.0.2"}
+    return {**about, "interface": "lo" if virtual else "eth0", "hosts": hosts}
 
 
 def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:

@@ -24,7 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
 PARAMETERS += '\nseed = 0\nprecision = "fp32"\nworkers = "default"\nbatch_size = "default"'
-PARAMETERS += '\nepochs = "default"\nwarmup_epochs = "default"\nresume = False'
+PARAMETERS += (
+    '\nepochs = "default"\nwarmup_epochs = "default"\nnodes = 1\nlauncher = "auto"\nresume = False'
+)
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""
 import sys

@@ -60,7 +60,7 @@ def check(launcher: str) -> str:
     Raises:
         UserError: there is none of that name.
     """
-    name, _, hosts = launcher.partition(":") if isinstance(launcher, str) else ("", "", "")
+    name, _, hosts = str(launcher).partition(":")
     if name not in ("auto", *ENGINES) or (
         ":" in str(launcher) and (name != "mpiexec" or not hosts)
     ):

@@ -1,5 +1,6 @@
 """On a rank: who answers the coordinator's calls, and how it tells something meanwhile."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from helpers.frameworks import place
-from helpers.launch import letters
+from helpers.launch import letters, network
 
 Answerer = Callable[..., Any]
 """``(function, *args)`` of a call: what this rank answers."""
@@ -56,10 +57,25 @@ def serve(folder: Path, rank: int) -> None:
         except FileNotFoundError:
             time.sleep(0.02)
             continue
+        _meet_anew(folder, rank, number)
         assert _Serving.answer is not None
         letters.send(folder / f"answer-{number}-{rank}", _Serving.answer(function, *args))
         number += 1
     _Serving.stop()
+
+
+def _meet_anew(folder: Path, rank: int, number: int) -> None:
+    """A port of its own for the process group of each call.
+
+    PyTorch's store outlives the group that it was made for, by an unknown time. A second group at
+    the same port could find the addresses of the first there.
+    """
+    path = folder / f"port-{number}"
+    if rank == 0:
+        letters.say(path, {"port": network.free_port()})
+    while (said := letters.heard(path)) is None:
+        time.sleep(0.01)
+    os.environ["MASTER_PORT"] = str(said["port"])
 
 
 def _say_where(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -48,7 +49,7 @@ class Nodes:
             helpers.launch.causes.RankError: the earliest cause, in one line.
         """
         run = self._run
-        told = {"workers": run.workers, "monitor": run.monitor}
+        told = {"workers": run.workers, "monitor": run.monitor, "host": socket.gethostname()}
         return self._started().call(function, told, *args, heard=heard)
 
     def with_replica(

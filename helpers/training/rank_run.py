@@ -7,11 +7,14 @@ kernel's, so here it does nothing; what trains and tests is called by the kernel
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+import gpumon
 from helpers.frameworks.place import Place
 from helpers.launch import letters, serving
 from helpers.networks.weights import Arrays, Weights
@@ -86,10 +89,12 @@ class RankRun(RunBase):
         """Of a call: ``function`` with this rank's world and work.
 
         Args:
-            told: what only the kernel knows: ``workers`` and ``monitor``.
+            told: what only the kernel knows: ``workers``, ``monitor``, and its ``host``.
             args: what follows in its arguments. One of this module's own gets the run before them.
         """
         self.workers, self.monitor = told["workers"], told["monitor"]
+        if told["host"] != socket.gethostname():  # whose clock is another
+            self.monitor = gpumon.Marker(os.devnull)
         if function in (keep_replica, end_replica):
             args = (self, *args)
         return function(self.world, self.work(), *args)

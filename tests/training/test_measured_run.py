@@ -53,6 +53,12 @@ def test_the_parameters_are_those_of_the_cell() -> None:
     assert {"recipe", "devices", "gpus", "seed"} <= set(PARAMETERS) and "notebook" not in PARAMETERS
 
 
+@pytest.mark.parametrize(("virtual", "here"), [(False, 4), (True, 8)])
+def test_virtual_nodes_share_a_machines_cores(virtual: bool, here: int) -> None:
+    world = World(3, 8, ("device",), "cpu", nodes=2, node=0, virtual_nodes=virtual)
+    assert (world.processes, world.on_machine) == (8, here)
+
+
 @pytest.mark.parametrize(
     ("devices", "size", "gpus", "processes", "shared"),
     [(1, 4, 4, 4, False), (4, 4, 4, 1, False), (1, 4, 2, 4, True), (2, 2, 0, 1, False)],
@@ -63,7 +69,7 @@ def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shar
 
 
 CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"), "auto")
-CELL |= {"resume": False}
+CELL |= {"resume": False, "nodes": 1, "launcher": "auto"}
 CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
 CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
 
@@ -81,6 +87,14 @@ CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
         ({"recipe": ["demo"]}, r"recipe is \['demo'\]: give a name"),
         ({"resume": "False"}, "resume is 'False': give True or False"),
         ({"warmup_epochs": 10**400}, "warmup_epochs is 1000"),
+        ({"nodes": 0}, "nodes is 0: give a whole number from 1 to 1024$"),
+        ({"nodes": "auto"}, "nodes is 'auto': give"),
+        ({"nodes": True}, "nodes is True: give"),
+        ({"launcher": "mpirun"}, "launcher is 'mpirun': give auto, mpiexec, srun, torchrun, or"),
+        ({"launcher": 3}, "launcher is 3: give"),
+        ({"launcher": "srun:a,b", "nodes": 2}, "launcher is 'srun:a,b': give"),
+        ({"launcher": "mpiexec:", "nodes": 2}, "launcher is 'mpiexec:': give"),
+        ({"launcher": "mpiexec:a", "nodes": 2}, "1 hosts for 2 nodes"),
     ],
 )
 def test_a_parameter_typed_wrongly_is_named_before_anything_starts(
@@ -176,7 +190,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch=64),
         record=SimpleNamespace(add=lambda *given: None),
-        devices=("cpu",) * count,
+        setup=SimpleNamespace(replicas=count),
     )
     assert len(Run.take_apart(run)) == 3  # type: ignore[arg-type]
     assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)

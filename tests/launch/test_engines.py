@@ -1,0 +1,94 @@
+"""Which engine starts the ranks, with which command line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.errors import UserError
+from helpers.launch import engines
+from helpers.launch.engines import Engine, choose
+
+SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "gpu[01-03]"}
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every engine is there; scontrol knows the allocation's nodes."""
+    for name in ("mpiexec", "torchrun", "srun"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text('#!/bin/sh\n[ "$3" = "gpu[01-03]" ] && printf "gpu01\\ngpu02\\ngpu03\\n"\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    return tmp_path
+
+
+def test_outside_an_allocation_nodes_are_virtual() -> None:
+    assert choose("auto", 2, environment={}) == Engine("mpiexec", 2, True)
+    assert choose("torchrun", 2, environment=SLURM).virtual
+
+
+def test_in_an_allocation_srun_starts_them_on_its_nodes(programs: Path) -> None:
+    found = choose("auto", 2, environment=SLURM)
+    assert (found.name, found.virtual, found.hosts) == ("srun", False, ("gpu01", "gpu02"))
+    command = found.command(["program", "folder"], 4)
+    assert command[0] == str(programs / "srun") and command[-2:] == ["program", "folder"]
+    assert {"--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--nodelist=gpu01,gpu02"} <= {
+        *command
+    }
+    assert "--kill-on-bad-exit=1" in command and "--distribution=block" in command
+
+
+def test_ranks_that_talk_by_mpi_are_started_by_mpiexec_there_too(programs: Path) -> None:
+    found = choose("auto", 3, mpi=True, environment=SLURM)
+    assert (found.name, found.hosts) == ("mpiexec", ("gpu01", "gpu02", "gpu03"))
+    with pytest.raises(UserError, match="launcher srun: this framework's ranks talk by MPI"):
+        choose("srun", 2, mpi=True, environment=SLURM)
+
+
+def test_an_allocation_has_to_have_the_nodes(programs: Path) -> None:
+    with pytest.raises(UserError, match="nodes 4: this allocation has 3; ask Slurm for --nodes=4"):
+        choose("auto", 4, environment=SLURM)
+    with pytest.raises(UserError, match="scontrol does not tell the nodes"):
+        choose("auto", 2, environment=SLURM | {"SLURM_JOB_NODELIST": "other"})
+    with pytest.raises(UserError, match="this is no Slurm allocation"):
+        choose("srun", 2, environment={})
+
+
+def test_mpiexec_takes_hosts_and_a_named_interface(programs: Path) -> None:
+    named = {"GLOO_SOCKET_IFNAME": "eth1"}
+    found = choose("mpiexec:node1, node2,node3", 2, environment=named)
+    assert (found.hosts, found.virtual) == (("node1", "node2"), False)
+    words = " ".join(found.command(["program"], 4))
+    assert "-hosts node1,node2 -iface eth1 -n 8 -ppn 4 program" in words
+
+
+def test_on_one_machine_nothing_listens_elsewhere(programs: Path) -> None:
+    words = choose("mpiexec", 2, environment={}).command(["program"], 1)
+    assert words[1:] == ["-iface", "lo", "-n", "2", "-ppn", "1", "program"]
+    torchrun = choose("torchrun", 2, environment={}).command(["program"], 2)
+    assert "--nproc-per-node=4" in torchrun and "--rdzv-endpoint=127.0.0.1:0" in torchrun
+
+
+def test_an_engine_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UserError, match=r"mpiexec: it is not in this environment .*'make envs'"):
+        Engine("mpiexec", 2, True).command(["program"], 1)
+
+
+def test_the_version_is_what_the_engine_says(programs: Path) -> None:
+    for name, said in {
+        "mpiexec": "HYDRA build details:\n  Version:  5.0.2",
+        "srun": "slurm 23.11",
+    }.items():
+        (programs / name).write_text(f'#!/bin/sh\nprintf "{said}\\n"\n')
+    assert Engine("mpiexec", 2, True).version() == "5.0.2"
+    assert Engine("srun", 2, True).version() == "23.11"
+    assert set(engines.RANK_IN) == set(engines.ENGINES)
+    assert subprocess.run([programs / "srun"], check=True).returncode == 0

@@ -1,0 +1,155 @@
+"""Runs on several nodes: planned, told apart, and never ranked where nodes are virtual."""
+
+import json
+from pathlib import Path
+
+import pytest
+import records
+from runner_tools import Suite, images_fixture, suite_fixture
+
+from helpers.__main__ import main
+from helpers.errors import UserError
+from helpers.frameworks import ROWS, why_one_node
+from helpers.results import comparability, comparison, comparison_tables, limits, three_answers
+from helpers.runner import batch_folder, journal, messages, plans
+from helpers.training import record
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+
+def planned(**choices: object) -> list[tuple[str, int, int]]:
+    runs = plans.make_plan(recipe="demo", **choices).runs  # type: ignore[arg-type]
+    return [(run.notebook, run.nodes, run.devices) for run in runs]
+
+
+def test_each_number_of_nodes_is_a_run_of_its_own() -> None:
+    found = planned(notebooks=["PyTorch_MultiGPU"], nodes=["1", "2"], devices=[1, 2])
+    assert found == [("PyTorch_MultiGPU", nodes, each) for nodes in (1, 2) for each in (1, 2)]
+
+
+def test_what_is_for_several_nodes_runs_only_there_unless_it_is_named(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU")
+    suite.notebook("Other_MultiNode")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "_OF_MANY_NODES", {"Other_MultiNode"})
+        one, two = ("Other_MultiNode", 1, 1), ("Other_MultiNode", 2, 1)
+        plain = ("PyTorch_MultiGPU", 1, 1)
+        assert planned(devices=[1]) == [plain]
+        assert set(planned(devices=[1], nodes=[1, 2])) == {plain, ("PyTorch_MultiGPU", 2, 1), two}
+        assert planned(devices=[1], notebooks=["Other_MultiNode"], nodes=[1, 2]) == [one, two]
+
+
+def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
+    state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", nodes=3)
+    assert state.folder == "PyTorch_MultiGPU-3n-2x"
+    assert state.title == "PyTorch_MultiGPU on 3 nodes with 2 devices each"
+    batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    assert "PyTorch_MultiGPU  3 x 2    waiting" in messages.final_table(batch)
+    state.gpus = 1
+    assert state.title == "PyTorch_MultiGPU on 3 nodes, 2 replicas on 1 GPU each"
+
+
+def test_a_batch_is_gone_on_with_on_as_many_nodes(tmp_path: Path) -> None:
+    def plan(nodes: int, launcher: str = "auto") -> plans.Plan:
+        run = plans.RunState("A_MultiGPU", "A", "tiny", 2, "", nodes=nodes)
+        return plans.Plan("demo", "data", [run], launcher=launcher)
+
+    journal.write(tmp_path, plan(2, "mpiexec:a,b"), {"started": "now", "finished": None})
+    found, _ = journal.read(tmp_path)
+    assert found.asks_for_the_same(plan(2, "mpiexec:a,b"))
+    assert not found.asks_for_the_same(plan(2)) and not found.asks_for_the_same(plan(3))
+    content = json.loads((tmp_path / journal.FILE).read_text())
+    del content["launcher"], content["runs"][0]["nodes"]  # as older ones are
+    (tmp_path / journal.FILE).write_text(json.dumps(content))
+    assert journal.read(tmp_path)[0].asks_for_the_same(plan(1))
+    content["launcher"] = "mpiexec:a --evil"
+    (tmp_path / journal.FILE).write_text(json.dumps(content))
+    with pytest.raises(UserError, match="field launcher"):
+        journal.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--nodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
+        (["--nodes", "two"], "nodes is 'two': give"),
+        (["--launcher", "ssh"], "launcher is 'ssh': give auto, mpiexec, srun, torchrun"),
+        (["--launcher", "mpiexec:a", "--nodes", "2"], "1 hosts for 2 nodes; name 2"),
+        (["--launcher", "srun", "--nodes", "2"], "this is no Slurm allocation"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    given: list[str], said: str, suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook("PyTorch_MultiGPU")
+    assert suite.compare(*given, "--dry-run") == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_a_sweeps_file_takes_nodes(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook("PyTorch_MultiGPU")
+    suite.notebook("Keras_MultiGPU", framework="Keras")
+    file = tmp_path / "sweep.toml"
+    text = "nodes = [1, 2]\ndevices = 1\nlauncher = 'torchrun'\nrecipe = 'demo'\n"
+    file.write_text(text, encoding="utf-8")
+    assert main(["--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "every run with launcher torchrun" in shown
+    assert "PyTorch_MultiGPU on 2 nodes with 1 device each, kernel tiny" in shown
+    reason = "Keras_MultiGPU on 2 nodes with 1 device each, will be skipped: Keras 3's fit does not"
+    assert reason in shown
+    file.write_text("nodes = ['many']\n", encoding="utf-8")
+    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    assert f"{file}, line 1: nodes is 'many'" in capsys.readouterr().err
+
+
+def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
+    """It is not even started, and the record has the reason."""
+    suite.notebook("Keras_MultiGPU", "raise SystemExit", framework="Keras")
+    assert suite.compare("--nodes", "2", "--batch-size", "8", "--name", "skips") == 1
+    found = record.read(suite.folder / "runs" / "skips" / "Keras_MultiGPU-2n-1x")
+    assert (found["state"], found["reason"]) == ("skipped", why_one_node("Keras_MultiGPU"))
+
+
+def test_every_reason_leads_on() -> None:
+    alone = {row.notebook: row.one_node_only for row in ROWS if row.one_node_only}
+    assert set(alone) == {"PyTorch_MultiGPU_Exp_Loss", "Keras_MultiGPU", "Chainer_MultiGPU"}
+    assert all("Multi" in reason for reason in alone.values()), "another notebook is named"
+
+
+@pytest.mark.parametrize("virtual", [True, False])
+def test_virtual_nodes_rank_nobody(virtual: bool, tmp_path: Path) -> None:
+    for name, speed in (("PyTorch", 50), ("TensorFlow", 90)):
+        world = records.world(2, virtual=virtual)
+        records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, world=world))
+    records.save(tmp_path, records.make("PyTorch", 4, speed=20))
+    compared = comparison.load(tmp_path)
+    ranked = {entry.label: comparability.ranks(entry.content) for entry in compared.entries}
+    nodes = "on NVIDIA H100 2 x 2" + " virtual" * virtual
+    assert ranked == {
+        "PyTorch on the CPU": False,
+        f"PyTorch {nodes}": not virtual,
+        f"TensorFlow {nodes}": not virtual,
+    }
+    verdict = three_answers.fastest(compared).verdict
+    assert (verdict == three_answers.UNRANKED) == virtual
+    said = limits.remarks(compared)["remark"]
+    network = "its 2 nodes were processes of one machine: no network was measured"
+    assert (network in set(said)) == virtual
+    cell = comparison_tables.hardware(compared).to_string()
+    assert f"2 {'virtual ' * virtual}nodes by mpiexec 5.0.2 over" in cell
+
+
+def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", 2, speed=50))
+    records.save(tmp_path, records.make("PyTorch", 2, speed=40, world=records.world(2)))
+    compared = comparison.load(tmp_path)
+    assert [entry.run for entry in compared.entries] == [
+        "PyTorch, 2 devices",
+        "PyTorch 2 x 1 virtual, 2 devices",
+    ]
+    assert len(comparison.latest_of_each(compared.finished)) == 2
+    assert "2 virtual CPU devices of 1 and 2 virtual nodes" in three_answers.headline(compared)
