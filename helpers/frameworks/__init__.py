@@ -151,13 +151,12 @@ def name_of(framework: str, notebook: str) -> str:
 
 
 def networks_of(module: str) -> str:
-    """The module of ``helpers.networks`` that a framework's module trains: ChainerMN's is Chainer's.
+    """The module of ``helpers.networks`` that a framework's module trains, and a recipe's key of it.
 
-    A recipe's own networks go by the same name.
+    That of the framework's first notebook: ChainerMN trains Chainer's networks.
     """
-    frameworks = {row.framework for row in ROWS if row.module == module}
-    mains = (row.module for row in ROWS if row.framework in frameworks and row.name == row.framework)
-    return next(mains, module)
+    named = {row.framework for row in ROWS if row.module == module}
+    return next((row.module for row in ROWS if row.framework in named), module)
 
 
 def order(name: str) -> tuple[int, str]:

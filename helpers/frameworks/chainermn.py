@@ -135,10 +135,10 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 class DeviceLosses(alone.DeviceLosses):
     """Sums losses where they are computed; the host reads them once per epoch."""
 
-    def mean(self) -> float:
-        """Mean loss per image over all devices; waits for them."""
-        total = _mpi().COMM_WORLD.allreduce(self._total())
-        return float(total[0] / total[1])
+    def _total(self) -> np.ndarray:
+        """Of all ranks."""
+        total: np.ndarray = _mpi().COMM_WORLD.allreduce(super()._total())
+        return total
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
@@ -221,7 +221,7 @@ def _in_ranks(function: Callable[[Device], Any], devices: Sequence[Device]) -> l
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         (Path(folder) / "call").write_bytes(cloudpickle.dumps((function, list(devices))))
-        command = [Path(sys.executable).with_name("mpiexec"), "-prepend-rank"]
+        command = [str(Path(sys.executable).with_name("mpiexec")), "-prepend-rank"]
         command += ["-n", str(len(devices)), sys.executable, "-m", "mpi4py", "-c", _RANK, folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

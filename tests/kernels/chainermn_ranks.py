@@ -43,10 +43,11 @@ def train(world: World, work: Work, steps: int) -> tuple[Arrays, Arrays, float, 
     return *state_of(work, replica), loss, scores  # now with the BatchNorm statistics of rank 0
 
 
-def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float]:
+def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float | None]:
     """The weights after so many steps without all-reduce, and how long gradients took."""
     replica, loader = shallow(world, work)
     with in_world.StepClock(work.framework.completion) as clock:
+        assert work.lesson.without_all_reduce is not None
         work.lesson.without_all_reduce(replica, loader, steps, clock)
     return state_of(work, replica)[0], work.lesson.sync_seconds(replica)
 
@@ -78,7 +79,7 @@ def rows_read(world: World, work: Work, left_out: int) -> tuple[list[list[int]],
         rows.clear()
         return found
 
-    image_data.Data.read = note  # type: ignore[method-assign]
+    image_data.Data.read = note  # type: ignore
     try:
         batches = iter(work.lesson.make_train_loader(world, 0, 0))
         steps = []
