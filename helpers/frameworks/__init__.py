@@ -151,7 +151,7 @@ def name_of(framework: str, notebook: str) -> str:
 
 
 def networks_of(module: str) -> str:
-    """The module of ``helpers.networks`` that a framework's module trains, and a recipe's key of it.
+    """The module of ``helpers.networks`` that a module trains, and a recipe's key of it.
 
     That of the framework's first notebook: ChainerMN trains Chainer's networks.
     """
