@@ -74,7 +74,7 @@ SLOW = (
 
 # Two frameworks live in one kernel, the limits need any and ranks one with both engines; other
 # files are named after theirs, behind "stand_in_" where they go through what a framework does on
-# GPUs.
+# GPUs, behind "nodes_" over several nodes.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | {"limits": "pytorch", "ranks": "pytorch"}
 
 
@@ -139,7 +139,7 @@ def parts() -> dict[str, Part]:
     files = (ROOT / "tests" / "kernels").glob("test_*.py")
     for file in sorted(files, key=lambda file: (not is_framework(file), file)):
         name = file.stem[len("test_") :]
-        framework = name.removeprefix("stand_in_")
+        framework = name.removeprefix("stand_in_").removeprefix("nodes_")
         kernel = KERNEL_OF.get(framework, framework)
         found[name] = partial(command, kernel, "pytest", "--durations=10", file)
     sample = ["--sample", "40", "--jobs", "1"]

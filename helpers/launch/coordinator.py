@@ -75,6 +75,8 @@ class Ranks:
         self.folder = letters.make_folder(run)
         self.count = order.nodes * order.ranks_a_node
         self.hosts = [""] * self.count
+        self.virtual = engine.virtual
+        """Whether all nodes have turned out to be one machine."""
         self.machines: list[dict[str, Any]] = []
         """Each host: its name, CPUs, GPUs and ranks."""
         self.interfaces: list[str] = []
@@ -152,7 +154,9 @@ class Ranks:
         letters.say(folder / watch.ALIVE, {"beat": 0})
         program = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
         environment = os.environ | {place.VARIABLE: str(folder), "PYTHONPATH": str(paths.ROOT)}
-        if not self.engine.virtual and "-" in environment.get("CUDA_VISIBLE_DEVICES", ""):
+        if self.engine.virtual:  # what leads it to other hosts
+            environment = {k: v for k, v in environment.items() if not k.startswith("HYDRA_")}
+        elif "-" in environment.get("CUDA_VISIBLE_DEVICES", ""):
             del environment["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs, by the runner
         self._log = run / LOG
         with self._log.open("ab") as log:
@@ -197,9 +201,11 @@ class Ranks:
             if host not in [machine["name"] for machine in self.machines]:
                 self.machines.append({"name": host, **joined[rank]["machine"], "ranks": []})
             next(each for each in self.machines if each["name"] == host)["ranks"].append(rank)
-        of = {joined[rank]["host"]: joined[rank]["addresses"] for rank in range(self.count)}
-        found = network.common(of, self.hosts[0], self.engine.interface if len(of) > 1 else "")
-        where = [found[host] for host in self.hosts]
+        on = [joined[rank]["on"] for rank in range(self.count)]
+        self.virtual = self.order.nodes > 1 and len(set(on)) == 1
+        of = {joined[rank]["on"]: joined[rank]["addresses"] for rank in range(self.count)}
+        found = network.common(of, on[0], self.engine.interface)
+        where = [found[machine] for machine in on]
         self.interfaces = [name for name, _ in where]
         ports = [joined[rank]["ports"] for rank in range(self.count)]
         letters.send(
@@ -207,7 +213,7 @@ class Ranks:
             {
                 "ranks": self.count,
                 "nodes": self.order.nodes,
-                "virtual": self.engine.virtual,
+                "virtual": self.virtual,
                 "devices": self.order.devices,
                 "kind": self.order.kind,
                 "hosts": tuple(self.hosts),

@@ -20,6 +20,8 @@ from helpers.launch import network
 ENGINES = ("mpiexec", "srun", "torchrun")
 RANK_IN = {"mpiexec": "PMI_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}
 """The variable in which each tells a process its number."""
+HOST_FILE = "HYDRA_HOST_FILE"
+"""The variable by which MPICH's process manager, Hydra, is told its hosts."""
 MOST_NODES = 1024
 
 
@@ -95,12 +97,24 @@ def choose(
         raise UserError("launcher srun: this is no Slurm allocation (salloc or sbatch makes one)")
     interface = next((environment[each] for each in network.NAMED if environment.get(each)), "")
     hosts = tuple(host.strip() for host in listed.split(",") if host.strip())
+    if not hosts and name == "mpiexec" and environment.get(HOST_FILE):
+        hosts = _listed(Path(environment[HOST_FILE]))
     if hosts and len(hosts) < nodes:
         raise UserError(f"launcher {launcher}: {len(hosts)} hosts for {nodes} nodes; name {nodes}")
     if not hosts and in_slurm and name != "torchrun":
         hosts = _allocated(nodes, environment)
     hosts = hosts[:nodes]
     return Engine(name, nodes, len(set(hosts)) < 2, hosts, interface, launcher)
+
+
+def _listed(path: Path) -> tuple[str, ...]:
+    """The hosts in a file as Hydra reads it: one a line, ``node1`` or ``node1:4``."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{HOST_FILE}={path}: it cannot be read ({error})") from None
+    words = [line.partition("#")[0].split() for line in lines]
+    return tuple(dict.fromkeys(found[0].partition(":")[0] for found in words if found))
 
 
 def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -33,7 +33,10 @@ def main(folder: Path) -> int:
         print("helpers.launch.rank: only a launcher starts it", file=sys.stderr)
         return 2
     order = letters.received(folder / "order")
-    rank, host = int(os.environ[order["rank in"]]), socket.gethostname()
+    rank = int(os.environ[order["rank in"]])
+    # Slurm's own name, which a machine may have several of.
+    host = os.environ.get("SLURMD_NODENAME") if order["rank in"] == "SLURM_PROCID" else None
+    host = host or socket.gethostname()
     return watch.under_watch(folder, rank, host, lambda: _rank(folder, order, rank, host))
 
 
@@ -56,6 +59,7 @@ def _rank(folder: Path, order: dict[str, Any], rank: int, host: str) -> int:
 def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
     """Meet the others: nobody goes on before all are in."""
     joined = {"rank": rank, "host": host, "token": folder.name, "process": os.getpid()}
+    joined["on"] = socket.gethostname()
     joined["machine"] = {"cpus": os.cpu_count(), "gpus": _gpus()}
     joined |= {"addresses": network.addresses(), "ports": [network.free_port() for _ in range(2)]}
     letters.say(folder / f"joined-{rank}", joined)

@@ -101,7 +101,7 @@ class Nodes:
         self._ranks, self._recipe = Ranks(run.folder, order, engine), run.recipe
         self.about = {
             "nodes": setup.nodes,
-            "virtual": engine.virtual,
+            "virtual": self._ranks.virtual,
             "launcher": engine.name,
             "launcher_version": engine.version(),
             "interface": network.summary(self._ranks.interfaces),

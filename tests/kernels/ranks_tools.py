@@ -12,6 +12,7 @@ import psutil
 
 from helpers.frameworks import place
 from helpers.launch import engines, serving
+from helpers.launch.causes import RankError
 from helpers.launch.coordinator import Order, Ranks
 
 CELLS = [("cell 1", "from helpers.launch import serving\nserving.hand(lambda f, *args: f(*args))")]
@@ -118,5 +119,18 @@ def coordinate_until_killed(run: str) -> None:
     ranks.call(wait_inside)
 
 
+def coordinate_in_an_allocation(run: str) -> None:
+    """A coordinator that Slurm gave its nodes."""
+    order = Order(CELLS, 2, 1)
+    ranks = Ranks(Path(run), order, engines.choose("auto", 2))
+    print(ranks.engine.name, ranks.virtual, *ranks.hosts, ranks.call(variables)[1]["GROUP_RANK"])
+    try:
+        ranks.call(die, 1)
+    except RankError as error:
+        print(error)
+
+
 if __name__ == "__main__":
-    coordinate_until_killed(sys.argv[1])
+    {"slurm": coordinate_in_an_allocation, "killed": coordinate_until_killed}[sys.argv[1]](
+        sys.argv[2]
+    )

@@ -8,16 +8,22 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 import ranks_tools as tools
+import slurm_cluster
 
 from helpers import paths
 from helpers.errors import UserError
 from helpers.launch import coordinator, engines, letters
 from helpers.launch.causes import RankError
+
+sys.path.append(str(paths.ROOT / "benchmarks"))
+
+import hosts
 
 SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
@@ -83,7 +89,7 @@ def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Pa
 
 
 def test_ranks_end_with_a_coordinator_that_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, tools.__file__, str(tmp_path)]
+    command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
     killed = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert killed.stdout is not None and killed.stdout.readline() == "ready\n"
@@ -151,6 +157,43 @@ def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
     virtual = engines.Engine("torchrun", 2, False)
     with pytest.raises(UserError, match=rf"2 host\(s\) with 1 rank.*on {host}, {host}"):
         coordinator.Ranks(tmp_path, order, virtual)
+    assert tools.nobody_is_left(tmp_path, SOON)
+
+
+def test_in_an_allocation_srun_starts_them(tmp_path: Path) -> None:
+    """A real Slurm of two nodes, which are one machine: so they are virtual."""
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="slurm-") as folder,
+            slurm_cluster.cluster(Path(folder) / "c") as found,
+        ):
+            found.environment["PYTHONPATH"] = str(paths.ROOT)
+            command = [sys.executable, tools.__file__, "slurm", str(tmp_path)]
+            said = found.run("salloc", "--nodes=2", *command).splitlines()
+    except slurm_cluster.CannotBeHad as error:
+        pytest.skip(str(error))
+    assert said[-2:] == [
+        "srun True n1 n2 1",
+        "rank 1 on n2: killed (signal 9; out of memory?)",
+    ]
+    assert tools.nobody_is_left(tmp_path, SOON)
+
+
+def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
+    """Two hosts made of this machine; the first's coordinator starts a rank on each."""
+    try:
+        with hosts.up(2) as two:
+            two.environment["PYTHONPATH"] = str(paths.ROOT)
+            command = [sys.executable, tools.__file__, "slurm", str(tmp_path)]
+            started = two.start(two.first, *command, stdout=subprocess.PIPE)
+            said = started.communicate(timeout=60)[0].splitlines()
+    except hosts.CannotBeHad as error:
+        pytest.skip(str(error))
+    first, second = two.addresses
+    assert said == [
+        f"mpiexec False {first} {second} 1",
+        f"rank 1 on {second}: killed (signal 9; out of memory?)",
+    ]
     assert tools.nobody_is_left(tmp_path, SOON)
 
 

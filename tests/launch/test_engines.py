@@ -67,6 +67,19 @@ def test_mpiexec_takes_hosts_and_a_named_interface(programs: Path) -> None:
     assert "-hosts node1,node2 -iface eth1 -n 8 -ppn 4 program" in words
 
 
+def test_hydras_own_list_of_hosts_is_taken(programs: Path) -> None:
+    listed = programs / "hosts"
+    listed.write_text("10.99.0.1:2 # the first\n\n10.99.0.2\n10.99.0.2\n")
+    named = {"HYDRA_HOST_FILE": str(listed)}
+    found = choose("auto", 2, environment=named)
+    assert (found.hosts, found.virtual) == (("10.99.0.1", "10.99.0.2"), False)
+    assert choose("torchrun", 2, environment=named).virtual
+    with pytest.raises(UserError, match="2 hosts for 3 nodes"):
+        choose("auto", 3, environment=named)
+    with pytest.raises(UserError, match=r"HYDRA_HOST_FILE=.*it cannot be read"):
+        choose("auto", 2, environment={"HYDRA_HOST_FILE": str(programs / "none")})
+
+
 def test_on_one_machine_nothing_listens_elsewhere(programs: Path) -> None:
     words = choose("mpiexec", 2, environment={}).command(["program"], 1)
     assert words[1:] == ["-iface", "lo", "-n", "2", "-ppn", "1", "program"]

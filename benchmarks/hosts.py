@@ -1,0 +1,258 @@
+"""Hosts made of this machine: network and host names of their own, on links of a known speed.
+
+    .venvs/lab/bin/python benchmarks/hosts.py [--hosts 2] [--mbit 100] [--quick] [-- COMMAND ...]
+
+COMMAND runs on the first of them. There MPI's `mpiexec` starts processes on all, as it would on a
+cluster, by the variables that its process manager reads (Hydra, of MPICH). Without one it measures
+how much of the links an all-reduce of MPI's gets: bus bandwidth, 2 (n - 1) / n times the bytes of a
+message by the time (nccl-tests' definition).
+
+    .venvs/lab/bin/python benchmarks/hosts.py --hosts 4 -- \\
+        .venvs/lab/bin/compare --nodes 4 --devices 1 --notebooks PyTorch_MultiGPU
+
+Hosts are network and UTS namespaces of Linux, joined by a bridge; every link has a token bucket in
+both directions. They share the machine's cores, memory and files, so what they show is a network,
+not a cluster. Needs root, and iproute2 (`ip`, `tc`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import quick
+
+from helpers.paths import ROOT
+from helpers.results import intervals
+
+MOST = 8
+"""On one machine more hosts wait for its cores, and no longer for their links."""
+NETWORK = "10.99.{group}.{host}"
+BURST, LATENCY = "64kb", "50ms"
+"""Of the token bucket: small, so that messages are not faster than their link."""
+
+ENTER = """\
+#!/bin/sh
+# Called as a remote shell is: options, the host, then a command for its shell.
+while [ "${{1#-}}" != "$1" ]; do shift; done
+host=$(grep -w -- "$1" {folder}/names | cut -d ' ' -f 1); shift
+exec {enter} "$host" sh -c "$*"
+"""
+
+
+class CannotBeHad(Exception):
+    """Why there are no such hosts here."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts that are up, by name, with their addresses."""
+
+    addresses: dict[str, str]
+    mbit: float
+    environment: dict[str, str]
+    """With it `mpiexec` starts processes on all of them."""
+
+    @property
+    def first(self) -> str:
+        return next(iter(self.addresses))
+
+    def words(self, host: str, *command: str | Path) -> list[str]:
+        """The command that runs another on a host."""
+        return [*_enter(host), *map(str, command)]
+
+    def start(self, host: str, *command: str | Path, **how: object) -> subprocess.Popen[str]:
+        """Begin a command on a host."""
+        words = self.words(host, *command)
+        return subprocess.Popen(words, env=self.environment, text=True, **how)  # type: ignore[call-overload,no-any-return]
+
+
+@contextmanager
+def up(count: int, mbit: float = 100.0) -> Iterator[Hosts]:
+    """So many hosts; afterwards they are gone, with all that runs on them.
+
+    Args:
+        count: from 1 to 8.
+        mbit: Mbit/s of every link, in each direction.
+
+    Raises:
+        CannotBeHad: the reason why not here.
+    """
+    if not 1 <= count <= MOST:
+        raise CannotBeHad(f"{count} hosts: from 1 to {MOST} can be made of one machine")
+    if not mbit > 0:
+        raise CannotBeHad(f"links of {mbit} Mbit/s: give more than 0")
+    if os.geteuid() != 0:
+        raise CannotBeHad("network namespaces need root")
+    if lacking := [name for name in ("ip", "tc", "unshare") if shutil.which(name) is None]:
+        raise CannotBeHad(f"no {lacking[0]} here: install iproute2 and util-linux")
+    group = _begin()  # of several at once each has names and addresses of its own
+    names = [f"h{group}n{number}" for number in range(1, count + 1)]
+    addresses = {
+        name: NETWORK.format(group=group, host=number) for number, name in enumerate(names, 1)
+    }
+    bridge = f"br{group}"
+    with tempfile.TemporaryDirectory(prefix="hosts-") as folder:
+        try:
+            _ip("link", "set", bridge, "up")
+            for name, address in addresses.items():
+                _add(name, address, bridge, mbit)
+            yield Hosts(addresses, mbit, _environment(Path(folder), addresses))
+        finally:
+            for name in names:
+                _remove(name)
+            _quietly("ip", "link", "del", bridge)
+
+
+def _begin() -> int:
+    """A number that no other hosts of this machine have, and its bridge."""
+    for group in random.sample(range(1, 255), 20):
+        made = subprocess.run(
+            ["ip", "link", "add", f"br{group}", "type", "bridge"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if made.returncode == 0:
+            return group
+    raise CannotBeHad(f"ip link add: {made.stderr.strip()}")
+
+
+def _add(name: str, address: str, bridge: str, mbit: float) -> None:
+    """A host, and its link to the others."""
+    inside, outside = f"{name}e", f"{name}o"
+    _ip("netns", "add", name)
+    _ip("link", "add", inside, "type", "veth", "peer", "name", outside)
+    _ip("link", "set", inside, "netns", name)
+    _ip("link", "set", outside, "master", bridge, "up")
+    _ip("-n", name, "addr", "add", f"{address}/24", "dev", inside)
+    _ip("-n", name, "link", "set", inside, "up")
+    _ip("-n", name, "link", "set", "lo", "up")
+    bucket = ["tbf", "rate", f"{mbit}mbit", "burst", BURST, "latency", LATENCY]
+    _run("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", inside, "root", *bucket)
+    _run("tc", "qdisc", "add", "dev", outside, "root", *bucket)
+
+
+def _remove(name: str) -> None:
+    found = _quietly("ip", "netns", "pids", name)
+    for process in found.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(process), 9)
+    _quietly("ip", "netns", "del", name)
+    _quietly("ip", "link", "del", f"{name}o")
+
+
+def _enter(host: str) -> list[str]:
+    """What runs a command with the host's network and name."""
+    named = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', host]
+    return ["ip", "netns", "exec", host, *named]
+
+
+def _environment(folder: Path, addresses: dict[str, str]) -> dict[str, str]:
+    """For MPICH's `mpiexec`: who the hosts are, and how a process is started there."""
+    enter = folder / "enter"
+    lines = "".join(f"{name} {address}\n" for name, address in addresses.items())
+    (folder / "names").write_text(lines)
+    (folder / "hosts").write_text("".join(f"{address}\n" for address in addresses.values()))
+    words = 'ip netns exec "$host" unshare --uts sh -c \'hostname "$0"; exec "$@"\''
+    enter.write_text(ENTER.format(folder=shlex.quote(str(folder)), enter=words))
+    enter.chmod(0o755)
+    first = next(iter(addresses))
+    return dict(os.environ) | {
+        "HYDRA_HOST_FILE": str(folder / "hosts"),
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": str(enter),
+        "HYDRA_IFACE": f"{first}e",
+        "UCX_TLS": "tcp,self",  # else MPICH finds that all is one machine, and uses its memory
+    }
+
+
+def _ip(*words: str) -> None:
+    _run("ip", *words)
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotBeHad(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+def _quietly(*words: str) -> str:
+    """What a command prints, whether it succeeds or not: what it is to remove may be gone."""
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hosts", type=int, default=2, help=f"how many, up to {MOST}")
+    parser.add_argument("--mbit", type=float, default=100.0, help="of each link, Mbit/s")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--megabytes", type=float, default=8.0, help="of a message")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs="*", help="what runs on the first host, behind --")
+    given = quick.parse(parser, megabytes=1.0)
+    if given.inside:
+        all_reduce(int(given.megabytes * 1e6), given.rounds)
+        return 0
+    try:
+        with up(given.hosts, given.mbit) as hosts:
+            if given.command:
+                return hosts.start(hosts.first, *given.command).wait()
+            return measure(hosts, given.rounds, given.megabytes)
+    except CannotBeHad as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def measure(hosts: Hosts, rounds: int, megabytes: float) -> int:
+    """Print how much of the links an all-reduce over all hosts gets."""
+    environment = ROOT / ".venvs" / "chainer" / "bin"
+    count = len(hosts.addresses)
+    ranks = [environment / "mpiexec", "-n", count, "-ppn", 1]
+    again = [environment / "python", __file__, "--inside", f"--megabytes={megabytes:g}"]
+    words = [*ranks, *again, f"--rounds={rounds}"]
+    process = hosts.start(hosts.first, *map(str, words), stdout=subprocess.PIPE)
+    told, _ = process.communicate()
+    if process.returncode:
+        return 1
+    seconds = json.loads(told.splitlines()[-1])
+    bus = 2 * (count - 1) / count * megabytes * 8  # Mbit on each link
+    found = intervals.of_median([bus / one / hosts.mbit for one in seconds])
+    print(
+        f"all-reduce of {megabytes:g} MB over {count} hosts: {found.mean:.3f} of links of "
+        f"{hosts.mbit:g} Mbit/s ({found.low:.3f} to {found.high:.3f}, {rounds} rounds)"
+    )
+    return 0
+
+
+def all_reduce(size: int, rounds: int) -> None:
+    """On a rank: the first prints the seconds of each all-reduce of so many bytes."""
+    import numpy as np
+    from mpi4py import MPI
+
+    own = np.ones(size // 4, np.float32)
+    total, seconds = np.empty_like(own), []
+    for number in range(rounds + 1):
+        MPI.COMM_WORLD.Barrier()
+        began = time.perf_counter()
+        MPI.COMM_WORLD.Allreduce(own, total)
+        MPI.COMM_WORLD.Barrier()
+        if number:  # in the first the processes find one another
+            seconds.append(time.perf_counter() - began)
+    assert (total == MPI.COMM_WORLD.size).all()
+    if MPI.COMM_WORLD.rank == 0:
+        print(json.dumps(seconds))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Hosts made of this machine: names, links no faster than they are said to be, and no trace."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from helpers import paths
+
+sys.path.append(str(paths.ROOT / "benchmarks"))
+
+import hosts
+
+SEND = """
+import socket, sys, time
+with socket.socket() as end:
+    while end.connect_ex((sys.argv[1], 7000)):
+        time.sleep(0.05)
+    end.sendall(bytes(1_500_000))
+"""
+RECEIVE = """
+import socket, time
+with socket.create_server(("", 7000)) as server:
+    end = server.accept()[0]
+    end.recv(100_000)
+    began, received = time.perf_counter(), 0
+    while part := end.recv(1 << 16):
+        received += len(part)
+    print(socket.gethostname(), received * 8e-6 / (time.perf_counter() - began))
+"""
+
+
+@pytest.fixture(name="two", scope="module")
+def two_fixture() -> Iterator[hosts.Hosts]:
+    try:
+        with hosts.up(2, mbit=20) as found:
+            yield found
+    except hosts.CannotBeHad as error:
+        pytest.skip(str(error))
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    told = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, told
+    return told
+
+
+def test_a_link_is_no_faster_than_it_is_said_to_be(two: hosts.Hosts) -> None:
+    first, second = two.addresses
+    server = two.start(first, sys.executable, "-c", RECEIVE, stdout=subprocess.PIPE)
+    client = two.start(second, sys.executable, "-c", SEND, two.addresses[first])
+    name, mbit = said(server).split()
+    assert client.wait(10) == 0
+    assert name == first
+    assert 0 < float(mbit) < 21
+
+
+def test_mpiexec_is_told_how_to_reach_each(two: hosts.Hosts) -> None:
+    enter, listed = (two.environment[f"HYDRA_{what}"] for what in ("LAUNCHER_EXEC", "HOST_FILE"))
+    with open(listed, encoding="utf-8") as file:  # noqa: PTH123 (a name from the environment)
+        addresses = file.read().split()
+    assert addresses == list(two.addresses.values())
+    for name, address in two.addresses.items():
+        words = [enter, "-x", address, "hostname", "&&", "echo", "'two words'"]
+        assert subprocess.check_output(words, text=True).split("\n")[:2] == [name, "two words"]
+
+
+def test_nothing_is_left() -> None:
+    try:
+        with hosts.up(1, mbit=20) as one:
+            sleeping = one.start(one.first, "sleep", "600")
+            while one.first not in names():
+                pass
+    except hosts.CannotBeHad as error:
+        pytest.skip(str(error))
+    assert sleeping.wait(10) == -9
+    assert one.first not in names()
+
+
+def names() -> str:
+    """All namespaces and links there are."""
+    lists = (["ip", "netns", "list"], ["ip", "-brief", "link"])
+    return "".join(subprocess.check_output(words, text=True) for words in lists)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--hosts", "9"], "9 hosts: from 1 to 8"),
+        (["--hosts", "12"], "12 hosts: from 1 to 8"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    words: list[str],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hosts.py", *words, "--", "true"])
+    assert hosts.main() == 2
+    assert capsys.readouterr().err.startswith(f"error: {reason}")
