@@ -120,18 +120,43 @@ ROWS = (
         colour="#009E73",
         dark_colour="#2FD3A0",
         marker="v",
-        cannot_share=(
-            "MultiprocessParallelUpdater joins its processes by NCCL, which refuses two on one GPU"
-        ),
+        cannot_share="Chainer joins its processes by NCCL, which refuses two on one GPU",
         one_node_only=(
             "Chainer's own updaters end at one machine; ChainerMN_MultiNode is Chainer across nodes"
         ),
+    ),
+    Row(
+        name="ChainerMN",
+        framework="Chainer",
+        module="chainermn",
+        kernel="chainer",
+        notebook="ChainerMN_MultiNode",
+        colour="#009E73",
+        dark_colour="#2FD3A0",
+        marker="v",
+        many_nodes_only=True,
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
 
 NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framework}
 """Each module's own notebook; a framework's others are variations of it."""
+
+
+def name_of(framework: str, notebook: str) -> str:
+    """A notebook's row's name; of one without a row the framework and what its name ends in."""
+    names = {(row.framework, row.notebook): row.name for row in ROWS}
+    variant = notebook.partition("_MultiGPU")[2].replace("_", " ").strip()
+    return names.get((framework, notebook), f"{framework} {variant}".rstrip())
+
+
+def networks_of(module: str) -> str:
+    """The module of ``helpers.networks`` that a module trains, and a recipe's key of it.
+
+    That of the framework's first notebook: ChainerMN trains Chainer's networks.
+    """
+    named = {row.framework for row in ROWS if row.module == module}
+    return next((row.module for row in ROWS if row.framework in named), module)
 
 
 def order(name: str) -> tuple[int, str]:

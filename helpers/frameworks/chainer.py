@@ -407,8 +407,13 @@ class DeviceLosses:
 
     def mean(self) -> float:
         """Mean loss per image over all devices; waits for them."""
-        total = sum(cuda.to_cpu(part) for part in self._sums if part is not None)
+        total = self._total()
         return float(total[0] / total[1])
+
+    def _total(self) -> np.ndarray:
+        """This process's sum of losses times images, and its images."""
+        none = np.zeros(2)  # of a process that had no batch
+        return sum((cuda.to_cpu(part) for part in self._sums if part is not None), none)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from helpers.errors import UserError
+from helpers.frameworks import networks_of
 from helpers.networks.weights import Weights
 from helpers.recipe import Recipe, own_code
 
@@ -73,7 +74,7 @@ def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
     Raises:
         UserError: as :func:`make`.
     """
-    module = framework.__name__.rpartition(".")[2]
+    module = networks_of(framework.__name__.rpartition(".")[2])
     networks = import_module(f"helpers.networks.{module}")
     model = networks.build("own", {}, recipe, outputs)
     arrays = framework.dump_weights(model)

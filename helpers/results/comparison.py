@@ -14,7 +14,7 @@ import pandas as pd
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import order
+from helpers.frameworks import name_of, order
 from helpers.results import apart, comparability
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
@@ -37,11 +37,10 @@ class Entry:
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
         against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 virtual``).
         """
-        name = str(self.content["framework"]["name"])
-        variant = self.content["run"]["notebook"].partition("_MultiGPU")[2].replace("_", " ")
+        name = name_of(str(self.content["framework"]["name"]), self.content["run"]["notebook"])
         gpus = self.content.get("devices", {}).get("shared_gpus")
         shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
-        parts = (name, variant.strip(), self.setting, self.nodes, shared)
+        parts = (name, self.setting, self.nodes, shared)
         return " ".join(part for part in parts if part)
 
     @property

@@ -2,7 +2,7 @@
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import ROWS
+from helpers.frameworks import ROWS, networks_of
 from helpers.recipe import lookup
 from helpers.runner.plans import Plan
 from helpers.training.tasks import FINDINGS, TASKS, Task
@@ -33,7 +33,7 @@ def problem(plan: Plan, notebook: str) -> str | None:
         return None
     if said := changed(plan):
         return said
-    modules = [row.module for row in ROWS if row.notebook == notebook]
+    modules = [networks_of(row.module) for row in ROWS if row.notebook == notebook]
     return lookup(plan.recipe).lacks(modules[0]) if modules else None
 
 

@@ -99,15 +99,13 @@ def evaluating(device: Device) -> Iterator[None]:
 
 
 class ShareOfEpoch:
-    """An order sampler: an iterator's share of every epoch's parts, of which there are ``used``.
+    """An order sampler: an iterator's share of every epoch's parts, those at ``places``.
 
     Each epoch's parts have numbers of their own: epoch times ``parts`` plus the part's place.
-    Iterator ``rank`` of ``shares`` takes every n-th.
     """
 
-    def __init__(self, parts: int, used: int, rank: int, shares: int, epoch: int) -> None:
-        self.parts, self.epoch = parts, epoch
-        self.places = np.arange(rank, used, shares)
+    def __init__(self, parts: int, places: np.ndarray, epoch: int) -> None:
+        self.parts, self.places, self.epoch = parts, places, epoch
 
     def __call__(self, order: np.ndarray, position: int) -> np.ndarray:
         """The next epoch's numbers: Chainer asks when an iterator is made, and at each end."""
@@ -218,6 +216,45 @@ class Lasting:
 
     def finalize(self) -> None:
         """Nothing: that is left to whoever made the updater."""
+
+
+class TimedCommunicator:
+    """A ChainerMN communicator, for the multi-node optimiser: it times the mean of the gradients.
+
+    ``naive`` has MPI add up a copy of an array that is not contiguous, and drops it: of that
+    gradient each rank would keep its own, divided by their number. Here there is none such.
+    """
+
+    def __init__(self, communicator: Any) -> None:
+        self.communicator, self._seconds = communicator, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.communicator, name)
+
+    def seconds(self) -> float:
+        """How long the steps since the last call took for it, with the wait for the slowest."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def multi_node_mean_grad(self, model: chainer.Link, zero_fill: bool = False) -> None:
+        """In place of each gradient its mean over all ranks."""
+        for parameter in model.params():
+            if parameter.grad is not None:
+                parameter.grad = parameter.xp.ascontiguousarray(parameter.grad)
+        began = time.perf_counter()
+        self.communicator.multi_node_mean_grad(model, zero_fill)
+        self._seconds += time.perf_counter() - began
+
+
+def statistics(network: chainer.Chain) -> dict[str, Any]:
+    """What a network keeps of its images, no optimiser changes and no gradient tells: the running
+    mean and variance of each BatchNorm, by name."""
+    return {
+        f"{path}/{name}": array
+        for path, link in network.namedlinks()
+        for name in sorted(link._persistent)
+        if isinstance(array := getattr(link, name), chainer.get_array_types())
+    }
 
 
 class ThreadedUpdater(training.updaters.ParallelUpdater):

@@ -25,7 +25,7 @@ from helpers import terminal
 from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
-from helpers.frameworks import place, replicas, why_one_node
+from helpers.frameworks import networks_of, place, replicas, why_one_node
 from helpers.launch import serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
@@ -51,7 +51,7 @@ from helpers.training import (
 from helpers.training.in_world import WEIGHTS, Trained
 from helpers.training.rank_run import RankRun
 from helpers.training.run_base import RunBase
-from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
+from helpers.training.world import IN_KERNEL, PER_DEVICE, RANKS, Lesson, World
 
 PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
 """What a notebook's parameters cell sets, beside ``resume``."""
@@ -81,7 +81,8 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any
     if not isinstance(names["resume"], bool):
         raise UserError(f"resume is {names['resume']!r}: give True or False")
     given = {name: names[name] for name in PARAMETERS}
-    setup = parameters.resolve(notebook, framework.__name__.rpartition(".")[2], **given)
+    networks = networks_of(framework.__name__.rpartition(".")[2])
+    setup = parameters.resolve(notebook, networks, **given)
     if setup.nodes > 1 and (why := why_one_node(notebook)):
         raise UnsupportedError(f"nodes {setup.nodes}: {why}")
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
@@ -381,7 +382,7 @@ class Run(RunBase):
     def worlds(self) -> list[World]:
         """The run's world as each of its processes sees it; of several nodes, this machine's."""
         count, kind, gpus = len(self.devices), self.setup.devices.kind, self.setup.devices.gpus
-        if self.lesson.processes == PER_DEVICE:
+        if self.lesson.processes in (PER_DEVICE, RANKS):
             return [World(n, count, (device,), kind, gpus) for n, device in enumerate(self.devices)]
         return [World(0, count, self.devices, kind, gpus)]
 

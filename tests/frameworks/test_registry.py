@@ -97,7 +97,7 @@ def test_its_runs_are_shown_by_its_name(row: Row) -> None:
 
 
 def test_every_framework_notebook_has_a_row() -> None:
-    there = {path.stem for path in paths.NOTEBOOKS.glob("*_MultiGPU*.ipynb")}
+    there = {path.stem for path in paths.NOTEBOOKS.glob("*_Multi*.ipynb")}
     assert there == {row.notebook for row in ROWS}
 
 

@@ -5,11 +5,11 @@ import ast
 import pytest
 
 from helpers import paths
-from helpers.frameworks import ROWS
+from helpers.frameworks import ROWS, networks_of
 from helpers.networks.shapes import NETWORKS
 
 FOLDER = paths.ROOT / "helpers" / "networks"
-MODULES = sorted({row.module for row in ROWS})
+MODULES = sorted({networks_of(row.module) for row in ROWS})
 
 
 def build(module: str) -> ast.FunctionDef:

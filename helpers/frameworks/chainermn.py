@@ -1,0 +1,237 @@
+"""The few framework-bound helpers, for ChainerMN: Chainer's own, but over all ranks.
+
+Peculiar to ChainerMN: each device has a process, a *rank*, that ``mpiexec`` has started, and the
+multi-node optimiser takes the **mean** of their gradients. So the functions here are called inside
+a rank, ``devices`` holds that rank's one device, and sums go over MPI's world; where nobody but
+this process is in it, as in a notebook's kernel, they are Chainer's. What needs a rank for each
+device there (``gradients``, ``all_reduced``) starts some of its own.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import chainer
+import chainermn
+import cloudpickle
+import numpy as np
+from chainer.backends import cuda
+
+from helpers.frameworks import chainer as alone
+from helpers.frameworks import replicas
+from helpers.frameworks.chainer import (
+    KERNEL,
+    NAME,
+    Device,
+    Model,
+    completion,
+    configure,
+    dump_optimizer,
+    dump_weights,
+    exact,
+    learning_rate,
+    list_devices,
+    load_optimizer,
+    load_weights,
+    logits,
+    out_of_memory,
+    shallow,
+    synchronize,
+    through_layer,
+    train_forward,
+)
+
+__all__ = [
+    "KERNEL",
+    "NAME",
+    "Device",
+    "DeviceLosses",
+    "Model",
+    "all_reduced",
+    "completion",
+    "configure",
+    "dump_optimizer",
+    "dump_weights",
+    "exact",
+    "gradients",
+    "learning_rate",
+    "list_devices",
+    "load_optimizer",
+    "load_weights",
+    "logits",
+    "out_of_memory",
+    "shallow",
+    "skip",
+    "slowest",
+    "synchronize",
+    "through_layer",
+    "train_forward",
+    "versions",
+]
+
+# What ChainerMN cannot do, and why.
+SKIPPED = {
+    **alone.SKIPPED,
+    "overlapped synchronisation": (
+        "the multi-node optimiser reduces the gradients after the whole backward pass; its double "
+        "buffering would overlap that, with the gradients of the step before"
+    ),
+}
+del SKIPPED["training loss of all devices on GPUs"]  # here each rank has its own, and adds it
+
+_RANK = "from helpers.frameworks import chainermn; chainermn._answer()"
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and of the libraries its speed depends on."""
+    mpi = " ".join(_mpi().Get_library_version().split()[:3]).replace("Version: ", "")
+    return alone.versions() | {"mpi": mpi, "mpi4py": version("mpi4py")}
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss, as the optimiser would get them.
+
+    They are what the multi-node optimiser hands to the one in it: rank ``r`` of ``n`` takes every
+    n-th image from the r-th on, and the gradients are averaged. On one device it is that rank's
+    own affair, whoever else is in the world.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, outputs), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
+    """
+    if len(devices) == 1:
+        return alone.gradients(model, images, targets, devices)
+    return _in_ranks(partial(_mean_gradients, model, images, targets), devices)[0]
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce, done as the notebook does it.
+
+    By the communicator, in ranks of their own; of its mean the sum is made again.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
+    """
+    return _in_ranks(partial(_reduced, shares), devices)
+
+
+class DeviceLosses(alone.DeviceLosses):
+    """Sums losses where they are computed; the host reads them once per epoch."""
+
+    def _total(self) -> np.ndarray:
+        """Of all ranks."""
+        total: np.ndarray = _mpi().COMM_WORLD.allreduce(super()._total())
+        return total
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest time that any replica's process measured.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
+    """
+    longest: float = _mpi().COMM_WORLD.allreduce(seconds, _mpi().MAX)
+    return longest
+
+
+def skip(capability: str) -> str | None:
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
+    return SKIPPED.get(capability)
+
+
+def _mpi() -> Any:
+    """The module that joins MPI when it is imported, which the server of forked processes, where
+    this module may be imported, must not do."""
+    from mpi4py import MPI
+
+    return MPI
+
+
+def _communicator(device: Device) -> Any:
+    """As the notebook makes it, for the rank whose device this is."""
+    device.use()
+    return chainermn.create_communicator("naive" if device.name == "@numpy" else "pure_nccl")
+
+
+def _mean_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, device: Device
+) -> tuple[float, dict[str, np.ndarray]]:
+    """One rank's part of :func:`gradients`."""
+    dtype = alone._dtype(model)
+    with chainer.using_config("dtype", dtype), chainer.using_config("train", False):
+        communicator = _communicator(device)
+        rank, ranks = communicator.rank, communicator.size
+        share = alone._MeanLoss(model, targets.size / ranks)  # the mean over ranks is divided again
+        share.to_device(device)
+        pixels = device.send(images[rank::ranks].astype(dtype))
+        optimizer = chainermn.create_multi_node_optimizer(
+            chainer.optimizers.SGD(lr=0).setup(share), communicator
+        )
+        optimizer.update()  # the first one only sends rank 0's weights
+        optimizer.update(share, pixels, device.send(targets[rank::ranks].astype(np.int32)))
+    loss = communicator.allreduce_obj(float(share.loss.array)) / ranks
+    return loss, {
+        name: cuda.to_cpu(parameter.grad)
+        for name, parameter in alone._parameters(model)
+        if parameter.grad is not None
+    }
+
+
+def _reduced(shares: Sequence[np.ndarray], device: Device) -> np.ndarray:
+    """One rank's part of :func:`all_reduced`."""
+    communicator = _communicator(device)
+    share = device.send(shares[communicator.rank])
+    link = chainer.Link(weight=share.shape)
+    link.to_device(device)
+    link.weight.grad = share
+    communicator.multi_node_mean_grad(link)
+    return cuda.to_cpu(link.weight.grad) * np.float32(communicator.size)
+
+
+def _in_ranks(function: Callable[[Device], Any], devices: Sequence[Device]) -> list[Any]:
+    """What ``function(device)`` gives in a rank for each of the devices, by an own ``mpiexec``.
+
+    Raises:
+        ReplicaError: a rank failed, with what it said.
+    """
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        (Path(folder) / "call").write_bytes(cloudpickle.dumps((function, list(devices))))
+        command = [str(Path(sys.executable).with_name("mpiexec")), "-prepend-rank"]
+        command += ["-n", str(len(devices)), sys.executable, "-m", "mpi4py", "-c", _RANK, folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise replicas.ReplicaError(f"a rank of ChainerMN failed:\n{done.stderr}")
+        answers = (Path(folder) / str(rank) for rank in range(len(devices)))
+        return [cloudpickle.loads(answer.read_bytes()) for answer in answers]
+
+
+def _answer() -> None:
+    """In a rank: call the function of :func:`_in_ranks`, and leave its result beside it."""
+    folder, rank = Path(sys.argv[-1]), _mpi().COMM_WORLD.rank
+    function, devices = cloudpickle.loads((folder / "call").read_bytes())
+    (folder / str(rank)).write_bytes(cloudpickle.dumps(function(devices[rank])))

@@ -1,0 +1,254 @@
+"""Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file.
+
+The ranks are real ones, under ``mpiexec``, and run the notebook's own cells.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import chainermn_ranks as ranks
+import numpy as np
+import pytest
+import ranks_tools
+from agreed import equal
+from notebook_cells import CERTIFIED, failed, namespace_of
+from resuming import write_small_images
+
+from helpers import paths
+from helpers.fairness import reference
+from helpers.frameworks import chainermn as framework
+from helpers.frameworks.replicas import ReplicaError
+from helpers.launch.causes import RankError
+from helpers.training.measured_run import Run
+from helpers.training.world import World
+
+NOTEBOOK = "ChainerMN_MultiNode"
+STEPS = 3
+SOON = 15.0
+"""Seconds in which a run has ended, whatever has happened to it."""
+
+
+def run_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> Run:
+    """A run that has its lesson; 8 small images on each device."""
+    given = {"devices": 1, "nodes": 2} | given
+    how: dict[str, Any] = {"until": CERTIFIED, "checked": False, "batch_size": 8, "workers": 0}
+    names = namespace_of(notebook, folder, data=str(images(folder)), **how, **given)
+    run: Run = names["this_run"]
+    return run
+
+
+def images(folder: Path) -> Path:
+    data = folder / "data"
+    return data if data.exists() else write_small_images(data)
+
+
+@contextmanager
+def planted(folder: Path, sound: str, broken: str) -> Iterator[Run]:
+    """The run of a notebook with another text, which its ranks read too."""
+    folder.mkdir()
+    source = paths.NOTEBOOKS / f"{NOTEBOOK}.ipynb"
+    text = source.read_text(encoding="utf-8")
+    old, new = (json.dumps(part)[1:-1] for part in (sound, broken))
+    assert text.count(old) == 1, sound
+    (folder / source.name).write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paths, "NOTEBOOKS", folder)
+        run = run_of(folder)
+        try:
+            yield run
+        finally:
+            end(run)
+
+
+def end(run: Run) -> None:
+    assert run.nodes is not None
+    run.nodes.end()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """On two virtual nodes, whose ranks live as long as these tests."""
+    found = run_of(tmp_path_factory.mktemp("two-nodes"))
+    yield found
+    end(found)
+
+
+# n against 1
+
+
+def test_any_number_of_ranks_gives_the_gradients_of_one() -> None:
+    """Three ranks share the four images unevenly."""
+    grey, targets = reference.batch()
+    pixels = reference.network_input(grey)
+    devices = framework.list_devices("cpu", 3)
+    arrays = {name: array.astype(np.float64) for name, array in reference.shallow_arrays().items()}
+    network = framework.shallow(arrays, devices)
+    one_loss, one = framework.gradients(network, pixels, targets, devices[:1])
+    for count in (2, 3):
+        loss, found = framework.gradients(network, pixels, targets, devices[:count])
+        assert loss == pytest.approx(one_loss, abs=1e-12)
+        assert found.keys() == one.keys() and one["classifier.weight"].any()
+        assert max(np.abs(found[name] - one[name]).max() for name in one) < 1e-12
+
+
+def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
+    shares = [np.arange(5, dtype=np.float32) * factor for factor in (1, 10)]
+    devices = framework.list_devices("cpu", 2)
+    for found in framework.all_reduced(shares, devices):
+        assert np.array_equal(found, shares[0] + shares[1])
+    with pytest.raises(ReplicaError, match=r"\[1\] TypeError: can only concat"):
+        framework._in_ranks(partial(add, "a text"), devices)
+
+
+def test_two_ranks_train_as_one_process_with_two_devices(run: Run, tmp_path: Path) -> None:
+    """The same images in each step, the same mean of gradients: the same bits."""
+    alone = run_of(tmp_path, "Chainer_MultiGPU", devices=2, nodes=1)
+    world = World(0, 2, alone.devices, "cpu")
+    expected = ranks.train(world, alone.work(), STEPS)
+    scores = expected[3]
+    first, second = run.everywhere(ranks.train, STEPS)
+    for network, optimiser, loss, own_scores in (first, second):
+        assert equal(network, expected[0]) and equal(optimiser, expected[1])
+        assert loss == expected[2] and np.abs(own_scores - scores).max() < 1e-5
+
+
+def test_one_node_with_two_devices_is_two_nodes_with_one(run: Run, tmp_path: Path) -> None:
+    one = run_of(tmp_path, devices=2, nodes=1)
+    try:
+        found = one.everywhere(ranks.train, STEPS)
+    finally:
+        end(one)
+    for each, other in zip(found, run.everywhere(ranks.train, STEPS), strict=True):
+        assert all(equal(*pair) for pair in zip(each[:2], other[:2], strict=True))
+
+
+def test_without_all_reduce_every_rank_is_on_its_own(run: Run) -> None:
+    (first, seconds), (second, _) = run.everywhere(ranks.train_alone, STEPS)
+    assert not np.array_equal(first["classifier.weight"], second["classifier.weight"])
+    assert seconds == 0
+
+
+def test_losses_and_times_are_of_all_ranks(run: Run) -> None:
+    assert run.everywhere(ranks.slowest_and_mean) == [(2.0, 1.25)] * 2
+
+
+def test_a_gradient_that_is_not_contiguous_is_averaged_too(run: Run) -> None:
+    for found in run.everywhere(ranks.mean_of_a_transposed_gradient, True):
+        assert (found == 0.5).all()
+    left = run.everywhere(ranks.mean_of_a_transposed_gradient, False)
+    assert [found[0, 0] for found in left] == [0, 0.5], "half of their own; or it was mended"
+
+
+def test_the_optimiser_is_where_it_was(run: Run) -> None:
+    """The state comes back bit for bit, and the next step is the one that would have come."""
+    start: Any = reference.shallow_arrays(), {}
+    ((two, three), (again, _)) = (
+        [run.everywhere(ranks.go_on, start, steps)[0] for steps in (2, 3)],
+        run.everywhere(ranks.go_on, start, 2),
+    )
+    assert all(equal(*pair) for pair in zip(two, again, strict=True))
+    for found in run.everywhere(ranks.go_on, two, 1):
+        assert all(equal(*pair) for pair in zip(found, three, strict=True))
+    assert three[1]["step"] == 3 and np.abs(two[1]["second/classifier.weight"]).max() > 0
+
+
+# Every image once
+
+
+def check_images(run: Run, left_out: int) -> None:
+    """Of two epochs and an evaluation over all ranks."""
+    found = run.everywhere(ranks.rows_read, left_out)
+    steps, table = run.recipe.steps(len(run.images.train)), run.images.train
+    epochs = []
+    for epoch in (slice(steps), slice(steps, None)):
+        rows = [row for own, _ in found for step in own[epoch] for row in step]
+        assert len(rows) == steps * run.recipe.global_batch, "the dropped remainder"
+        assert len(set(rows)) == len(rows), "an image twice"
+        assert set(rows) <= set(table["row"])
+        epochs.append([step for own, _ in found for step in own[epoch]])
+    assert epochs[0] != epochs[1], "another order in the next epoch"
+    assert sorted(row for _, rows in found for row in rows) == sorted(
+        run.images.test["row"][left_out:]
+    ), "evaluation reads each once"
+
+
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_every_image_is_read_once(run: Run, left_out: int) -> None:
+    """Of the test part, whether it is even or not."""
+    check_images(run, left_out)
+
+
+@pytest.mark.parametrize(
+    ("sound", "broken", "said"),
+    [
+        ("return by_rank[first:end]", "return np.arange(count)", "remainder|twice"),
+        ("force_equal_length=False)", "force_equal_length=True)", "each once"),
+        ("rng([scaled.recipe.seed, epoch])", "rng([scaled.recipe.seed, 0])", "another order"),
+    ],
+)
+def test_wrong_shares_are_found(tmp_path: Path, sound: str, broken: str, said: str) -> None:
+    with planted(tmp_path / "planted", sound, broken) as run:
+        uneven = (len(run.images.test) + 1) % 2
+        with pytest.raises((AssertionError, RankError), match=said):
+            check_images(run, uneven)
+
+
+# The rehearsal
+
+
+def test_the_rehearsal_is_passed(run: Run) -> None:
+    run.rehearse(run.lesson)
+    assert len(run.certificate.checks) == 8 and failed(run.certificate.checks) == set()
+    assert run.certificate.checks[-1].reason == "replica 0's"
+
+
+@pytest.mark.parametrize(
+    ("sound", "broken", "found"),
+    [
+        ("return loss  # of this", "return 2 * loss  # of this", "weight change after 5 SGD steps"),
+        ("    multi_node.update()", "    pass", "weight change after 5 SGD steps"),
+        ("    share_statistics(replica)\n", "", "validated with the statistics that are saved"),
+    ],
+)
+def test_a_fault_in_the_loop_is_found(tmp_path: Path, sound: str, broken: str, found: str) -> None:
+    """A sum in place of the mean; a first step that is lost; statistics that are not sent."""
+    with planted(tmp_path / "planted", sound, broken) as run:
+        run.rehearse(run.lesson)
+        assert found in failed(run.certificate.checks)
+
+
+def test_without_the_multi_node_optimiser_the_ranks_part(tmp_path: Path) -> None:
+    """In the rehearsal all have the same images, and so would not."""
+    sound, broken = ", multi_node, timed)", ", multi_node.actual_optimizer, timed)"
+    with planted(tmp_path / "planted", sound, broken) as run:
+        first, second = run.everywhere(ranks.train, STEPS)
+        assert not np.array_equal(first[0]["classifier.weight"], second[0]["classifier.weight"])
+
+
+# A rank that fails
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("raises", "ValueError: no such image"),
+        ("is killed", "killed (signal 9; out of memory?)"),
+    ],
+)
+def test_a_rank_that_fails_ends_all(tmp_path: Path, how: str, cause: str) -> None:
+    """The others wait for it in MPI, from which no exception would free them."""
+    run = run_of(tmp_path)
+    assert run.everywhere(ranks.slowest_and_mean), "the ranks are in"
+    began = time.monotonic()
+    with pytest.raises(RankError) as caught:
+        run.everywhere(ranks.fail_in_a_step, how)
+    assert time.monotonic() - began < SOON
+    assert str(caught.value) == f"rank 1 on {os.uname().nodename}: {cause}"
+    assert ranks_tools.nobody_is_left(run.folder)
