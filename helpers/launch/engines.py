@@ -101,7 +101,7 @@ def choose(
         hosts = _listed(Path(environment[HOST_FILE]))
     if hosts and len(hosts) < nodes:
         raise UserError(f"launcher {launcher}: {len(hosts)} hosts for {nodes} nodes; name {nodes}")
-    if not hosts and in_slurm and name != "torchrun":
+    if not hosts and in_slurm and name != "torchrun" and nodes > 1:
         hosts = _allocated(nodes, environment)
     hosts = hosts[:nodes]
     return Engine(name, nodes, len(set(hosts)) < 2, hosts, interface, launcher)

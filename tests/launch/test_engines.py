@@ -50,6 +50,10 @@ def test_ranks_that_talk_by_mpi_are_started_by_mpiexec_there_too(programs: Path)
         choose("srun", 2, mpi=True, environment=SLURM)
 
 
+def test_one_node_asks_slurm_for_nothing() -> None:
+    assert choose("auto", 1, environment=SLURM).virtual, "and there is no scontrol"
+
+
 def test_an_allocation_has_to_have_the_nodes(programs: Path) -> None:
     with pytest.raises(UserError, match="nodes 4: this allocation has 3; ask Slurm for --nodes=4"):
         choose("auto", 4, environment=SLURM)
