@@ -62,7 +62,7 @@ ALONE = """        init_method=os.environ[replicas.RENDEZVOUS] + str(world.rank)
         (
             "part.iloc[world.rank :: world.size]",
             "part.iloc[np.array_split(range(len(part)), world.size)[world.rank]]",
-            {world_checks.EVALUATED},
+            {world_checks.EVALUATED, world_checks.LOSS},
         ),
         (
             JOIN,
