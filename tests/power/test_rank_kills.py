@@ -1,0 +1,116 @@
+"""Ranks on two nodes are killed at random moments: one line, nobody left, and on it goes."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from data_prep import make_demo, resize_folder
+from helpers import paths
+from helpers.frameworks import place
+
+NOTEBOOK = "PyTorch_MultiGPU"
+KILLS = 20
+SOON = 15.0
+"""Seconds in which a run's ranks have ended."""
+CAUSE = re.compile(r"RankError: rank [01] on \S+: \w+")
+NAMES = "test-rank-kills"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow"),
+]
+
+
+@pytest.fixture(name="data", scope="module")
+def data_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Few images: three epochs of some steps."""
+    folder = tmp_path_factory.mktemp("few")
+    make_demo(folder / "large", images=600, size=64, progress=False)
+    resize_folder(folder / "large", folder / "data", size=38, progress=False)
+    return folder / "data"
+
+
+@pytest.fixture(autouse=True)
+def _runs_are_as_before() -> Iterator[None]:
+    yield
+    for folder in paths.RUNS.glob(f"{NAMES}-*"):
+        shutil.rmtree(folder)
+
+
+def compare(*words: str) -> subprocess.Popen[str]:
+    command = [paths.VENVS / "lab" / "bin" / "compare", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def begin(name: str, data: Path) -> subprocess.Popen[str]:
+    choices = ["--nodes", "2", "--devices", "1", "--epochs", "3", "--data", str(data)]
+    return compare("--notebooks", NOTEBOOK, *choices, "--name", name)
+
+
+def weights(name: str) -> str:
+    """The digest of those that a run has saved."""
+    file = paths.RUNS / name / f"{NOTEBOOK}-2n-1x" / "weights.safetensors"
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def started_for(name: str) -> list[psutil.Process]:
+    """The processes that carry the mark of a run's ranks: engine, watchers, ranks, workers."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mark = process.environ().get(place.VARIABLE, "")
+        except (psutil.Error, OSError):
+            continue
+        if f"/{name}/" in mark and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def ranks_of(name: str) -> list[psutil.Process]:
+    """The ranks themselves: whose parent is a watcher, and whose own children are workers."""
+    words = "helpers.launch.rank"
+    found = [each for each in started_for(name) if words in " ".join(each.cmdline())]
+    mothers = {each.ppid() for each in found}
+    return [each for each in found if each.pid not in mothers]
+
+
+def test_ranks_killed_at_random(data: Path) -> None:
+    whole = f"{NAMES}-whole"
+    began = time.monotonic()
+    said, _ = (undisturbed := begin(whole, data)).communicate(timeout=600)
+    assert undisturbed.returncode == 0, said
+    lasts = time.monotonic() - began
+    draws = random.Random(seed := random.randrange(10**6))
+    print(f"seed {seed}; an undisturbed run takes {lasts:.0f} s")
+    for number in range(KILLS):
+        name = f"{NAMES}-{number}"
+        running = begin(name, data)
+        while not ranks_of(name) and running.poll() is None:
+            time.sleep(0.05)
+        time.sleep(draws.uniform(0, 0.5 * lasts))
+        if alive := ranks_of(name):
+            victim = draws.choice(alive)
+            victim.kill()
+            killed = time.monotonic()
+            while started_for(name):
+                assert time.monotonic() - killed < SOON, f"kill {number}, seed {seed}"
+                time.sleep(0.1)
+            said, _ = running.communicate(timeout=300)
+            assert running.returncode == 1 and CAUSE.search(said), f"seed {seed}: {said}"
+            again = compare("--resume", name)
+            said, _ = again.communicate(timeout=600)
+            assert again.returncode == 0, f"kill {number}, seed {seed}: {said}"
+        else:
+            running.communicate(timeout=300)
+        assert weights(name) == weights(whole), f"kill {number}, seed {seed}"
+        assert not started_for(name)
