@@ -157,10 +157,12 @@ def is_framework(file: Path) -> bool:
 
 def long_parts() -> dict[str, Part]:
     """What takes too long for every day."""
+    killed = [f"tests/kernels/test_{name}.py" for name in ("keras", "tensorflow")]
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
         "gpu": partial(command, "lab", "pytest", "tests/gpu/test_gpu_run.py", "-m", "slow"),
+        "kills": partial(command, "tensorflow", "pytest", *killed, "-m", "slow"),
     }
 
 

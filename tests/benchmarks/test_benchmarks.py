@@ -161,6 +161,7 @@ def test_a_framework_that_fails_is_exit_code_1(
     frameworks = ["pytorch"] if script == "rivals" else list(NOTEBOOKS)
     words = ["--quick", "--frameworks", ",".join(frameworks)]
     few = [] if script == "compute" else ["--images", "8"]  # which reads none
+    few = ["--of", "resized", "--images", "40"] if script == "loaders" else few  # whole batches
     monkeypatch.setattr(sys, "argv", [f"{script}.py", *words, *few])
     with pytest.raises(SystemExit) as ended:
         module.main()

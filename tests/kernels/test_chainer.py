@@ -326,7 +326,7 @@ def test_the_same_seed_gives_the_same_bits(
     cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """The notebook's own loader, updater and network twice."""
-    recipe = replace(cells["scaled"].recipe, batch=8)
+    recipe = replace(cells["scaled"].recipe, batch=2)
     monkeypatch.setitem(cells, "scaled", recipe.on(count))
     world = World(0, count, tuple(TWO[:count]), "cpu")
     found: list[Any] = []

@@ -479,7 +479,7 @@ def test_the_same_seed_gives_the_same_bits(
 ) -> None:
     """The notebook's own loader and loop twice, with batches in flight."""
     run, world = notebook["this_run"], one_world(*TWO[:count])
-    recipe = replace(notebook["scaled"].recipe, batch=8)
+    recipe = replace(notebook["scaled"].recipe, batch=2)
     monkeypatch.setitem(notebook, "scaled", recipe.on(count))
     monkeypatch.setattr(run, "devices", world.devices)
     found = []
@@ -488,7 +488,7 @@ def test_the_same_seed_gives_the_same_bits(
         replica = run.lesson.start(world, network)
         batches = run.lesson.make_train_loader(world, 0, 2)
         loss, _ = take_steps(run.work(), replica, batches, 6)
-        scores, _ = run.lesson.predict(replica, islice(batches, 1), 8 * count)
+        scores, _ = run.lesson.predict(replica, islice(batches, 1), 2 * count)
         found.append(framework.dump_weights(network) | {"loss": loss, "scores": scores})
     assert equal(*found)
 

@@ -98,10 +98,8 @@ def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "[scaled.recipe.seed, number]", "[scaled.recipe.seed]"
     assert failed_in_roll_call(notebook, "TensorFlow_MultiGPU", *fixed) == {world_checks.ORDER}
-    cut = "(np.concatenate(part)[:total] for part in zip(*shares, strict=True))\n    return output,"
-    padded = (
-        "(np.concatenate(part) for part in zip(*shares, strict=True))\n    return output[:total],"
-    )
+    cut = "(ranks.in_order(np.concatenate(part), total) for part in parts)\n    return output,"
+    padded = "(np.concatenate(part) for part in parts)\n    return output[:total],"
     found = failed_in_roll_call(notebook, "TensorFlow_MultiGPU", cut, padded)
     assert found == {world_checks.LOSS}
 
@@ -411,6 +409,8 @@ def test_the_learning_rate_climbs_step_by_step(
     assert_warms_up("TensorFlow_MultiGPU", tmp_path, monkeypatch, watch)
 
 
+@pytest.mark.slow  # three processes compile
+@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
 
