@@ -35,6 +35,10 @@ Part = Callable[..., str]
 
 SIDE_BY_SIDE = 2
 
+NBMAKE = ("--nbmake", "--nbmake-timeout=1800", "--durations=0")
+KERNELS = "tests/kernels"
+STUDY_TESTS = "tests/executed_notebooks/test_study_devices.py"
+
 #: What `make quick` leaves out of "tests": each took more than three seconds of processor time or
 #: waits, starts processes, draws or installs. Whatever is not named here is quick, or is to be.
 SLOW = (
@@ -100,15 +104,26 @@ def _run(words: list[str | Path], out: IO[bytes] | None, env: dict[str, str] | N
 
 
 def notebooks(out: IO[bytes] | None) -> str:
-    """Executes every notebook, each in the kernel it names, at demo size; then reads what it left.
+    """Executes the frameworks' notebooks, each in the kernel it names, at demo size; then reads
+    what they left.
 
     Compare comes last, so that it has something to show.
     """
-    found = sorted((ROOT / "notebooks").glob("*.ipynb"), key=lambda file: file.stem == "Compare")
-    if not found:
-        return "there are no notebooks"
-    options = ["--nbmake", "--nbmake-timeout=1800", "--durations=0"]
-    return command("lab", "pytest", *options, *found, "tests/executed_notebooks", out=out)
+    found = [file for file in all_notebooks() if not file.stem.startswith("Study_")]
+    ignored = f"--ignore={STUDY_TESTS}"
+    return command("lab", "pytest", *NBMAKE, *found, "tests/executed_notebooks", ignored, out=out)
+
+
+def studies(out: IO[bytes] | None) -> str:
+    """Executes the studies, at the size that they name for it; they compute in one thread."""
+    found = [file for file in all_notebooks() if file.stem.startswith("Study_")]
+    return command("lab", "pytest", *NBMAKE, *found, STUDY_TESTS, out=out)
+
+
+def all_notebooks() -> list[Path]:
+    """Compare is the last of them."""
+    found = (ROOT / "notebooks").glob("*.ipynb")
+    return sorted(found, key=lambda file: (file.stem == "Compare", file.stem))
 
 
 def lab_tests(*left_out: str) -> Part:
@@ -144,7 +159,8 @@ def parts() -> dict[str, Part]:
         framework = name.removeprefix("stand_in_").removeprefix("nodes_")
         kernel = KERNEL_OF.get(framework, framework)
         found[name] = partial(command, kernel, "pytest", "--durations=10", file)
-    sample = ["--sample", "40", "--jobs", "1"]
+    found["studies"] = studies
+    sample = ["--sample", "30", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     found["notebooks"] = notebooks
     return found
@@ -157,12 +173,15 @@ def is_framework(file: Path) -> bool:
 
 def long_parts() -> dict[str, Part]:
     """What takes too long for every day."""
-    killed = [f"tests/kernels/test_{name}.py" for name in ("keras", "tensorflow")]
+    killed = [f"{KERNELS}/test_{name}.py" for name in ("keras", "tensorflow")]
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
         "gpu": partial(command, "lab", "pytest", "tests/gpu/test_gpu_run.py", "-m", "slow"),
         "kills": partial(command, "tensorflow", "pytest", *killed, "-m", "slow"),
+        "pytorch": partial(
+            command, "pytorch", "pytest", f"{KERNELS}/test_pytorch.py", "-m", "slow"
+        ),
     }
 
 

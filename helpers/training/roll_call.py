@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,8 @@ def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -
         del batches  # with which its workers end
         with lesson.scope():
             network = framework.shallow(reference.shallow_arrays(), world.devices)
-        replica = lesson.start(world, network, rule=rehearsal.SGD, rates=iter(()))
+        # No step is taken, but some ask for the first one's rate when they start.
+        replica = lesson.start(world, network, rule=rehearsal.SGD, rates=repeat(0.1))
         lesson.ready(replica, [])
         loader = lesson.make_evaluation_loader(world, valid, work.workers)
         logits, loss = predict(lesson, replica, iter(loader), len(valid))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from notebook_cells import CERTIFIED, COLUMNS, namespace_of
 from PIL import Image
 from safetensors import safe_open
@@ -142,8 +143,10 @@ def _kill_after_a_checkpoint(process: "subprocess.Popen[str]", folder: Path) -> 
         assert time.monotonic() < deadline, "no checkpoint came"
         time.sleep(0.01)
     time.sleep(random.uniform(0, 0.1))
+    family = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    psutil.wait_procs(family, 30)  # replicas end a moment later, and may end an epoch in it
     return _epochs(folder)
 
 

@@ -48,7 +48,7 @@ def _runs_are_as_before() -> Iterator[None]:
 
 
 def compare(*words: str) -> subprocess.Popen[str]:
-    command = [paths.VENVS / "lab" / "bin" / "compare", *words]
+    command = [str(paths.VENVS / "lab" / "bin" / "compare"), *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
