@@ -265,3 +265,9 @@ def test_a_rank_with_other_weights_is_named() -> None:
     row = world_checks.after_training(digests, [EACH] * 4, 4, LIMIT)[1]
     assert (row.difference, row.threshold, row.verdict) == (2.0, 0.0, "fail")
     assert row.reason == "not those of rank 0: rank 1, 3"
+
+
+def test_processes_with_one_device_each_are_compared_by_their_weights() -> None:
+    logits = [np.full((1, 2, 14), rank + 1.0) for rank in range(2)]
+    replicas, weights = world_checks.after_training(["same", "same"], logits, 2, 1e-5)
+    assert (replicas.verdict, weights.verdict) == ("pass", "pass")
