@@ -239,7 +239,7 @@ class Ranks:
 
     def _answers(self, heard: Callable[[Any], None]) -> list[Any]:
         number, answers = self._calls - 1, dict[int, Any]()
-        quiet = pulsing = time.monotonic()
+        quiet = began = time.monotonic()
         states: dict[int, Any] = {}
         pulses: dict[int, tuple[Any, float]] = {}
         looked = 0.0
@@ -256,7 +256,7 @@ class Ranks:
                 states = self._letters("state")
                 if states != was:
                     quiet = now
-                self._check_pulses(pulses, max(pulsing, 0.0), now)
+                self._check_pulses(pulses, began, now)
             if len(answers) > before:
                 quiet = now
             if self._hang and now - quiet > self._hang:

@@ -65,7 +65,7 @@ def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
     """Meet the others: nobody goes on before all are in."""
     joined = {"rank": rank, "host": host, "token": folder.name, "process": os.getpid()}
     joined["on"] = socket.gethostname()
-    joined["machine"] = {"cpus": os.cpu_count(), "gpus": _gpus()}
+    joined["machine"] = {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}
     joined |= {"addresses": network.addresses(), "ports": [network.free_port() for _ in range(2)]}
     letters.say(folder / f"joined-{rank}", joined)
     while not (folder / "met").exists():
@@ -80,11 +80,6 @@ def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
     if order["framework"] and importlib.util.find_spec(hooks):
         os.environ.update(importlib.import_module(hooks).environment(here))
     return here
-
-
-def _gpus() -> list[str]:
-    """The names of the GPUs that this host has and shows us."""
-    return devices.visible_gpus()
 
 
 def _see_own_gpus(here: Place, there: int) -> None:

@@ -381,10 +381,10 @@ class Run(RunBase):
 
     def worlds(self) -> list[World]:
         """The run's world as each of its processes sees it; of several nodes, this machine's."""
-        count, kind, gpus = len(self.devices), self.setup.devices.kind, self.setup.devices.gpus
-        if self.lesson.processes in (PER_DEVICE, RANKS):
-            return [World(n, count, (device,), kind, gpus) for n, device in enumerate(self.devices)]
-        return [World(0, count, self.devices, kind, gpus)]
+        if self.lesson.processes not in (PER_DEVICE, RANKS):
+            return [self.world]
+        each = enumerate(self.devices)
+        return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """What ``function(world, work, *args)`` gives in each of the run's processes."""
