@@ -4,6 +4,7 @@ The network, the loader, the updater and the optimiser are the notebook's own, t
 """
 
 import multiprocessing
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -612,6 +613,18 @@ def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
     loader = cells["make_evaluation_loader"](WORLD, part, 2)
     batches = [parallel.join(parts) for parts in loader]
     return [np.concatenate(each) for each in zip(*batches, strict=True)]
+
+
+def test_no_worker_writes_into_a_batch_that_somebody_reads(cells: dict[str, Any]) -> None:
+    """However long that takes: its workers have read ahead as far as they may by then."""
+    alone = cells["make_train_loader"](WORLD, 0, 0)
+    shared = cells["make_train_loader"](WORLD, 0, 2)
+    with closing(iter(alone)) as ours:
+        for _, (pixels, targets) in zip(range(6), ours, strict=False):
+            (parts,) = shared.once()
+            time.sleep(0.5)
+            assert all(map(np.array_equal, (pixels, targets), parallel.join(parts)))
+    shared.finalize()
 
 
 def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> None:
