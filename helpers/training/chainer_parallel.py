@@ -23,6 +23,7 @@ import numpy as np
 from chainer import training
 
 from helpers.recipe import Rule
+from helpers.training.chainer_batches import SharedIterator as SharedIterator
 from helpers.training.step_clock import StepClock
 
 Device: TypeAlias = chainer.backend.Device
