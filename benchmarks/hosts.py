@@ -99,7 +99,8 @@ def up(count: int, mbit: float = 100.0) -> Iterator[Hosts]:
         raise CannotBeHad(f"links of {mbit} Mbit/s: give more than 0")
     if os.geteuid() != 0:
         raise CannotBeHad("network namespaces need root")
-    if lacking := [name for name in ("ip", "tc", "unshare", "taskset") if shutil.which(name) is None]:
+    needed = ("ip", "tc", "unshare", "taskset")
+    if lacking := [name for name in needed if shutil.which(name) is None]:
         raise CannotBeHad(f"no {lacking[0]} here: install iproute2 and util-linux")
     group = _begin()  # of several at once each has names and addresses of its own
     names = [f"h{group}n{number}" for number in range(1, count + 1)]
