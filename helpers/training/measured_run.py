@@ -306,7 +306,7 @@ class Run(RunBase):
         if self._ranks is not None:
             self._ranks.network_was(found, asked)
             self._tell_world()
-            world_shown.show(self.record.content["world"])
+            self._show_world(self.record.content["world"])
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
         if self.setup.replicas == 1:
@@ -431,6 +431,12 @@ class Run(RunBase):
         else:
             self.framework.load_weights(self._replica.network, arrays)
         return [function(world, work, self._replica, *args)]
+
+    def _show_world(self, world: Mapping[str, Any]) -> None:
+        for line in world_shown.lines(world):
+            print(line)
+        if (parts := world_shown.parts(world)) is not None:
+            display(parts)
 
     def _tell_world(self) -> None:
         if self._ranks is not None:

@@ -1,24 +1,19 @@
-"""What the ranks of a run measured of their network and of each other, as a notebook shows it."""
+"""What the ranks of a run measured of their network and of each other, in words and as a table."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from IPython.display import display
 
 from helpers.training import bus_bandwidth, run_tables, step_parts
 
 
-def show(world: Mapping[str, Any]) -> None:
-    """Print and display it; ``world`` is the record's section."""
-    for line in lines(world):
-        print(line)
-    if (table := parts(world)) is not None:
-        display(table)
-
-
 def lines(world: Mapping[str, Any]) -> list[str]:
-    """In sentences: the all-reduce alone, who was slowest, how far the clocks are apart."""
+    """In sentences: the all-reduce alone, who was slowest, how far the clocks are apart.
+
+    Args:
+        world: the record's section.
+    """
     found = []
     if (all_reduce := world.get("all_reduce")) is not None:
         found.append(f"All-reduce alone: {bus_bandwidth.in_words(all_reduce)}.")
