@@ -12,7 +12,7 @@ AHEAD = {"a": 0.0, "b": 5000.25, "c": -37.5}
 """By how much each process's clock is ahead of the true one."""
 
 
-def meetings(rounds: int, slow: float = 0.01, boots: str = "abc") -> list[Meetings]:
+def meetings(rounds: int, slow: float = 0.01, boots: Sequence[str] = "abc") -> list[Meetings]:
     """Rounds as three machines see them: nobody leaves before all have entered."""
     random, now = Random(0), 100.0
     found: dict[str, list[Round]] = {name: [] for name in AHEAD}
@@ -43,15 +43,13 @@ def test_the_truth_is_within_bounds_that_more_rounds_narrow(
     assert often[1].middle == pytest.approx(5000.25, abs=0.01)
 
 
-@pytest.mark.parametrize("boots", ["abc", "   "])
+@pytest.mark.parametrize(("boots", "here"), [(("a", "b", "c"), "d"), (("", "", ""), "")])
 def test_a_caller_on_a_machine_of_its_own_knows_as_much_as_letters_tell(
-    boots: str, monkeypatch: pytest.MonkeyPatch
+    boots: tuple[str, ...], here: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has no name of its boot shares its clock with nobody, as far as one knows."""
-    monkeypatch.setattr(clocks, "boot", lambda: boots[0].strip() or "")
-    if boots.strip():
-        monkeypatch.setattr(clocks, "boot", lambda: "d")
-    met = [each._replace(boot=each.boot.strip()) for each in meetings(20)]
+    monkeypatch.setattr(clocks, "boot", lambda: here)
+    met = meetings(20, boots=boots)
     asked, answered = 7.0 + 99.9, 7.0 + 101.0  # the caller's clock is 7 s ahead
     found = clocks.of_each(met, Round(asked, answered))
     assert held(found, reference=7.0)
