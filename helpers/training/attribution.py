@@ -342,8 +342,10 @@ def _sentence(
 
 def _network(found: Mapping[str, Any], alone: Mapping[str, Any] | None) -> str:
     """What the all-reduce takes, in the steps and by itself."""
-    by_itself = "" if alone is None else f" (alone, {bus_bandwidth.in_words(alone)})"
-    return f"the all-reduce takes {_share(found, 'synchronisation')}{by_itself}"
+    said = f"the all-reduce takes {_share(found, 'synchronisation')}"
+    return (
+        said if alone is None else f"{said} and by itself adds up {bus_bandwidth.in_words(alone)}"
+    )
 
 
 def _validation(found: Mapping[str, Any]) -> str:

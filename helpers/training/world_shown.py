@@ -23,7 +23,9 @@ def lines(world: Mapping[str, Any]) -> list[str]:
         for clock in world.get("clocks", [])
     ]
     if clocks:
-        found.append(f"Clocks ahead of this host's: {', '.join(clocks)}; the traces are corrected.")
+        found.append(
+            f"Clocks ahead of the coordinator's: {', '.join(clocks)}; traces are corrected."
+        )
     return [line for line in found if line]
 
 

@@ -336,7 +336,7 @@ def test_between_machines_the_network_is_named() -> None:
     assert "93.3 Mbit/s" in said and "4 GPUs processed 990 images/s" in said
     unmeasured = {"nodes": 2, "virtual": False}
     said = attribute(990, 1000, 5000, world=unmeasured, **SLOW_NETWORK)["sentence"]
-    assert said.startswith("The network between the nodes is the limit") and "alone" not in said
+    assert said.startswith("The network between the nodes is the limit") and "itself" not in said
 
 
 @pytest.mark.parametrize("world", [None, REAL | {"virtual": True}, REAL | {"nodes": 1}])
