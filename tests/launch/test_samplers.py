@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpumon_tools import write
+from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.drawing import lanes
@@ -47,10 +47,10 @@ def test_a_sampler_follows_the_kernels(tmp_path: Path) -> None:
 
 def test_traces_of_wrong_clocks_are_laid_on_one_axis(tmp_path: Path) -> None:
     """n2's wall clock is 100 s ahead; its monotonic one began 4000 s before n1's."""
-    epoch = (("train", 2.0, 5.0, {}),)
+    epoch: Marks = (("train", 2.0, 5.0, {}),)
     write(tmp_path / "trace", {"gpu0": [1, 2, 3, 4, 5, 6]}, marks=epoch, host="n1", boot="x")
     there: dict[str, Any] = {"start": 5001.0, "unix": 1.8e9 + 101, "host": "n2", "boot": "y"}
-    later = (("train", 1.0, 4.0, {}),)
+    later: Marks = (("train", 1.0, 4.0, {}),)
     write(tmp_path / "trace-rank2", {"gpu0": [7, 8, 9, 10, 11]}, rank=2, marks=later, **there)
     apart = Bounds(3999.998, 4000.002)
     found = samplers.align(tmp_path, {2: apart}, ["n1", "n1", "n2", "n2"])
