@@ -193,6 +193,8 @@ def _environment(folder: Path, addresses: dict[str, str]) -> dict[str, str]:
         "HYDRA_LAUNCHER_EXEC": str(enter),
         "HYDRA_IFACE": f"{first}e",
         "UCX_TLS": "tcp,self",  # else MPICH finds that all is one machine, and uses its memory
+        # Messages are sent without being announced, which took a third of these links' speed.
+        "UCX_RNDV_THRESH": "inf",
     }
 
 
