@@ -11,8 +11,9 @@ message by the time (nccl-tests' definition).
         .venvs/lab/bin/compare --nodes 4 --devices 1 --notebooks PyTorch_MultiGPU
 
 Hosts are network and UTS namespaces of Linux, joined by a bridge; every link has a token bucket in
-both directions. They share the machine's cores, memory and files, so what they show is a network,
-not a cluster. Needs root, and iproute2 (`ip`, `tc`).
+both directions. Each has some of the machine's cores to itself as long as there are enough, and
+they share its memory and files, so what they show is a network, not a cluster. Needs root, and
+iproute2 (`ip`, `tc`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ ENTER = """\
 #!/bin/sh
 # Called as a remote shell is: options, the host, then a command for its shell.
 while [ "${{1#-}}" != "$1" ]; do shift; done
-host=$(grep -w -- "$1" {folder}/names | cut -d ' ' -f 1); shift
+set -- $(grep -w -- "$1" {folder}/names) "$@"
+host=$1 cores=$3; shift 4
 exec {enter} "$host" sh -c "$*"
 """
 
@@ -71,7 +73,8 @@ class Hosts:
 
     def words(self, host: str, *command: str | Path) -> list[str]:
         """The command that runs another on a host."""
-        return [*_enter(host), *map(str, command)]
+        number = list(self.addresses).index(host)
+        return [*_enter(host, cores(number, len(self.addresses))), *map(str, command)]
 
     def start(self, host: str, *command: str | Path, **how: object) -> subprocess.Popen[str]:
         """Begin a command on a host."""
@@ -96,7 +99,8 @@ def up(count: int, mbit: float = 100.0) -> Iterator[Hosts]:
         raise CannotBeHad(f"links of {mbit} Mbit/s: give more than 0")
     if os.geteuid() != 0:
         raise CannotBeHad("network namespaces need root")
-    if lacking := [name for name in ("ip", "tc", "unshare") if shutil.which(name) is None]:
+    needed = ("ip", "tc", "unshare", "taskset")
+    if lacking := [name for name in needed if shutil.which(name) is None]:
         raise CannotBeHad(f"no {lacking[0]} here: install iproute2 and util-linux")
     group = _begin()  # of several at once each has names and addresses of its own
     names = [f"h{group}n{number}" for number in range(1, count + 1)]
@@ -152,19 +156,34 @@ def _remove(name: str) -> None:
     _quietly("ip", "link", "del", f"{name}o")
 
 
-def _enter(host: str) -> list[str]:
-    """What runs a command with the host's network and name."""
+def cores(number: int, hosts: int) -> str:
+    """The cores of one of so many hosts, as `taskset` takes them; with too few, hosts share them.
+
+    Else each would start threads for all cores, and those of one would wait for the others'.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    each = max(1, len(usable) // hosts)
+    first = number * each % len(usable)
+    return ",".join(map(str, usable[first : first + each]))
+
+
+def _enter(host: str, of_host: str) -> list[str]:
+    """What runs a command with the host's network, name and cores."""
     named = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', host]
-    return ["ip", "netns", "exec", host, *named]
+    return ["ip", "netns", "exec", host, "taskset", "-c", of_host, *named]
 
 
 def _environment(folder: Path, addresses: dict[str, str]) -> dict[str, str]:
     """For MPICH's `mpiexec`: who the hosts are, and how a process is started there."""
     enter = folder / "enter"
-    lines = "".join(f"{name} {address}\n" for name, address in addresses.items())
+    lines = "".join(
+        f"{name} {address} {cores(number, len(addresses))}\n"
+        for number, (name, address) in enumerate(addresses.items())
+    )
     (folder / "names").write_text(lines)
     (folder / "hosts").write_text("".join(f"{address}\n" for address in addresses.values()))
-    words = 'ip netns exec "$host" unshare --uts sh -c \'hostname "$0"; exec "$@"\''
+    words = 'ip netns exec "$host" taskset -c "$cores"'
+    words += ' unshare --uts sh -c \'hostname "$0"; exec "$@"\''
     enter.write_text(ENTER.format(folder=shlex.quote(str(folder)), enter=words))
     enter.chmod(0o755)
     first = next(iter(addresses))
@@ -174,6 +193,8 @@ def _environment(folder: Path, addresses: dict[str, str]) -> dict[str, str]:
         "HYDRA_LAUNCHER_EXEC": str(enter),
         "HYDRA_IFACE": f"{first}e",
         "UCX_TLS": "tcp,self",  # else MPICH finds that all is one machine, and uses its memory
+        # Messages are sent without being announced, which took a third of these links' speed.
+        "UCX_RNDV_THRESH": "inf",
     }
 
 

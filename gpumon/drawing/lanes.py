@@ -57,7 +57,15 @@ class Lane:
 
 
 def lanes_of(recording: Recording, window: tuple[float, float]) -> list[Lane]:
-    """The lanes of a trace, GPUs first, the figures at their side over the window."""
+    """The lanes of a trace, host by host, the figures at their side over the window."""
+    machines = {device["name"]: device.get("machine") for device in recording.devices}
+    lanes = _lanes(recording, window)
+    order = list(dict.fromkeys(machines[lane.name] for lane in lanes))
+    return sorted(lanes, key=lambda lane: order.index(machines[lane.name]))
+
+
+def _lanes(recording: Recording, window: tuple[float, float]) -> list[Lane]:
+    """GPUs first, hosts last."""
     weights = stats.weights(recording.times, recording.end, [window])
     return [
         (_host if device["kind"] == "host" else _gpu)(recording, device, weights)

@@ -71,6 +71,26 @@ def store() -> mx.kv.KVStoreBase | str:
     return _of_a_trainer(_join(here))
 
 
+def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> over_nodes.AllReduce:
+    """The sum of all gradients as the ``Trainer`` makes it.
+
+    Args:
+        replica: the lesson's; its gradients are zero afterwards.
+        devices: this node's.
+    """
+    own = [p for p in replica.network.collect_params().values() if p.grad_req != "null"]
+    for parameter in own:
+        parameter.zero_grad()
+
+    def once() -> list[Any]:
+        replica.optimizer.allreduce_grads()
+        # Copies, which the next sum does not write to.
+        return [parameter.list_grad()[0].copy() for parameter in own]
+
+    size = sum(parameter.list_grad()[0].size for parameter in own)
+    return over_nodes.AllReduce(once, 4 * size, KIND)
+
+
 def gathered(own: np.ndarray) -> np.ndarray:
     """Each node's array, (nodes, ...), in every node; with one node its own alone.
 

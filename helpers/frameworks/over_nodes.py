@@ -1,12 +1,14 @@
 """What processes of several nodes know together: rows that each has a part of.
 
-For frameworks with one process a node (TensorFlow, MXNet), which joins all its devices itself.
-Everything is made of one thing that a framework brings, ``gather(own)``: from each process's own
-array to those of all, in the order of their ranks, in every process.
+:class:`AllReduce` is for all frameworks, the rest for those with one process a node (TensorFlow,
+MXNet), which joins all its devices itself. That is made of one thing that a framework brings,
+``gather(own)``: from each process's own array to those of all, in the order of their ranks, in
+every process.
 """
 
 import time
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +16,20 @@ from helpers.frameworks.place import Place
 
 Gather = Callable[[np.ndarray], np.ndarray]
 """From an own array, of the same shape in each process, to (processes, ...)."""
+
+
+class AllReduce(NamedTuple):
+    """What ``gradient_all_reduce(replica, devices)`` of a ``<module>_ranks.py`` gives.
+
+    ``once`` reduces as many figures as the model has gradients, in the framework's own way, and
+    returns what its ``completion`` can wait for. All processes have to call it equally often.
+    """
+
+    once: Callable[[], Any]
+    bytes: int
+    """Of the gradients of one device."""
+    by: str
+    """What the framework calls the way: ``nccl``, ``gloo``."""
 
 
 def meet(here: Place, what: str, seconds: float) -> None:

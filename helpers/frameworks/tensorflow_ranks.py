@@ -26,6 +26,7 @@ JOIN_SECONDS = 180.0
 
 class _Joined:
     strategy: tf.distribute.Strategy | None = None
+    by = "ring"
 
 
 def environment(here: Place) -> dict[str, str]:
@@ -63,6 +64,7 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
             _Joined.strategy = tf.distribute.MultiWorkerMirroredStrategy(
                 communication_options=options
             )
+        _Joined.by = "nccl" if devices[0].startswith("GPU") and not shares_gpus else "ring"
     wanted = here.nodes * len(devices)
     if (found := _Joined.strategy.num_replicas_in_sync) != wanted:
         raise RuntimeError(f"{found} replicas have joined; {wanted} were asked for")
@@ -72,6 +74,33 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
 def joined() -> tf.distribute.Strategy | None:
     """What :func:`join` gave; None where there is one node."""
     return _Joined.strategy
+
+
+def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> over_nodes.AllReduce:
+    """The all-reduce of one vector as long as all gradients, by the strategy.
+
+    Args:
+        replica: the lesson's.
+        devices: this node's.
+    """
+    import tensorflow as tf
+
+    strategy = _Joined.strategy
+    assert strategy is not None, "there is one node"
+    weights = replica.network.trainable_variables
+    length = sum(weight.shape.num_elements() for weight in weights)
+
+    def reduced(own: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))[0]
+
+    @tf.function(autograph=False)
+    def step(vector: Any) -> Any:
+        return strategy.run(reduced, args=(vector,))
+
+    vector = strategy.run(lambda: tf.zeros([length]))
+    on_each = strategy.experimental_local_results
+    return over_nodes.AllReduce(lambda: on_each(step(vector)), 4 * length, _Joined.by)
 
 
 def gathered(own: np.ndarray) -> np.ndarray:

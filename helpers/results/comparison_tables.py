@@ -12,7 +12,7 @@ from helpers.frameworks import order
 from helpers.results.comparability import RESUMED, marked, together
 from helpers.results.comparison import Comparison, devices, latest_of_each
 from helpers.results.repeated_runs import metric_with_interval, summarise, with_range
-from helpers.training import attribution
+from helpers.training import attribution, world_shown
 
 IN_MINUTES = 120.0
 """Seconds: a training that takes longer is told in minutes."""
@@ -249,13 +249,17 @@ def _devices_cell(found: dict[str, Any]) -> str:
 
 
 def _nodes_cell(content: dict[str, Any]) -> str:
-    """``, 2 nodes by srun over eth0``; nothing of a run that no launcher started."""
+    """``, 2 nodes by srun over eth0``, with what they measured of their network and each other.
+
+    Nothing of a run that no launcher started.
+    """
     world = content.get("world")
     if world is None:
         return ""
     count, virtual = world["nodes"], "virtual " * world["virtual"]
     by = f"{world['launcher']} {world['launcher_version']}"
-    return f", {count} {virtual}node{'s' * (count != 1)} by {by} over {world['interface']}"
+    nodes = f", {count} {virtual}node{'s' * (count != 1)} by {by} over {world['interface']}"
+    return "; ".join([nodes, *(line.removesuffix(".") for line in world_shown.lines(world))])
 
 
 def _probe_cell(found: dict[str, Any] | None) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from helpers.frameworks import devices as device_helpers
-from helpers.launch import cells, engines, network
+from helpers.launch import cells, clocks, engines, network, samplers
 from helpers.launch.coordinator import Order, Ranks
-from helpers.training import in_world, rank_run
+from helpers.training import bus_bandwidth, in_world, rank_run
+from helpers.training.in_world import Apart, Trained
 from helpers.training.run_base import RunBase
 from helpers.training.world import PER_DEVICE, RANKS, Lesson
 
@@ -31,10 +33,13 @@ class Nodes:
         self._recipe: Any = None
         self.about: dict[str, Any] = {}
         """The record's section ``world``, once the ranks have met."""
+        self.measured: dict[str, Any] = {}
+        """What belongs there, too: what they measured of each other."""
 
     def take(self) -> None:
         """A lesson was brought: its ranks run the cells up to here."""
         self.end()
+        self.measured = {}
         self._code = self._cells.so_far()
 
     def call(
@@ -50,6 +55,7 @@ class Nodes:
         """
         run = self._run
         told = {"workers": run.workers, "monitor": run.monitor, "host": socket.gethostname()}
+        told["sampling"] = run.monitor.running
         return self._started().call(function, told, *args, heard=heard)
 
     def with_replica(
@@ -62,6 +68,42 @@ class Nodes:
         per_device = self._per_device
         keep = in_world.with_replica if per_device else rank_run.keep_replica
         return self.call(keep, function, *args, heard=heard)
+
+    def steps_were(self, trained: Sequence[Trained]) -> None:
+        """Note what a step of each rank was made of."""
+        hosts = self._hosts
+        parts = [
+            {"rank": rank, "host": hosts[rank], **each.parts}
+            for rank, each in enumerate(trained)
+            if each.parts is not None
+        ]
+        if parts:  # else another process had trained all epochs
+            self.measured["parts"] = parts
+
+    def network_was(self, found: Sequence[Apart], asked: float) -> None:
+        """Note what the ranks have measured of the network; end their samplers, and align traces.
+
+        Args:
+            found: by each rank.
+            asked: when they were asked, by the monotonic clock.
+        """
+        answered = time.monotonic()
+        if (all_reduce := found[0].all_reduce) is not None:
+            devices = self._run.setup.replicas
+            self.measured["all_reduce"] = bus_bandwidth.as_record(
+                all_reduce, devices=devices, interface=self.about["interface"]
+            )
+        meetings = [each.meetings for each in found if each.meetings is not None]
+        if len(meetings) == len(found):
+            self.call(rank_run.nothing)  # the kernel's monitor has stopped, and so do theirs
+            bounds = clocks.of_each(meetings, clocks.Round(asked, answered))
+            ahead = dict(enumerate(bounds))
+            self.measured["clocks"] = samplers.align(self._run.folder, ahead, self._hosts)
+
+    @property
+    def _hosts(self) -> list[str]:
+        """Each rank's."""
+        return self._ranks.hosts if self._ranks is not None else []
 
     def end_replicas(self) -> None:
         """The next call that needs a replica makes it anew."""

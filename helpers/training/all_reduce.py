@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from helpers.training.step_parts import Wait, Waited
+
 
 class AllReduceClock:
     """Watches a model's all-reduce from here on; with one replica there is none.
@@ -32,19 +34,24 @@ class AllReduceClock:
         if dist.get_world_size() > 1:
             model.register_comm_hook(None, self._hook)
 
-    def seconds(self) -> float:
+    def seconds(self) -> Waited:
         """What the steps since the last call waited, all together; waits for the devices.
 
         All replicas must call it. A replica that is early waits in the all-reduce for the others,
-        so of each step counts what the last one waited: for the all-reduce alone.
+        so of each step counts what the last one waited: for the all-reduce alone. How long each
+        waited itself, and until when, is in its ``steps``.
         """
         waits = [self._between(at, self._reduced[step]) for step, at in enumerate(self._ready)]
+        until = [self._reduced[step] for step in range(len(waits))]
+        if self._device.type != "cpu":
+            until = [None] * len(waits)
         self._ready.clear()
         self._reduced.clear()
         shortest = torch.tensor(waits, dtype=torch.float64, device=self._device)
         if waits:
             dist.all_reduce(shortest, dist.ReduceOp.MIN)
-        return float(shortest.sum())
+        own = [Wait(wait, moment) for wait, moment in zip(waits, until, strict=True)]
+        return Waited.of(float(shortest.sum()), own)
 
     def _hook(self, group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         step = len(self._ready)

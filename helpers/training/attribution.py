@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.training import bus_bandwidth
 from helpers.training.run_tables import MISSING
 
 LITTLE = 0.05
@@ -36,6 +37,7 @@ def attribute(
     utilisation: pd.DataFrame | None = None,
     format: str = "",
     resumed_after: int = 0,
+    world: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
 
@@ -49,6 +51,7 @@ def attribute(
         utilisation: the monitor's summary.
         format: of the image files, so that no advice is given that was taken already.
         resumed_after: epochs of another process, of which nothing is said here.
+        world: the record's, of a run on ranks; between real machines the all-reduce is a network.
     """
     own = history[resumed_after:]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
@@ -67,7 +70,10 @@ def attribute(
         "devices_busy": busy,
         "agreement": _agreement(ablation, intervals, steps, busy),
     }
-    return found | {"sentence": _sentence(found, epochs, measured, devices, format)}
+    network = world is not None and world["nodes"] > 1 and not world["virtual"]
+    alone = (world or {}).get("all_reduce") if network else None
+    said = _sentence(found, epochs, measured, devices, format, network=network, alone=alone)
+    return found | {"sentence": said}
 
 
 def read(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,8 +223,10 @@ def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
         return None
     training = summary[summary["phase"] == "train"].set_index("device")["utilisation mean (%)"]
     for device in ("gpus", "host"):
-        if device in training.index and pd.notna(training[device]):
-            return {"device": device, "busy": float(training[device]) / 100}
+        # Of several machines each host is called by its name, too: node1:host.
+        own = training[[name.rpartition(":")[2] == device for name in training.index]].dropna()
+        if len(own):
+            return {"device": device, "busy": float(own.mean()) / 100}
     return None
 
 
@@ -284,6 +292,9 @@ def _sentence(
     measured: Mapping[str, Mapping[str, Any]],
     devices: str,
     format: str,
+    *,
+    network: bool,
+    alone: Mapping[str, Any] | None,
 ) -> str:
     if found["invalid"]:
         return _invalid_sentence(found["invalid"])
@@ -292,8 +303,13 @@ def _sentence(
         f"{devices} processed {_spread(files)} from files and {_spread(synthetic)} "
         "of synthetic data in memory"
     )
-    alone = f"the loader alone delivers {_spread(loader)}"
+    loads = f"the loader alone delivers {_spread(loader)}"
     told, data = telling(found), found["shares"]["data"]
+    if network and told.get("synchronisation", 0.0) > max(found["shares"]["compute"], data):
+        said = f"The network between the nodes is the limit: {_network(found, alone)}; {able}."
+        if "data" in told:
+            said += f" Waiting for data takes {_share(found, 'data')}; {loads}."
+        return said + _validation(found) + _pace(epochs, files)
     (least, most), share = found["intervals"]["data"], _share(found, "data")
     if "data" not in told:
         above = least > 0 and data >= LITTLE
@@ -305,22 +321,37 @@ def _sentence(
         little = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
         told_apart = little and "data" not in doubted(found)
         limit = _limit(found) if told_apart else "The limit cannot be determined"
-        said = f"{limit}: {able}. The wait for data was measured as {share}{seen}{doubt}; {alone}."
+        said = f"{limit}: {able}. The wait for data was measured as {share}{seen}{doubt}; {loads}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
         said = "The loader is the limit, "
-        said += f"and waiting for it takes {share}: {alone}; {able}. To fix it, {way_out}."
+        said += f"and waiting for it takes {share}: {loads}; {able}. To fix it, {way_out}."
     else:
         said = (
-            f"Loading and compute slow each other down, and waiting takes {share}: {alone}; "
+            f"Loading and compute slow each other down, and waiting takes {share}: {loads}; "
             f"{able}. They share a resource, most often the CPU cores."
         )
     if "synchronisation" in told:
-        said += f" The all-reduce takes {_share(found, 'synchronisation')}: "
+        if network:
+            said += f" Over the network between the nodes {_network(found, alone)}: "
+        else:
+            said += f" The all-reduce takes {_share(found, 'synchronisation')}: "
         said += "a larger per-device batch would need fewer of them."
-    if found["shares"]["validation"] > 4 * LITTLE:
-        said += f" Validation takes {_share(found, 'validation')}."
-    return said + _pace(epochs, files)
+    return said + _validation(found) + _pace(epochs, files)
+
+
+def _network(found: Mapping[str, Any], alone: Mapping[str, Any] | None) -> str:
+    """What the all-reduce takes, in the steps and by itself."""
+    said = f"the all-reduce takes {_share(found, 'synchronisation')}"
+    return (
+        said if alone is None else f"{said} and by itself adds up {bus_bandwidth.in_words(alone)}"
+    )
+
+
+def _validation(found: Mapping[str, Any]) -> str:
+    if found["shares"]["validation"] <= 4 * LITTLE:
+        return ""
+    return f" Validation takes {_share(found, 'validation')}."
 
 
 def _limit(found: Mapping[str, Any]) -> str:

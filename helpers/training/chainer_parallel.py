@@ -25,6 +25,7 @@ from chainer import training
 from helpers.recipe import Rule
 from helpers.training.chainer_batches import SharedIterator as SharedIterator
 from helpers.training.step_clock import StepClock
+from helpers.training.step_parts import Wait, Waited
 
 Device: TypeAlias = chainer.backend.Device
 Arrays: TypeAlias = tuple[Any, ...]
@@ -227,15 +228,16 @@ class TimedCommunicator:
     """
 
     def __init__(self, communicator: Any) -> None:
-        self.communicator, self._seconds = communicator, 0.0
+        self.communicator = communicator
+        self._waits: list[Wait] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.communicator, name)
 
-    def seconds(self) -> float:
+    def seconds(self) -> Waited:
         """How long the steps since the last call took for it, with the wait for the slowest."""
-        seconds, self._seconds = self._seconds, 0.0
-        return seconds
+        waits, self._waits = self._waits, []
+        return Waited.of(sum(wait.seconds for wait in waits), waits)
 
     def multi_node_mean_grad(self, model: chainer.Link, zero_fill: bool = False) -> None:
         """In place of each gradient its mean over all ranks."""
@@ -244,7 +246,8 @@ class TimedCommunicator:
                 parameter.grad = parameter.xp.ascontiguousarray(parameter.grad)
         began = time.perf_counter()
         self.communicator.multi_node_mean_grad(model, zero_fill)
-        self._seconds += time.perf_counter() - began
+        ended = time.perf_counter()
+        self._waits.append(Wait(ended - began, ended))
 
 
 def statistics(network: chainer.Chain) -> dict[str, Any]:

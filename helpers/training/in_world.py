@@ -10,17 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 import gpumon
 from helpers.fairness.rehearsal import Trial
+from helpers.frameworks import place
+from helpers.launch import clocks
 from helpers.networks import weights
 from helpers.networks.weights import Arrays
 from helpers.recipe import ScaledRecipe
-from helpers.training import checkpoint, measurement_rounds, metrics
+from helpers.training import bus_bandwidth, checkpoint, measurement_rounds, metrics, step_parts
 from helpers.training.image_data import Data
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import Stopwatch
@@ -70,6 +72,18 @@ class Trained:
     """Of this process's weights."""
     logits: np.ndarray
     """What each of all devices makes of the same images, (devices, images, outputs)."""
+    parts: step_parts.Parts | None = None
+    """Of a step of the last epoch, in this process; None where it trained none."""
+
+
+class Apart(NamedTuple):
+    """What section 11 measures in a process."""
+
+    seconds: measurement_rounds.Seconds
+    all_reduce: bus_bandwidth.Measured | None = None
+    """Over several nodes: of the gradients alone."""
+    meetings: clocks.Meetings | None = None
+    """Over several machines: what tells how far their clocks are apart."""
 
 
 def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -150,6 +164,7 @@ def train(
     steps = work.recipe.steps(len(work.images.train))
     own = steps * work.recipe.recipe.batch * len(world.devices)  # images of this process
     history, first_step = list(begin.history), begin.first_step
+    parts: step_parts.Parts | None = None
     for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):
         batches = iter(validation)  # read while training runs
         with monitor.phase("train", epoch=epoch, images=own), work.watch(world) as training:
@@ -161,6 +176,8 @@ def train(
             scores, valid_loss = predict(lesson, replica, batches, len(work.images.valid))
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
+        waited = lesson.sync_seconds(replica)
+        parts = step_parts.of_epoch(clock, waited)
         history.append(
             {
                 "epoch": epoch,
@@ -175,7 +192,7 @@ def train(
                 "valid_seconds": validating.seconds,
                 # All wait for the slowest.
                 "data_seconds": framework.slowest(clock.data_seconds, world.devices),
-                "sync_seconds": lesson.sync_seconds(replica),
+                "sync_seconds": None if waited is None else float(waited),
             }
         )
         if world.rank == 0:
@@ -187,9 +204,8 @@ def train(
         weights.save(begin.folder / WEIGHTS, framework.dump_weights(replica.network))
     writer.close()
     digest = weights.digest(framework.dump_weights(replica.network))
-    return Trained(
-        history, first_step, writer.seconds, digest, of_each_device(world, work, replica)
-    )
+    logits = of_each_device(world, work, replica)
+    return Trained(history, first_step, writer.seconds, digest, logits, parts)
 
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
@@ -228,8 +244,8 @@ def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.n
     return scores, loss
 
 
-def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_rounds.Seconds:
-    """Section 11's measurements of this process, in rounds.
+def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
+    """Section 11's measurements of this process, in rounds; over several nodes, of their network.
 
     Args:
         steps: of a turn, beside a first one that is not counted.
@@ -266,7 +282,14 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_r
         # What a step takes without what was measured there.
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
-    return seconds
+    if place.here() is None:
+        return Apart(seconds)
+    with work.monitor.phase("all-reduce alone"):
+        all_reduce = bus_bandwidth.measure(world, work.framework, replica)
+    if world.nodes == 1 or world.virtual_nodes:
+        return Apart(seconds, all_reduce)
+    meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
+    return Apart(seconds, all_reduce, meetings)
 
 
 def share_after_share(world: World, logits: np.ndarray) -> np.ndarray:

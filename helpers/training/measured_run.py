@@ -26,7 +26,7 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import networks_of, place, replicas, why_one_node
-from helpers.launch import serving
+from helpers.launch import samplers, serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
@@ -47,8 +47,9 @@ from helpers.training import (
     run_pictures,
     run_tables,
     tasks,
+    world_shown,
 )
-from helpers.training.in_world import WEIGHTS, Trained
+from helpers.training.in_world import WEIGHTS, Apart, Trained
 from helpers.training.rank_run import RankRun
 from helpers.training.run_base import RunBase
 from helpers.training.world import IN_KERNEL, PER_DEVICE, RANKS, Lesson, World
@@ -247,6 +248,7 @@ class Run(RunBase):
             self.workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
         self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
         self._begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
+        samplers.clear(self.folder)
         self.monitor.start()
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
@@ -259,6 +261,9 @@ class Run(RunBase):
             )
         trained = each[0]
         self._alike_after_training(each)
+        if self._ranks is not None:
+            self._ranks.steps_were(each)
+            self._tell_world()
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.epoch)
         self.record.add("epochs", self.history)
@@ -291,13 +296,17 @@ class Run(RunBase):
 
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
-        steps = measurement_rounds.steps_of_a_turn(self.history)
-        found = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
+        steps, asked = measurement_rounds.steps_of_a_turn(self.history), time.monotonic()
+        found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
         self.monitor.stop()
         images = self.recipe.global_batch
         self._measured = measurement_rounds.as_record(
-            measurement_rounds.slowest(found), steps=steps, images=images
+            measurement_rounds.slowest([each.seconds for each in found]), steps=steps, images=images
         )
+        if self._ranks is not None:
+            self._ranks.network_was(found, asked)
+            self._tell_world()
+            self._show_world(self.record.content["world"])
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
         if self.setup.replicas == 1:
@@ -306,7 +315,7 @@ class Run(RunBase):
 
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
-        trace = self.monitor.read()
+        trace = samplers.read(self.folder)
         self._utilisation = trace.summary()
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
@@ -322,6 +331,7 @@ class Run(RunBase):
             utilisation=self._utilisation,
             format=self.images.format,
             resumed_after=self._begin.epoch,
+            world=self.record.content.get("world"),
         )
         self.record.add("attribution", shares)
         print(shares["sentence"])
@@ -390,7 +400,7 @@ class Run(RunBase):
         """What ``function(world, work, *args)`` gives in each of the run's processes."""
         if self._ranks is not None:
             found = self._ranks.call(function, *args, heard=self._heard)
-            self.record.add("world", self._ranks.about)
+            self._tell_world()
             return found
         worlds, work = self.worlds(), self.work()
         if self.lesson.processes == IN_KERNEL:
@@ -421,6 +431,16 @@ class Run(RunBase):
         else:
             self.framework.load_weights(self._replica.network, arrays)
         return [function(world, work, self._replica, *args)]
+
+    def _show_world(self, world: Mapping[str, Any]) -> None:
+        for line in world_shown.lines(world):
+            print(line)
+        if (parts := world_shown.parts(world)) is not None:
+            display(parts)
+
+    def _tell_world(self) -> None:
+        if self._ranks is not None:
+            self.record.add("world", self._ranks.about | self._ranks.measured)
 
     def _end_replica(self) -> None:
         if hasattr(self, "lesson") and self._ranks is not None:

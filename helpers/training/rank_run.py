@@ -7,7 +7,6 @@ kernel's, so here it does nothing; what trains and tests is called by the kernel
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import Any
 
 import gpumon
 from helpers.frameworks.place import Place
-from helpers.launch import letters, serving
+from helpers.launch import letters, samplers, serving
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import parameters
@@ -89,15 +88,21 @@ class RankRun(RunBase):
         """Of a call: ``function`` with this rank's world and work.
 
         Args:
-            told: what only the kernel knows: ``workers``, ``monitor``, and its ``host``.
+            told: what only the kernel knows: ``workers``, ``monitor``, whether that is
+                ``sampling``, and its ``host``.
             args: what follows in its arguments. One of this module's own gets the run before them.
         """
         self.workers, self.monitor = told["workers"], told["monitor"]
-        if told["host"] != socket.gethostname():  # whose clock is another
-            self.monitor = gpumon.Marker(os.devnull)
+        if told["host"] != socket.gethostname():  # which has a sampler of its own
+            self.monitor = self._marks
+            samplers.follow(self._marks, told["sampling"])
         if function in (keep_replica, end_replica):
             args = (self, *args)
         return function(self.world, self.work(), *args)
+
+    @cached_property
+    def _marks(self) -> gpumon.Monitor | gpumon.Marker:
+        return samplers.of_rank(self.folder, self.place)
 
     def _end_replica(self) -> None:
         if self._replica is not None:
@@ -129,3 +134,7 @@ def keep_replica(
 def end_replica(world: World, work: Work, run: RankRun) -> None:
     """The next call makes a replica of its own."""
     run._end_replica()
+
+
+def nothing(world: World, work: Work) -> None:
+    """A call for its own sake: each brings what the kernel has to tell."""

@@ -10,6 +10,7 @@ batch had arrived: while they are busy, a late batch costs nothing.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from queue import SimpleQueue
 from threading import Thread
 from types import TracebackType
@@ -96,6 +97,16 @@ class StepClock:
         """Mean of ``step_seconds``: the first step, and what came before it, does not count."""
         times = self.step_seconds
         return sum(times) / len(times) if times else float("nan")
+
+    @property
+    def moments(self) -> list[tuple[float, float | None, float]]:
+        """Of each step when the devices were free, its batch was there, and it was done.
+
+        When a batch arrived is None where the loop did not note it.
+        """
+        free = [self._start, *self._done]
+        arrived = [*self._arrived, *repeat(None, len(self._done) - len(self._arrived))]
+        return list(zip(free, arrived, self._done, strict=False))
 
     @property
     def data_seconds(self) -> float:

@@ -17,6 +17,7 @@ import chainermn_ranks as ranks
 import numpy as np
 import pytest
 import ranks_tools
+import two_nodes
 from agreed import equal
 from notebook_cells import CERTIFIED, failed, namespace_of
 from resuming import write_small_images
@@ -137,6 +138,7 @@ def test_without_all_reduce_every_rank_is_on_its_own(run: Run) -> None:
 
 def test_losses_and_times_are_of_all_ranks(run: Run) -> None:
     assert run.everywhere(ranks.slowest_and_mean) == [(2.0, 1.25)] * 2
+    two_nodes.assert_gradients_are_reduced(run)
 
 
 def test_a_gradient_that_is_not_contiguous_is_averaged_too(run: Run) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ranks_tools as tools
+import two_nodes
 from notebook_cells import CERTIFIED, write_noise_images
 
 from helpers.errors import UnsupportedError
@@ -49,6 +50,7 @@ def test_two_nodes_take_the_steps_of_one(tmp_path: Path) -> None:
             again, same, others = two.everywhere(in_world.rehearse, trial)[1]
             assert again == loss and np.array_equal(logits, others)
             assert all(np.array_equal(weights[name], same[name]) for name in weights)
+        two_nodes.assert_gradients_are_reduced(two)
         assert two.everywhere(seen) == [(n, 2, 1, 2, 2, n, True, 2) for n in range(2)]
         assert two.world.size == 1 and two.record.content["world"]["virtual"]
         with pytest.raises(RankError, match="MemoryError") as caught:

@@ -444,7 +444,7 @@ def waits_for_all_reduce(
                     model.zero_grad()
                     model(torch.randn(2, 3, 32, 32)).square().mean().backward()
             assert host.found == []
-            waits.append(clock.seconds())
+            waits.append(float(clock.seconds()))
         dist.destroy_process_group()
         found = {name: one.grad.numpy() for name, one in model.module.named_parameters()}
         return waits, found

@@ -1,5 +1,6 @@
 """What the tests of runs over two nodes share: a few steps there, and the same in one process."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -22,8 +23,9 @@ from helpers.fairness import reference
 from helpers.frameworks import place
 from helpers.launch.causes import RankError
 from helpers.launch.network import free_port
-from helpers.training import in_world
+from helpers.training import bus_bandwidth, in_world
 from helpers.training.in_world import Work
+from helpers.training.measured_run import Run
 from helpers.training.world import World
 
 # Ranks do not know this module: what of it is called there travels by value.
@@ -31,6 +33,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Found = Mapping[str, Any]
 EPOCHS = 2
+LATE_SECONDS = 0.3
 END_SECONDS = 15
 """In which nothing of a run may be left whose rank has died."""
 SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = {SIDE}\ncrop = 32\n'
@@ -84,6 +87,7 @@ def assert_as_one_process(notebook: str, folder: Path, limit: float) -> None:
         (one,) = names["this_run"].everywhere(few_steps)
     with names_of(notebook, folder / "two", 2, 1) as names:
         each = names["this_run"].everywhere(few_steps)
+        assert_gradients_are_reduced(names["this_run"])
         assert len(each) == 2
         assert names["this_run"].record.content["world"]["nodes"] == 2
     for rank, found in enumerate(each):
@@ -120,6 +124,37 @@ def plant(
     assert text.count(sound) == 1
     (folder / f"{notebook}.ipynb").write_text(text.replace(sound, broken), encoding="utf-8")
     monkeypatch.setattr(paths, "NOTEBOOKS", folder)
+
+
+def gradients_alone(world: World, work: Work) -> tuple[int, float]:
+    """What the all-reduce of the gradients sends; what rank 0 waits for another that is late."""
+    framework = work.framework
+    with work.lesson.scope():
+        network = framework.shallow(reference.shallow_arrays(), world.devices)
+    replica = work.lesson.start(world, network)
+    measured = bus_bandwidth.measure(world, framework, replica)
+    assert measured is not None and min(measured.seconds) > 0
+    hooks = importlib.import_module(f"{framework.__name__}_ranks")
+    reduction = hooks.gradient_all_reduce(replica, world.devices)
+    framework.synchronize(world.devices)
+    framework.slowest(0.0, world.devices)
+    began = time.perf_counter()
+    time.sleep(LATE_SECONDS * world.rank)
+    if wait := framework.completion(reduction.once()):
+        wait()
+    waited = time.perf_counter() - began
+    work.lesson.stop(replica)
+    return measured.bytes, waited
+
+
+def assert_gradients_are_reduced(run: Run) -> None:
+    """By all ranks, in the framework's own way, as many bytes as the shallow network has."""
+    found = run.everywhere(gradients_alone)
+    arrays = reference.shallow_arrays()
+    statistics = ("running_mean", "running_var")
+    size = sum(array.size for name, array in arrays.items() if not name.endswith(statistics))
+    assert [each for each, _ in found] == [4 * size] * len(found)
+    assert found[0][1] > 0.9 * LATE_SECONDS, "it did not wait for the other rank"
 
 
 def until_killed(world: World, work: Work, victims: Callable[[], list[int]]) -> None:

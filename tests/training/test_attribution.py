@@ -309,3 +309,54 @@ def test_an_old_record_is_held_to_the_same() -> None:
     assert found["shares"] == {"compute": None, "data": None, "validation": 0.1}
     assert found["sentence"].startswith("Invalid: measured once, training on files was faster, 101")
     assert old["shares"] == shares, "the record itself stays as it is"
+
+
+REAL = {
+    "nodes": 2,
+    "virtual": False,
+    "all_reduce": {
+        "bytes": 28_000_000,
+        "rounds": 6,
+        "seconds": 2.4,
+        "interval": [2.38, 2.45],
+        "bus_bytes_per_second": 28e6 / 2.4,
+        "over": "gloo on eth0",
+    },
+}
+"""The section world of a run over two machines."""
+SLOW_NETWORK = {"no_allreduce": 4000, "history": [STEADY | {"data_seconds": 0.0}]}
+
+
+def test_between_machines_the_network_is_named() -> None:
+    said = attribute(990, 1000, 5000, world=REAL, **SLOW_NETWORK)["sentence"]
+    assert said.startswith(
+        "The network between the nodes is the limit: the all-reduce takes 59 % of an epoch"
+    )
+    assert "28.0 MB of gradients over gloo on eth0 in 2.4 s (2.38 to 2.45, 6 rounds)" in said
+    assert "93.3 Mbit/s" in said and "4 GPUs processed 990 images/s" in said
+    unmeasured = {"nodes": 2, "virtual": False}
+    said = attribute(990, 1000, 5000, world=unmeasured, **SLOW_NETWORK)["sentence"]
+    assert said.startswith("The network between the nodes is the limit") and "itself" not in said
+
+
+@pytest.mark.parametrize("world", [None, REAL | {"virtual": True}, REAL | {"nodes": 1}])
+def test_on_one_machine_there_is_no_network(world: Any) -> None:
+    said = attribute(990, 1000, 5000, world=world, **SLOW_NETWORK)["sentence"]
+    assert "network" not in said and "The all-reduce takes 59 % of an epoch" in said
+
+
+def test_a_network_that_takes_less_than_compute_is_no_limit() -> None:
+    quick = {"no_allreduce": 1500, "history": [STEADY | {"data_seconds": 0.0}]}
+    said = attribute(990, 1000, 5000, world=REAL, **quick)["sentence"]
+    assert not said.startswith("The network")
+    assert "Over the network between the nodes the all-reduce takes 26 % of an epoch" in said
+    # Files take most of the time, although the all-reduce takes more than computing.
+    said = attribute(300, 1000, 310, world=REAL, no_allreduce=4000, history=[STEADY])["sentence"]
+    assert said.startswith("The loader is the limit") and "Over the network" in said
+
+
+def test_of_several_hosts_the_mean_is_how_busy_they_were() -> None:
+    rows = {"phase": ["train"] * 3, "device": ["n1:host", "n2:host", "n2:other"]}
+    summary = pd.DataFrame(rows | {"utilisation mean (%)": [40.0, 60.0, 99.0]})
+    found = attribute(1000, 1010, 5000, utilisation=summary)
+    assert found["devices_busy"] == {"device": "host", "busy": 0.5}

@@ -186,7 +186,8 @@ def test_one_device_says_why_a_measurement_is_missing(
     run = SimpleNamespace(
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
-        with_replica=lambda *given: [{kind: [0.5] * 6 for kind in kinds}],
+        with_replica=lambda *given: [in_world.Apart({kind: [0.5] * 6 for kind in kinds})],
+        _ranks=None,
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch=64),
         record=SimpleNamespace(add=lambda *given: None),

@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 import gpumon
 from gpumon.errors import MonitorError
+from helpers.launch import samplers
 from helpers.results import device_waits
 from helpers.results.charts.style import (
     colour_of,
@@ -55,7 +56,7 @@ def traces(compared: Comparison) -> tuple[dict[str, gpumon.Trace], list[str]]:
         ]
         for entry in reversed(repeats):
             try:
-                trace = gpumon.read(entry.folder / "trace")
+                trace = samplers.read(entry.folder)
             except MonitorError:
                 continue
             found[entry.label if entry is last else f"{entry.label} {entry.variant}"] = trace

@@ -1,0 +1,109 @@
+"""How far the hosts' clocks are apart, within bounds that hold whatever the network does.
+
+Nobody leaves an all-reduce before all have entered it. So of two processes each has left after the
+other had entered, by whatever clock: one all-reduce bounds the difference of their clocks from
+both sides, as narrowly as it was quick, and of several the bounds are cut with each other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROUNDS = 20
+
+
+class Round(NamedTuple):
+    """When a process entered and left, by its machine's monotonic clock, in seconds."""
+
+    entered: float
+    left: float
+
+
+class Meetings(NamedTuple):
+    """A process's rounds; processes of one boot have one monotonic clock."""
+
+    boot: str
+    rounds: list[Round]
+
+
+class Bounds(NamedTuple):
+    """By how many seconds a clock is ahead of another, at least and at most."""
+
+    least: float
+    most: float
+
+    @property
+    def middle(self) -> float:
+        return (self.least + self.most) / 2
+
+    @property
+    def within(self) -> float:
+        """How far the true difference is from the middle at most."""
+        return (self.most - self.least) / 2
+
+    def then(self, other: Bounds) -> Bounds:
+        """A third clock's bounds, which is ahead of the second by ``other``."""
+        return Bounds(self.least + other.least, self.most + other.most)
+
+
+def meet(together: Callable[[], object], rounds: int = ROUNDS) -> Meetings:
+    """Take part in that many rounds.
+
+    Args:
+        together: what returns in no process before all have called it.
+        rounds: how many.
+    """
+    together()  # connections may be made in the first
+    found = []
+    for _ in range(rounds):
+        entered = time.monotonic()
+        together()
+        found.append(Round(entered, time.monotonic()))
+    return Meetings(boot(), found)
+
+
+def ahead(other: Meetings, reference: Meetings) -> Bounds:
+    """By how much another process's clock is ahead of the reference's."""
+    pairs = list(zip(other.rounds, reference.rounds, strict=True))
+    return Bounds(
+        max(theirs.entered - ours.left for theirs, ours in pairs),
+        min(theirs.left - ours.entered for theirs, ours in pairs),
+    )
+
+
+def ahead_of_caller(other: Meetings, asked: float, answered: float) -> Bounds:
+    """By how much it is ahead of the clock of who asked for all rounds, and has the answer.
+
+    Args:
+        other: of a process that met between the two moments.
+        asked, answered: moments of the asking process's clock.
+    """
+    return Bounds(other.rounds[-1].left - answered, other.rounds[0].entered - asked)
+
+
+def of_each(meetings: Sequence[Meetings], caller: Round) -> list[Bounds]:
+    """By how much each process's clock is ahead of the caller's.
+
+    It meets them by letters, which is slow; so it leaves that to a process that shares its clock,
+    where there is one.
+
+    Args:
+        meetings: of all processes that met, in the same rounds.
+        caller: when it asked for them, and when it had the answers; the clock of :func:`boot`.
+    """
+    here = next((own for own in meetings if own.boot and own.boot == boot()), None)
+    if here is not None:
+        return [ahead(own, here) for own in meetings]
+    first = ahead_of_caller(meetings[0], *caller)
+    return [first, *(first.then(ahead(own, meetings[0])) for own in meetings[1:])]
+
+
+def boot() -> str:
+    """What names this boot of this machine; empty where no such name is to be had."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,117 @@
+"""A monitor's sampler on every host of a run, and their traces as one.
+
+The kernel's monitor samples its own host. On each other host the first rank has one, which writes
+``trace-rankN`` beside the kernel's ``trace``; the host's ranks mark their phases there. Clocks of
+several machines are not trusted: once it is known how far they are apart
+(``helpers.launch.clocks``), :func:`align` puts each trace's beginning where the kernel's clock has
+it, and says so in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gpumon
+from data_prep.files import write_whole
+from gpumon.files import MARKS, SAMPLES, marks_file, samples_file
+from helpers.frameworks.place import Place
+from helpers.launch.clocks import Bounds
+
+TRACE = "trace"
+START, WALL = "start (monotonic s)", "start (unix s)"
+
+
+def of_rank(folder: Path, here: Place) -> gpumon.Monitor | gpumon.Marker:
+    """What marks a rank's phases on a host that the kernel is not on: of its first rank a monitor.
+
+    Args:
+        folder: of the run.
+        here: the rank's place.
+    """
+    first = here.hosts.index(here.hosts[here.rank])
+    if here.rank != first:
+        return gpumon.Marker(marks_file(_prefix(folder, first)))
+    # The monitor adds to the name of each rank but rank 0, whose trace has a name of its own here.
+    return gpumon.Monitor(folder / TRACE if first else _prefix(folder, first), rank=first)
+
+
+def follow(marks: gpumon.Monitor | gpumon.Marker, sampling: bool) -> None:
+    """Start or stop a rank's sampler as the kernel's was started or stopped."""
+    if isinstance(marks, gpumon.Monitor) and marks.running != sampling:
+        if sampling:
+            marks.start()
+        else:
+            marks.stop()
+
+
+def prefixes(folder: Path) -> dict[int, Path]:
+    """The traces of other hosts in a run's folder, by the number of each one's first rank."""
+    found = {}
+    for path in folder.glob(f"{TRACE}-rank*{SAMPLES}"):
+        number = path.name.removeprefix(f"{TRACE}-rank").removesuffix(SAMPLES)
+        if number.isdecimal():
+            found[int(number)] = _prefix(folder, int(number))
+    return dict(sorted(found.items()))
+
+
+def clear(folder: Path) -> None:
+    """Remove those of a run that was in the folder before."""
+    for prefix in prefixes(folder).values():
+        for ending in (SAMPLES, MARKS):
+            prefix.with_name(prefix.name + ending).unlink(missing_ok=True)
+
+
+def read(folder: Path) -> gpumon.Trace:
+    """A run's trace, of all its hosts.
+
+    Raises:
+        gpumon.MonitorError: there is none, or one cannot be read.
+    """
+    return gpumon.read([folder / TRACE, *prefixes(folder).values()])
+
+
+def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> list[dict[str, Any]]:
+    """Put the traces of all hosts on the axis of the kernel's, once their samplers have stopped.
+
+    Args:
+        folder: of the run.
+        ahead: by how much each rank's monotonic clock is ahead of the kernel's.
+        hosts: each rank's.
+
+    Returns:
+        The record's ``world.clocks``: of each host by how many seconds its wall clock was ahead of
+        the kernel's, and how far the truth is from that at most.
+    """
+    names, found = list(hosts), []
+    base = _header(folder / TRACE)
+    for rank, prefix in prefixes(folder).items():
+        if rank not in ahead or base is None or (own := _header(prefix)) is None:
+            continue
+        began = base[WALL] + own[START] - ahead[rank].middle - base[START]
+        apart, within = own[WALL] - began, ahead[rank].within
+        found.append({"host": names[rank], "ahead": apart, "within": within})
+        said = f"this host's wall clock was {apart:+.6f} s ahead, within {within:.6f} s; corrected"
+        _rewrite(prefix, own | {WALL: began, "clock": f"{own['clock']}; {said}"})
+    return found
+
+
+def _prefix(folder: Path, rank: int) -> Path:
+    return folder / f"{TRACE}-rank{rank}"
+
+
+def _header(prefix: Path) -> dict[str, Any] | None:
+    """A trace's first line; None where there is none."""
+    with suppress(OSError, ValueError), samples_file(prefix).open("rb") as file:
+        found = json.loads(file.readline())
+        return found if isinstance(found, dict) and {START, WALL, "clock"} <= found.keys() else None
+    return None
+
+
+def _rewrite(prefix: Path, header: Mapping[str, Any]) -> None:
+    path = samples_file(prefix)
+    rest = path.read_bytes().partition(b"\n")[2]
+    write_whole(path, json.dumps(header).encode() + b"\n" + rest, durable=False)

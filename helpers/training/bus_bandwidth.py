@@ -1,0 +1,104 @@
+"""How fast the ranks of a run add up gradients, measured by the run itself.
+
+The framework's own all-reduce, of as many bytes as this model's gradients have, with nothing
+computed beside it. *Bus bandwidth* is nccl-tests': 2 (n - 1) / n times the bytes, by the seconds.
+It is what each of n devices sends by a ring, so that it can be held against the speed of a link,
+whatever their number.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from statistics import fmean, median
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from helpers.frameworks.over_nodes import AllReduce
+from helpers.training.step_clock import StepClock
+from helpers.training.world import World
+
+ROUNDS = 6
+"""As in section 11: the least and the most of six hold the median with a probability of 97 %."""
+ROUND_SECONDS = 0.2
+"""How long a round should last; of a slow network it is one all-reduce."""
+MOST = 200
+"""All-reduces of a round."""
+
+
+class Measured(NamedTuple):
+    """The mean seconds of an all-reduce in each round, those of the process it took longest."""
+
+    seconds: list[float]
+    bytes: int
+    by: str
+
+
+def measure(world: World, framework: ModuleType, replica: Any) -> Measured | None:
+    """Take the rounds; None with one device, or where the framework has no such module.
+
+    All processes must call it.
+
+    Args:
+        world: as this process sees it.
+        framework: the module of ``helpers.frameworks``, beside which is ``<module>_ranks.py``.
+        replica: the lesson's.
+    """
+    if world.size == 1 or (hooks := _hooks(framework)) is None:
+        return None
+    reduction: AllReduce = hooks.gradient_all_reduce(replica, world.devices)
+
+    def slowest(seconds: float) -> float:
+        return float(framework.slowest(seconds, world.devices))
+
+    def seconds_of_each(count: int) -> list[float]:
+        """Of all but the first: connections may be made in it."""
+        with StepClock(framework.completion) as clock:
+            for _ in range(count + 1):
+                clock.queued(reduction.once())
+        return clock.step_seconds
+
+    # All have to come to the same number.
+    count = max(1, min(MOST, round(ROUND_SECONDS / slowest(seconds_of_each(1)[0]))))
+    each = seconds_of_each(ROUNDS * count)
+    rounds = [slowest(fmean(each[first : first + count])) for first in range(0, len(each), count)]
+    return Measured(rounds, reduction.bytes, reduction.by)
+
+
+def as_record(found: Measured, *, devices: int, interface: str) -> dict[str, Any]:
+    """The record's ``world.all_reduce``.
+
+    Args:
+        found: any process's.
+        devices: how many take part.
+        interface: of the network.
+    """
+    seconds = median(found.seconds)
+    return {
+        "bytes": found.bytes,
+        "rounds": len(found.seconds),
+        "seconds": seconds,
+        "interval": [min(found.seconds), max(found.seconds)],
+        "bus_bytes_per_second": 2 * (devices - 1) / devices * found.bytes / seconds,
+        "over": f"{found.by} on {interface}",
+    }
+
+
+def in_words(found: Mapping[str, Any]) -> str:
+    """``28.1 MB of gradients over gloo on eth0 in 2.31 s (2.29 to 2.35), ...``; of a record."""
+    low, high = found["interval"]
+    megabits = 8e-6 * found["bus_bytes_per_second"]
+    return (
+        f"{found['bytes'] / 1e6:,.1f} MB of gradients over {found['over']} in "
+        f"{found['seconds']:.3g} s ({low:.3g} to {high:.3g}, {found['rounds']} rounds), "
+        f"{megabits:,.1f} Mbit/s of bus bandwidth"
+    )
+
+
+def _hooks(framework: ModuleType) -> ModuleType | None:
+    name = f"{framework.__name__}_ranks"
+    if importlib.util.find_spec(name) is None:
+        return None
+    found = importlib.import_module(name)
+    return found if hasattr(found, "gradient_all_reduce") else None

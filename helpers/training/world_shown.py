@@ -1,0 +1,35 @@
+"""What the ranks of a run measured of their network and of each other, in words and as a table."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from helpers.training import bus_bandwidth, run_tables, step_parts
+
+
+def lines(world: Mapping[str, Any]) -> list[str]:
+    """In sentences: the all-reduce alone, who was slowest, how far the clocks are apart.
+
+    Args:
+        world: the record's section.
+    """
+    found = []
+    if (all_reduce := world.get("all_reduce")) is not None:
+        found.append(f"All-reduce alone: {bus_bandwidth.in_words(all_reduce)}.")
+    found.append(step_parts.in_words(world.get("parts", [])))
+    clocks = [
+        f"{clock['host']}'s by {clock['ahead']:+.4f} s (within {clock['within']:.4f} s)"
+        for clock in world.get("clocks", [])
+    ]
+    if clocks:
+        found.append(
+            f"Clocks ahead of the coordinator's: {', '.join(clocks)}; traces are corrected."
+        )
+    return [line for line in found if line]
+
+
+def parts(world: Mapping[str, Any]) -> pd.DataFrame | None:
+    """Median seconds of a step's parts, a row for each rank."""
+    ranks = world.get("parts", [])
+    return run_tables.shown(step_parts.table(ranks), 4) if ranks else None
