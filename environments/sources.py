@@ -1,11 +1,13 @@
-"""What is built from source here: pillow-simd and chainercv.
+"""What is built from source here: pillow-simd, chainercv and, where it is asked for, Horovod.
 
-Both are source archives, pinned by hash, built with the tools pinned in `tools.txt`, and kept as
+All are source archives, pinned by hash, built with the tools pinned in `tools.txt`, and kept as
 wheels under `.venvs/.wheels`, so that each is built once and installed many times.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import tarfile
 import tempfile
@@ -98,6 +100,39 @@ def chainercv(python: Path, wheels: Path, run: Run) -> Path:
             (bbox / "_nms_gpu_post.py").write_text(NMS_MISSING)
             _wheel(python, wheels, run, source)
         found = sorted(wheels.glob("chainercv-*.whl"))
+    return found[0]
+
+
+def why_no_horovod() -> str:
+    """One clause on what this machine lacks to compile Horovod; empty where it has all."""
+    missing = [tool for tool in ("c++", "make") if shutil.which(tool) is None]
+    if not missing:
+        return ""
+    return f"Horovod is compiled here, and {' and '.join(missing)} is missing (Debian: g++ make)"
+
+
+def horovod(python: Path, wheels: Path, run: Run) -> Path:
+    """Compiles Horovod 0.28.1 for the kernel whose interpreter `python` is, unless it has been.
+
+    Against that kernel's TensorFlow and MPI, whose places go into it. CMake comes from the kernel
+    too; a C++ compiler and `make` are the machine's. Raises what `run` raises.
+    """
+    lock = (HERE / "horovod.txt").read_bytes() + (HERE / "horovod-source.txt").read_bytes()
+    folder = wheels / f"horovod-{hashlib.sha256(lock + bytes(python)).hexdigest()[:12]}"
+    if not (found := sorted(folder.glob("horovod-*.whl"))):
+        own = {
+            "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",  # cmake, mpicxx
+            "HOROVOD_WITH_TENSORFLOW": "1",
+            "HOROVOD_WITH_MPI": "1",
+            "HOROVOD_WITHOUT_GLOO": "1",
+            "HOROVOD_WITHOUT_PYTORCH": "1",
+            "HOROVOD_WITHOUT_MXNET": "1",
+            "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
+        }
+        _wheel(
+            python, folder, run, "--require-hashes", "-r", HERE / "horovod-source.txt", **own
+        )
+        found = sorted(folder.glob("horovod-*.whl"))
     return found[0]
 
 
