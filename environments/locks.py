@@ -10,7 +10,12 @@ import device_code
 from kernels import KERNELS
 
 HERE = Path(__file__).resolve().parent
-ALONE = "pillow-simd", "chainercv", "horovod-source", "rivals"  # installed beside a lock, which has what they need
+ALONE = (
+    "pillow-simd",
+    "chainercv",
+    "horovod-source",
+    "rivals",
+)  # installed beside a lock, which has what they need
 
 
 def make(uv: Path, python: str, kernels: list[str], more: list[str]) -> int:

@@ -129,9 +129,7 @@ def horovod(python: Path, wheels: Path, run: Run) -> Path:
             "HOROVOD_WITHOUT_MXNET": "1",
             "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
         }
-        _wheel(
-            python, folder, run, "--require-hashes", "-r", HERE / "horovod-source.txt", **own
-        )
+        _wheel(python, folder, run, "--require-hashes", "-r", HERE / "horovod-source.txt", **own)
         found = sorted(folder.glob("horovod-*.whl"))
     return found[0]
 

@@ -79,6 +79,7 @@ SKIPPED = {
 }
 del SKIPPED["training loss of all devices on GPUs"]  # here each rank has its own, and adds it
 
+
 def versions() -> dict[str, str]:
     """Versions of the framework and of the libraries its speed depends on."""
     mpi = " ".join(_mpi().Get_library_version().split()[:3]).replace("Version: ", "")

@@ -13,7 +13,6 @@ import numpy as np
 
 from helpers.frameworks import horovod_ranks as ranks
 from helpers.frameworks import tensorflow as alone
-from helpers.frameworks.horovod_ranks import KERNEL
 from helpers.frameworks.tensorflow import (
     NAME,
     SKIPPED,
@@ -64,6 +63,9 @@ __all__ = [
     "train_forward",
     "versions",
 ]
+
+KERNEL = ranks.KERNEL
+
 
 def versions() -> dict[str, str]:
     """Versions of the framework and of the libraries its speed depends on."""
