@@ -41,6 +41,7 @@ MACHINES = {
 SHOWN = [machine for machine in MACHINES if machine != "none"]
 
 RUNS, OTHER, DRIVER, NO_CODE = "runs", "'make envs' installs the", "or newer", "has no code for"
+FOR_CPUS = "has no code for GPUs"
 # Each installed form on each machine: it runs, or why it is skipped.
 MATRIX = {
     "pytorch cpu": [RUNS, OTHER, RUNS, OTHER, RUNS, OTHER, RUNS, OTHER],
@@ -52,6 +53,8 @@ MATRIX = {
     "mxnet gpu": [RUNS, RUNS, RUNS, RUNS, NO_CODE, NO_CODE, NO_CODE, NO_CODE],
     "chainer cpu": [RUNS, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER],
     "chainer gpu": [RUNS] * 8,
+    "horovod cpu": [RUNS, *[FOR_CPUS] * 7],
+    "horovod gpu": [RUNS, *[FOR_CPUS] * 7],
 }
 
 
