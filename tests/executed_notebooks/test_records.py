@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from helpers import paths
-from helpers.networks import weights
 from helpers.frameworks import ROWS
+from helpers.networks import weights
 from helpers.runner.plans import framework_notebooks
 from helpers.training import record
 

@@ -6,8 +6,8 @@ import probed
 import pytest
 import with_horovod
 
-from helpers.frameworks import tensorflow_horovod as framework
 from helpers.frameworks import tensorflow
+from helpers.frameworks import tensorflow_horovod as framework
 
 NOTEBOOK = "TensorFlow_Horovod"
 TWO = tensorflow.list_devices("cpu", 2)  # of the notebook without Horovod, before all else
