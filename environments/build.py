@@ -66,6 +66,7 @@ def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
         HERE / "pillow-stand-in" / "pyproject.toml",
     ]
     parts += [HERE / "chainercv.txt"] * (kernel == "chainer")
+    parts += [HERE / "horovod-source.txt"] * (kernel == "horovod")
     recipe = hashlib.sha256(f"{ROOT} {kind} {python311.VERSION} {inspect.getsource(make)}".encode())
     # The instruction set, and a compiler that has come or gone, decide what takes Pillow's place.
     recipe.update(f"{sources.instruction_set()} {bool(sources.compiler())}".encode())
@@ -109,6 +110,8 @@ def make(kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
     venv, kind = VENVS / kernel, kernels.form(kernel, maker.machine)
     run = runner(VENVS / f"{kernel}.log")
     pip = [maker.uv, "pip"]
+    if kernel == "horovod" and (lacking := sources.why_no_horovod()):
+        raise BuildError(lacking)
     shutil.rmtree(venv, ignore_errors=True)
     run([maker.uv, "venv", "--python", maker.python, "--prompt", kernel, venv])
     run([*pip, "sync", "--python", venv, "--require-hashes", "--build-constraints",
@@ -116,6 +119,8 @@ def make(kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
     local: list[str | Path] = ["--editable", ROOT]
     if kernel == "chainer":
         local.append(sources.chainercv(tools_python(), wheels(), run))
+    if kernel == "horovod":
+        local.append(sources.horovod(venv / "bin" / "python", wheels(), run))
     try:
         local += [pillow_simd.result(), HERE / "pillow-stand-in"]
         pillow = f"{sources.PILLOW_SIMD} ({sources.instruction_set()})"
@@ -316,7 +321,7 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="build.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--kernels", metavar="A,B", default=",".join(KERNELS))
+    parser.add_argument("--kernels", metavar="A,B", help="these; else all but optional ones")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--gpu", action="store_true", default=None, help="the GPU forms, whatever")
     forms.add_argument("--cpu", action="store_false", dest="gpu", help="the CPU forms, whatever")
@@ -324,7 +329,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--show", action="store_true", help="what runs on the GPUs here, no more")
     parser.add_argument("--lock", action="store_true", help="re-make the locks (more goes to uv)")
     options, more = parser.parse_known_args(arguments)
-    wanted = [k for k in dict.fromkeys(options.kernels.split(",")) if k]
+    usual = list(KERNELS) if options.lock else kernels.USUAL
+    named = usual if options.kernels is None else options.kernels.split(",")
+    wanted = [k for k in dict.fromkeys(named) if k]
     wrong = f"what is {' '.join(more)}?" if more and not options.lock else ""
     if unknown := [k for k in wanted if k not in KERNELS]:
         wrong = f"no kernel named {', '.join(unknown)}: choose among {', '.join(KERNELS)}"

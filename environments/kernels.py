@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gpus
 from gpus import Gpu
 
-from helpers.frameworks import capabilities
+from helpers.frameworks import capabilities, optional_kernels
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -33,7 +33,11 @@ KERNELS = {
     "tensorflow": Kernel("TensorFlow and Keras", "tensorflow, keras"),
     "mxnet": Kernel("MXNet Gluon", "mxnet"),
     "chainer": Kernel("Chainer", "chainer, chainercv.transforms"),
+    "horovod": Kernel("TensorFlow and Keras with Horovod", "horovod.tensorflow, keras"),
 }
+
+USUAL = [name for name in KERNELS if name not in optional_kernels()]
+"""Those that are made where none is named."""
 
 
 class Machine(NamedTuple):

@@ -10,7 +10,12 @@ import device_code
 from kernels import KERNELS
 
 HERE = Path(__file__).resolve().parent
-ALONE = "pillow-simd", "chainercv", "rivals"  # installed beside a lock, which has what they need
+ALONE = (
+    "pillow-simd",
+    "chainercv",
+    "horovod-source",
+    "rivals",
+)  # installed beside a lock, which has what they need
 
 
 def make(uv: Path, python: str, kernels: list[str], more: list[str]) -> int:
@@ -20,7 +25,7 @@ def make(uv: Path, python: str, kernels: list[str], more: list[str]) -> int:
     """
     names = {p.stem for p in HERE.glob("*.in") if p.stem != "common"}
     if left := KERNELS.keys() - set(kernels):
-        forms = {kernel: re.compile(rf"{kernel}(-gpu.*)?") for kernel in kernels}
+        forms = {kernel: re.compile(rf"{kernel}(-gpu.*|-source)?") for kernel in kernels}
         names = {name for name in names if any(form.fullmatch(name) for form in forms.values())}
         print(f"Not locked again: {', '.join(k for k in KERNELS if k in left)}, and the tools")
     for name in sorted(names, key="tools".__ne__):  # first the tools, which the others build with

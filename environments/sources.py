@@ -1,11 +1,13 @@
-"""What is built from source here: pillow-simd and chainercv.
+"""What is built from source here: pillow-simd, chainercv and, where it is asked for, Horovod.
 
-Both are source archives, pinned by hash, built with the tools pinned in `tools.txt`, and kept as
+All are source archives, pinned by hash, built with the tools pinned in `tools.txt`, and kept as
 wheels under `.venvs/.wheels`, so that each is built once and installed many times.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import tarfile
 import tempfile
@@ -83,14 +85,7 @@ def chainercv(python: Path, wheels: Path, run: Run) -> Path:
     """
     if not (found := sorted(wheels.glob("chainercv-*.whl"))):
         with tempfile.TemporaryDirectory(dir=wheels) as scratch:
-            run(
-                [python, "-m", "pip", "download", "--no-deps", "--no-build-isolation",
-                 "--require-hashes", "--dest", scratch, "-r", HERE / "chainercv.txt"]
-            )  # fmt: skip
-            (archive,) = Path(scratch).glob("chainercv-*.tar.gz")
-            with tarfile.open(archive) as tar:
-                tar.extractall(scratch)  # a known archive: its hash was checked
-            source = archive.with_name(archive.name[: -len(".tar.gz")])
+            source = _source(python, "chainercv", Path(scratch), run)
             setup = (source / "setup.py").read_text()
             (source / "setup.py").write_text(setup.replace("=extensions,", "=[],"))
             bbox = source / "chainercv" / "utils" / "bbox"
@@ -99,6 +94,57 @@ def chainercv(python: Path, wheels: Path, run: Run) -> Path:
             _wheel(python, wheels, run, source)
         found = sorted(wheels.glob("chainercv-*.whl"))
     return found[0]
+
+
+def why_no_horovod() -> str:
+    """One clause on what this machine lacks to compile Horovod; empty where it has all."""
+    missing = [tool for tool in ("c++", "make") if shutil.which(tool) is None]
+    if not missing:
+        return ""
+    return f"Horovod is compiled here, and {' and '.join(missing)} is missing (Debian: g++ make)"
+
+
+def horovod(python: Path, wheels: Path, run: Run) -> Path:
+    """Compiles Horovod 0.28.1 for the kernel whose interpreter `python` is, unless it has been.
+
+    Against that kernel's TensorFlow and MPI, whose places go into it. CMake comes from the kernel
+    too; a C++ compiler and `make` are the machine's. Left out are its operations inside XLA, off by
+    default: they include a header that TensorFlow's package no longer has. Raises what `run`
+    raises.
+    """
+    lock = (HERE / "horovod.txt").read_bytes() + (HERE / "horovod-source.txt").read_bytes()
+    folder = wheels / f"horovod-{hashlib.sha256(lock + bytes(python)).hexdigest()[:12]}"
+    if not (found := sorted(folder.glob("horovod-*.whl"))):
+        chosen = {
+            "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",  # cmake, mpicxx
+            "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
+            **dict.fromkeys(("HOROVOD_WITH_TENSORFLOW", "HOROVOD_WITH_MPI"), "1"),
+            **{f"HOROVOD_WITHOUT_{other}": "1" for other in ("GLOO", "PYTORCH", "MXNET")},
+        }
+        with tempfile.TemporaryDirectory(dir=wheels) as scratch:
+            source = _source(python, "horovod", Path(scratch), run, chosen)
+            (source / "horovod" / "tensorflow" / "xla_mpi_ops.cc").write_text("")
+            setup = (source / "setup.py").read_text()
+            # Without what a debugger reads, which is most of its size.
+            (source / "setup.py").write_text(setup.replace("'RelWithDebInfo'", "'Release'"))
+            _wheel(python, folder, run, source, **chosen)
+        found = sorted(folder.glob("horovod-*.whl"))
+    return found[0]
+
+
+def _source(
+    python: Path, package: str, scratch: Path, run: Run, env: dict[str, str] | None = None
+) -> Path:
+    """The folder of a published archive, unpacked in `scratch`; its hash has been checked."""
+    lock = {"horovod": "horovod-source.txt"}.get(package, f"{package}.txt")
+    run(
+        [python, "-m", "pip", "download", "--no-deps", "--no-build-isolation",
+         "--require-hashes", "--dest", scratch, "-r", HERE / lock], env
+    )  # fmt: skip
+    (archive,) = scratch.glob(f"{package}-*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(scratch)  # a known archive: its hash was checked
+    return archive.with_name(archive.name[: -len(".tar.gz")])
 
 
 def _wheel(python: Path, folder: Path, run: Run, *what: str | Path, **env: str) -> None:

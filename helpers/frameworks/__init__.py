@@ -39,6 +39,8 @@ class Row:
     """Why its notebook does not span several nodes; empty where it does."""
     many_nodes_only: bool = False
     """Whether it is run only where several nodes are asked for, or it is asked for by name."""
+    optional: bool = False
+    """Whether its kernel is made, and its notebook run, only where that is asked for by name."""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the runner gives its notebook beside the batch's own parameters."""
 
@@ -136,6 +138,30 @@ ROWS = (
         marker="v",
         many_nodes_only=True,
     ),
+    Row(
+        name="Keras Horovod",
+        framework="Keras",
+        module="keras_horovod",
+        kernel="horovod",
+        notebook="Keras_Horovod",
+        colour="#CC79A7",
+        dark_colour="#EE9CCB",
+        marker="s",
+        cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
+        optional=True,
+    ),
+    Row(
+        name="TensorFlow Horovod",
+        framework="TensorFlow",
+        module="tensorflow_horovod",
+        kernel="horovod",
+        notebook="TensorFlow_Horovod",
+        colour="#E69F00",
+        dark_colour="#F7C85A",
+        marker="^",
+        cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
+        optional=True,
+    ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
 
@@ -169,6 +195,11 @@ def order(name: str) -> tuple[int, str]:
 def why_one_node(notebook: str) -> str:
     """Why a notebook does not span nodes; empty where it does, or is of no row."""
     return next((row.one_node_only for row in ROWS if row.notebook == notebook), "")
+
+
+def optional_kernels() -> list[str]:
+    """The kernels that are made only where they are asked for."""
+    return list(dict.fromkeys(row.kernel for row in ROWS if row.optional))
 
 
 def parameters_of(notebook: str) -> dict[str, Any]:

@@ -7,23 +7,18 @@ this process is in it, as in a notebook's kernel, they are Chainer's. What needs
 device there (``gradients``, ``all_reduced``) starts some of its own.
 """
 
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import chainer
 import chainermn
-import cloudpickle
 import numpy as np
 from chainer.backends import cuda
 
 from helpers.frameworks import chainer as alone
-from helpers.frameworks import replicas
+from helpers.frameworks import mpi_ranks
 from helpers.frameworks.chainer import (
     KERNEL,
     NAME,
@@ -84,8 +79,6 @@ SKIPPED = {
 }
 del SKIPPED["training loss of all devices on GPUs"]  # here each rank has its own, and adds it
 
-_RANK = "from helpers.frameworks import chainermn; chainermn._answer()"
-
 
 def versions() -> dict[str, str]:
     """Versions of the framework and of the libraries its speed depends on."""
@@ -114,7 +107,7 @@ def gradients(
     """
     if len(devices) == 1:
         return alone.gradients(model, images, targets, devices)
-    return _in_ranks(partial(_mean_gradients, model, images, targets), devices)[0]
+    return mpi_ranks.call("ChainerMN", partial(_mean_gradients, model, images, targets), devices)[0]
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
@@ -129,7 +122,7 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
     Returns:
         One float32 array (N,) per device: the sum of the shares.
     """
-    return _in_ranks(partial(_reduced, shares), devices)
+    return mpi_ranks.call("ChainerMN", partial(_reduced, shares), devices)
 
 
 class DeviceLosses(alone.DeviceLosses):
@@ -211,27 +204,3 @@ def _reduced(shares: Sequence[np.ndarray], device: Device) -> np.ndarray:
     link.weight.grad = share
     communicator.multi_node_mean_grad(link)
     return cuda.to_cpu(link.weight.grad) * np.float32(communicator.size)
-
-
-def _in_ranks(function: Callable[[Device], Any], devices: Sequence[Device]) -> list[Any]:
-    """What ``function(device)`` gives in a rank for each of the devices, by an own ``mpiexec``.
-
-    Raises:
-        ReplicaError: a rank failed, with what it said.
-    """
-    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
-        (Path(folder) / "call").write_bytes(cloudpickle.dumps((function, list(devices))))
-        command = [str(Path(sys.executable).with_name("mpiexec")), "-prepend-rank"]
-        command += ["-n", str(len(devices)), sys.executable, "-m", "mpi4py", "-c", _RANK, folder]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise replicas.ReplicaError(f"a rank of ChainerMN failed:\n{done.stderr}")
-        answers = (Path(folder) / str(rank) for rank in range(len(devices)))
-        return [cloudpickle.loads(answer.read_bytes()) for answer in answers]
-
-
-def _answer() -> None:
-    """In a rank: call the function of :func:`_in_ranks`, and leave its result beside it."""
-    folder, rank = Path(sys.argv[-1]), _mpi().COMM_WORLD.rank
-    function, devices = cloudpickle.loads((folder / "call").read_bytes())
-    (folder / str(rank)).write_bytes(cloudpickle.dumps(function(devices[rank])))

@@ -8,7 +8,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import capabilities
+from helpers.frameworks import capabilities, optional_kernels
 from helpers.frameworks.capabilities import Gpu
 
 
@@ -25,12 +25,19 @@ def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | N
     try:
         spec = client.kernelspec.KernelSpecManager().get_kernel_spec(kernel)
     except client.kernelspec.NoSuchKernel:
-        return f"kernel '{kernel}' is not installed: run 'make envs'"
+        return f"kernel '{kernel}' is not installed: run {how_to_make(kernel)}"
     command = spec.argv[0] if spec.argv else ""
     if Path(command).is_absolute() and not Path(command).exists():
-        return f"kernel '{kernel}' points at {command}, which is gone: run 'make envs'"
+        return f"kernel '{kernel}' points at {command}, which is gone: run {how_to_make(kernel)}"
     alone = capabilities.why_not_shared(kernel, replicas, len(gpus))
     return f"kernel '{kernel}': {alone}" if alone else _why_not(kernel, gpus)
+
+
+def how_to_make(kernel: str) -> str:
+    """The command that makes a kernel."""
+    if kernel in optional_kernels():
+        return f"""'make envs ARGS="--kernels {kernel}"'"""
+    return "'make envs'"
 
 
 def why_not_here(gpus: Sequence[Gpu]) -> str | None:

@@ -431,9 +431,12 @@ class DeviceLosses:
 
     def mean(self) -> float:
         """Mean loss per image over all devices; waits for them."""
-        own = np.sum([part.numpy() for part in self._sums], axis=0)
-        total = tensorflow_ranks.gathered(own).sum(axis=0)
+        total = self._gathered(np.sum([part.numpy() for part in self._sums], axis=0)).sum(axis=0)
         return float(total[0] / total[1])
+
+    def _gathered(self, own: np.ndarray) -> np.ndarray:
+        """Of all processes."""
+        return tensorflow_ranks.gathered(own)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

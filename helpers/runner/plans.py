@@ -272,12 +272,16 @@ def make_plan(
 
 
 _OF_MANY_NODES = {row.notebook for row in ROWS if row.many_nodes_only}
+_OPTIONAL = {row.notebook: row.kernel for row in ROWS if row.optional}
 
 
 def _chosen_notebooks(
     known: Mapping[str, tuple[str, str]], notebooks: Sequence[str], frameworks: Sequence[str]
 ) -> list[str]:
-    """The notebooks somebody asked for, by their names or by their frameworks'; else all."""
+    """The notebooks somebody asked for, by their names or by their frameworks'; else all.
+
+    Those of an optional kernel are asked for by their names, or by the kernel's: ``horovod``.
+    """
     if not known:
         raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
     if notebooks and frameworks:
@@ -287,12 +291,16 @@ def _chosen_notebooks(
         if name not in known:
             raise UserError(f"unknown notebook '{name}': the notebooks are {', '.join(known)}")
     for asked in frameworks:
-        found = [name for name, (framework, _) in known.items() if _is_named(framework, asked)]
+        found = [
+            name
+            for name, (framework, _) in known.items()
+            if _is_named(_OPTIONAL.get(name, framework), asked)
+        ]
         if not found:
-            names = dict.fromkeys(framework for framework, _ in known.values())
+            names = dict.fromkeys(_OPTIONAL.get(name, known[name][0]) for name in known)
             raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
         wanted += found
-    return list(dict.fromkeys(wanted)) or list(known)
+    return list(dict.fromkeys(wanted)) or [name for name in known if name not in _OPTIONAL]
 
 
 def _is_named(framework: str, asked: str) -> bool:

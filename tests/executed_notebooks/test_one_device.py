@@ -15,6 +15,7 @@ from helpers.frameworks import ROWS
 from helpers.training import record
 
 BATCH = "test-one-device"
+NOTEBOOKS = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield runs
 
 
-@pytest.mark.parametrize("notebook", [row.notebook for row in ROWS if not row.many_nodes_only])
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_it_finishes_on_one_device(batch: Path, notebook: str) -> None:
     found = record.read(batch / f"{notebook}-1x")
     assert found["state"] == "finished" and found["devices"]["count"] == 1

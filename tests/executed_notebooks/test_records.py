@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from helpers import paths
+from helpers.frameworks import ROWS
 from helpers.networks import weights
 from helpers.runner.plans import framework_notebooks
 from helpers.training import record
 
-NOTEBOOKS = tuple(framework_notebooks())
+OPTIONAL = [row.notebook for row in ROWS if row.optional]
+NOTEBOOKS = tuple(name for name in framework_notebooks() if name not in OPTIONAL)
 
 
 @pytest.fixture(scope="module")

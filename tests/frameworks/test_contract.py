@@ -195,7 +195,8 @@ def asked_for() -> dict[str, list[str]]:
     return said
 
 
-THERE = [path.stem for path in paths.NOTEBOOKS.glob("*_Multi*.ipynb")]
+THERE = [row.notebook for row in frameworks.ROWS]
+THERE += [path.stem for path in paths.NOTEBOOKS.glob("*_Multi*.ipynb")]
 ROWS = sorted({*NOTEBOOKS.values(), *THERE})
 
 

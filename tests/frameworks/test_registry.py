@@ -10,8 +10,9 @@ import pytest
 import records
 
 from helpers import frameworks, paths
-from helpers.frameworks import ROWS, Row
+from helpers.frameworks import ROWS, Row, installed
 from helpers.results.comparison import Entry
+from helpers.runner import plans
 
 sys.path.append(str(paths.ROOT / "environments"))
 
@@ -97,12 +98,33 @@ def test_its_runs_are_shown_by_its_name(row: Row) -> None:
 
 
 def test_every_framework_notebook_has_a_row() -> None:
-    there = {path.stem for path in paths.NOTEBOOKS.glob("*_Multi*.ipynb")}
-    assert there == {row.notebook for row in ROWS}
+    assert set(plans.framework_notebooks()) == {row.notebook for row in ROWS}
 
 
 def test_the_environments_have_the_same_kernels() -> None:
     assert set(kernels.KERNELS) - {"lab"} == {row.kernel for row in ROWS}
+
+
+def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
+    """By `make envs`, and by `compare`; its rows are run by its name, or by their notebooks'."""
+    assert set(kernels.KERNELS) - set(kernels.USUAL) == {"horovod"}
+    known = plans.framework_notebooks()
+    both = ["Keras_Horovod", "TensorFlow_Horovod"]
+    assert not set(both) & set(plans._chosen_notebooks(known, [], []))
+    assert plans._chosen_notebooks(known, [], ["horovod"]) == both
+    assert plans._chosen_notebooks(known, [], ["tensorflow"]) == ["TensorFlow_MultiGPU"]
+    assert plans._chosen_notebooks(known, both[1:], []) == both[1:]
+
+
+def test_where_it_is_not_built_the_command_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "VENVS", tmp_path)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    said = """kernel 'horovod' is not installed: run 'make envs ARGS="--kernels horovod"'"""
+    why = installed.problem("horovod")
+    assert why in (said, None), "None: it is built here, and Jupyter knows it"
+    assert installed.how_to_make("pytorch") == "'make envs'"
 
 
 def test_labels_and_notebooks_are_ordered_as_the_rows_and_others_follow() -> None:

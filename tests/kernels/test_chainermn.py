@@ -25,6 +25,7 @@ from resuming import write_small_images
 from helpers import paths
 from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
+from helpers.frameworks import mpi_ranks
 from helpers.frameworks.replicas import ReplicaError
 from helpers.launch.causes import RankError
 from helpers.training.measured_run import Run
@@ -105,7 +106,7 @@ def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
     for found in framework.all_reduced(shares, devices):
         assert np.array_equal(found, shares[0] + shares[1])
     with pytest.raises(ReplicaError, match=r"\[1\] TypeError: can only concat"):
-        framework._in_ranks(partial(add, "a text"), devices)
+        mpi_ranks.call("ChainerMN", partial(add, "a text"), devices)
 
 
 def test_two_ranks_train_as_one_process_with_two_devices(run: Run, tmp_path: Path) -> None:

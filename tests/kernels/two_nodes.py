@@ -54,6 +54,16 @@ def names_of(notebook: str, folder: Path, nodes: int, devices: int) -> Iterator[
 
 
 def few_steps(world: World, work: Work) -> Found:
+    """What :func:`trained` gives, and what else all processes have to know together."""
+    found, framework = dict(trained(world, work)), work.framework
+    found["slowest"] = framework.slowest(float(world.rank), world.devices)
+    first, devices = world.rank * len(world.devices), range(len(world.devices))
+    shares = [np.array([first + number, 1], np.float32) for number in devices]
+    found["sum"] = framework.all_reduced(shares, world.devices)[0]
+    return found
+
+
+def trained(world: World, work: Work) -> Found:
     """Two epochs of the shallow network on the run's images, and an evaluation of an odd number."""
     lesson, framework = work.lesson, work.framework
     with lesson.scope():
@@ -69,10 +79,6 @@ def few_steps(world: World, work: Work) -> Found:
     found = {"losses": losses, "valid loss": loss, "logits": logits}
     found |= {f"weight {n}": w for n, w in framework.dump_weights(replica.network).items()}
     found |= {f"optimiser {n}": array for n, array in state.items()}
-    found["slowest"] = framework.slowest(float(world.rank), world.devices)
-    first, devices = world.rank * len(world.devices), range(len(world.devices))
-    shares = [np.array([first + number, 1], np.float32) for number in devices]
-    found["sum"] = framework.all_reduced(shares, world.devices)[0]
     lesson.stop(replica)
     return found
 

@@ -21,7 +21,7 @@ from probe_tools import plant
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
 from helpers import paths
-from helpers.frameworks import ROWS, capabilities
+from helpers.frameworks import ROWS, capabilities, optional_kernels
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -41,6 +41,7 @@ MACHINES = {
 SHOWN = [machine for machine in MACHINES if machine != "none"]
 
 RUNS, OTHER, DRIVER, NO_CODE = "runs", "'make envs' installs the", "or newer", "has no code for"
+FOR_CPUS = "has no code for GPUs"
 # Each installed form on each machine: it runs, or why it is skipped.
 MATRIX = {
     "pytorch cpu": [RUNS, OTHER, RUNS, OTHER, RUNS, OTHER, RUNS, OTHER],
@@ -52,6 +53,8 @@ MATRIX = {
     "mxnet gpu": [RUNS, RUNS, RUNS, RUNS, NO_CODE, NO_CODE, NO_CODE, NO_CODE],
     "chainer cpu": [RUNS, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER],
     "chainer gpu": [RUNS] * 8,
+    "horovod cpu": [RUNS, *[FOR_CPUS] * 7],
+    "horovod gpu": [RUNS, *[FOR_CPUS] * 7],
 }
 
 
@@ -229,7 +232,7 @@ def lay_suite(suite: Suite, *cells: str, **forms: str) -> None:
         (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
 
 
-FORMS = dict.fromkeys(KERNELS, "gpu")
+FORMS = dict.fromkeys((k for k in KERNELS if k not in optional_kernels()), "gpu")
 
 
 def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> None:

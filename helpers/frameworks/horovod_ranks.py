@@ -1,0 +1,171 @@
+"""What TensorFlow's and Keras's ranks under Horovod share: a process, and a device, for each.
+
+``mpiexec`` has started the ranks (``helpers.launch``, or ``mpi_ranks`` for a moment), and
+``hvd.init()`` joins them, by MPI. A rank sees one device of its machine, so that whatever it
+computes is there; it calls it ``CPU:0`` or ``GPU:0``. In a notebook's kernel nobody else is in the
+world.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from helpers.errors import UnsupportedError
+from helpers.frameworks import capabilities, mpi_ranks, over_nodes, place, remarks
+from helpers.frameworks import tensorflow as backend  # it imports TensorFlow quietly
+
+# isort: split
+import tensorflow as tf
+
+with remarks.dropped("pkg_resources is deprecated"):
+    import horovod.tensorflow as hvd
+
+KERNEL = "horovod"
+
+Named = Callable[[Any], Mapping[str, Any]]
+"""A model's trainable ``tf.Variable``s by torchvision's names; importable in a rank."""
+
+
+def versions() -> dict[str, str]:
+    """Of Horovod, and of the MPI that it was compiled with."""
+    return {"horovod": version("horovod"), "mpich": version("mpich")}
+
+
+def list_devices(kind: str, count: int, gpus: int | None) -> list[str]:
+    """This process's device, as often as its node has one.
+
+    Args:
+        kind: ``gpu`` or ``cpu``.
+        count: of a node.
+        gpus: how many of them are shared, if any.
+
+    Raises:
+        UnsupportedError: so many ranks would share GPUs.
+    """
+    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
+        raise UnsupportedError(why)
+    here = place.here()
+    if here is None:
+        return [_see_one(kind, 0, 1)] * count
+    return [_see_one(kind, here.local_rank, here.ranks if here.virtual else count)] * count
+
+
+def gathered(own: np.ndarray) -> np.ndarray:
+    """Each rank's array, (ranks, ...), in every rank.
+
+    Args:
+        own: this rank's array, of the same shape and dtype in each.
+    """
+    _join()
+    found: np.ndarray = hvd.allgather(tf.constant(own[None])).numpy()
+    return found
+
+
+def in_order(own: np.ndarray, total: int) -> np.ndarray:
+    """The rows of all ranks in their order, of which each has every n-th, in every rank.
+
+    Args:
+        own: this rank's rows; more of them fill up its last batch.
+        total: how many rows there are.
+
+    Raises:
+        ValueError: the rank has fewer rows than are its own.
+    """
+    return over_nodes.in_order(place.here(), gathered, own, total)
+
+
+def gradients(
+    model: Any, named: Named, images: np.ndarray, targets: np.ndarray, devices: Sequence[str]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """The mean loss and its gradients, by Horovod's tape in a rank for each of the devices.
+
+    Rank ``r`` of ``n`` takes every n-th image from the r-th on.
+
+    Args:
+        model: the notebook's; BatchNorm uses its running statistics.
+        named: its variables.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, outputs), 0 or 1.
+        devices: only their number counts, and their kind.
+    """
+    packed = cloudpickle.dumps(model)  # unpacked only where the rank has its device
+    function = partial(_mean_gradients, packed, named, images, targets)
+    return mpi_ranks.call("Horovod", function, _numbered(devices))[0]
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[str]) -> list[np.ndarray]:
+    """Each device's array after an all-reduce, a sum, in a rank for each of them."""
+    return mpi_ranks.call("Horovod", partial(_summed, shares), _numbered(devices))
+
+
+def _join() -> None:
+    if not hvd.is_initialized():
+        hvd.init()
+
+
+def _numbered(devices: Sequence[str]) -> list[tuple[str, int, int]]:
+    """What :func:`_see_one` is told in each rank."""
+    kind = devices[0].partition(":")[0].lower()
+    return [(kind, number, len(devices)) for number in range(len(devices))]
+
+
+def _see_one(kind: str, number: int, sharing: int) -> str:
+    """Let this process have one device of its machine alone. Returns what it is called.
+
+    Before TensorFlow computes anything.
+
+    Args:
+        kind: ``gpu`` or ``cpu``.
+        number: which of the machine's devices.
+        sharing: how many processes share the machine's cores.
+    """
+    if kind == "gpu":
+        device = tf.config.list_physical_devices("GPU")[number]
+        tf.config.set_visible_devices(device, "GPU")
+        tf.config.experimental.set_memory_growth(device, True)
+    elif sharing > 1:  # each would start as many threads as there are cores
+        threads = max(1, len(os.sched_getaffinity(0)) // sharing)
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    return f"{kind.upper()}:0"
+
+
+def _mean_gradients(
+    packed: bytes,
+    named: Named,
+    images: np.ndarray,
+    targets: np.ndarray,
+    device: tuple[str, int, int],
+) -> tuple[float, dict[str, np.ndarray]]:
+    """One rank's part of :func:`gradients`."""
+    _see_one(*device)
+    _join()
+    model, rank, ranks = cloudpickle.loads(packed), hvd.rank(), hvd.size()
+    variables = named(model)
+    dtype = next(iter(variables.values())).dtype
+    with tf.GradientTape() as tape:
+        logits = model(backend._batch(images[rank::ranks], dtype), training=False)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            labels=tf.constant(targets[rank::ranks], dtype), logits=logits
+        )
+        # The mean over the ranks divides by their number again.
+        loss = tf.reduce_sum(losses) * ranks / tf.cast(targets.size, dtype)
+    found = hvd.DistributedGradientTape(tape).gradient(loss, list(variables.values()))
+    return float(hvd.allreduce(loss)), {
+        name: backend._channels_first(gradient.numpy())
+        for name, gradient in zip(variables, found, strict=True)
+    }
+
+
+def _summed(shares: Sequence[np.ndarray], device: tuple[str, int, int]) -> np.ndarray:
+    """One rank's part of :func:`all_reduced`."""
+    _see_one(*device)
+    _join()
+    found: np.ndarray = hvd.allreduce(tf.constant(shares[hvd.rank()]), op=hvd.Sum).numpy()
+    return found

@@ -1,0 +1,152 @@
+"""The few framework-bound helpers, for TensorFlow with Horovod: TensorFlow's own, over all ranks.
+
+Peculiar to Horovod: each device has a process, a *rank*, that ``mpiexec`` has started, and
+Horovod's tape takes the **mean** of their gradients. So the functions here are called inside a
+rank, ``devices`` holds that rank's one device, and sums go over all ranks; what needs a rank for
+each device there (``gradients``, ``all_reduced``) starts some of its own (``horovod_ranks``).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from helpers.frameworks import horovod_ranks as ranks
+from helpers.frameworks import tensorflow as alone
+from helpers.frameworks.tensorflow import (
+    NAME,
+    SKIPPED,
+    Device,
+    Model,
+    completion,
+    configure,
+    dump_optimizer,
+    dump_weights,
+    exact,
+    learning_rate,
+    load_optimizer,
+    load_weights,
+    logits,
+    out_of_memory,
+    shallow,
+    skip,
+    synchronize,
+    through_layer,
+    train_forward,
+)
+
+__all__ = [
+    "KERNEL",
+    "NAME",
+    "SKIPPED",
+    "Device",
+    "DeviceLosses",
+    "Model",
+    "all_reduced",
+    "completion",
+    "configure",
+    "dump_optimizer",
+    "dump_weights",
+    "exact",
+    "gradients",
+    "learning_rate",
+    "list_devices",
+    "load_optimizer",
+    "load_weights",
+    "logits",
+    "out_of_memory",
+    "shallow",
+    "skip",
+    "slowest",
+    "synchronize",
+    "through_layer",
+    "train_forward",
+    "versions",
+]
+
+KERNEL = ranks.KERNEL
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and of the libraries its speed depends on."""
+    return alone.versions() | ranks.versions()
+
+
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for the devices of a run.
+
+    Each is the one device that its rank sees, and so they are called the same.
+
+    Args:
+        kind: ``gpu`` or ``cpu`` (virtual devices).
+        count: number of replicas.
+        gpus: number of GPUs that the replicas share; None: one GPU per replica.
+
+    Raises:
+        UserError: the devices cannot be had, or lack memory.
+        UnsupportedError: the framework's replicas cannot share a GPU.
+    """
+    return ranks.list_devices(kind, count, gpus)
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss, as the optimiser would get them.
+
+    On one device it is that rank's own affair, whoever else is in the world.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, outputs), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
+    """
+    if len(devices) == 1:
+        return alone.gradients(model, images, targets, devices)
+    return ranks.gradients(model, _trained, images, targets, devices)
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce, done as the notebook does it.
+
+    In ranks of its own.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
+    """
+    return ranks.all_reduced(shares, devices)
+
+
+class DeviceLosses(alone.DeviceLosses):
+    """Sums losses where they are computed; the host reads them once per epoch."""
+
+    def _gathered(self, own: np.ndarray) -> np.ndarray:
+        """Of all ranks."""
+        return ranks.gathered(own)
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest time that any replica's process measured.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
+    """
+    return float(ranks.gathered(np.array(seconds)).max())
+
+
+def _trained(model: Model) -> Mapping[str, Any]:
+    """The model's trainable variables by torchvision's names."""
+    return {name: variable for name, variable in alone._named(model).items() if variable.trainable}
