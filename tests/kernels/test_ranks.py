@@ -4,6 +4,7 @@ No framework takes part. The kernel is PyTorch's, whose environment has both eng
 """
 
 import os
+import random
 import signal
 import stat
 import subprocess
@@ -12,7 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import rank_kills
 import ranks_tools as tools
 import slurm_cluster
 
@@ -203,3 +206,34 @@ def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "only a launcher starts it" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("not config.getoption('-m')", reason="many minutes; run with -m slow")
+def test_ranks_killed_at_random_moments(tmp_path: Path) -> None:
+    """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
+    kills = int(os.environ.get("COMPARE_KILLS", "20"))
+    seed = int(os.environ.get("COMPARE_SEED", random.randrange(10**6)))
+    print(f"seed {seed}")
+    batch, draws, done = rank_kills.prepare(tmp_path), random.Random(seed), 0
+    (whole := tmp_path / "whole").mkdir()
+    began = time.monotonic()
+    process = batch.start(whole)
+    while not rank_kills.ranks_of(whole):
+        assert process.exitcode is None, rank_kills.said(whole)
+        time.sleep(0.05)
+    ranks_since = time.monotonic()
+    expected = rank_kills.finish(process, whole)
+    now = time.monotonic()
+    print(f"undisturbed: {now - began:.0f} s, {now - ranks_since:.0f} s of them with ranks")
+    within, number = now - ranks_since, 0
+    while done < kills:
+        (folder := tmp_path / f"run{number}").mkdir()
+        number += 1
+        assert number < 3 * kills, "most kills come too late"
+        took = rank_kills.kill_one(batch.start(folder), folder, draws, within)
+        done += bool(took)
+        found = rank_kills.finish(batch.start(folder, resume=True), folder)
+        assert found.keys() == expected.keys()
+        assert all(np.array_equal(found[name], array) for name, array in expected.items()), number
+        print(f"kill {done}: {took or 'it had ended'}; {rank_kills.resumed(folder)}", flush=True)
