@@ -1,6 +1,6 @@
 """Who works on a batch: one command at a time, on whatever host of a shared filesystem.
 
-A lock is a file in ``runs/.locks`` that its holder has locked (``flock``) and that says who that is.
+A lock is a file in ``runs/.locks`` that its holder has locked (``flock``) and that says who he is.
 The system lets go of it when the holder ends; but not every network filesystem tells other hosts of
 it. So what the file says counts as well: it is taken over only where the process that it names has
 ended for certain.

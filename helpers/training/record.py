@@ -167,7 +167,8 @@ def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
     A record that says ``running`` although its process is gone is returned as ``interrupted``; of a
-    process on another host, of which nobody here knows, it says so in its reason. It may come from a stranger: its numbers are finite, and its texts hold nothing but text.
+    process on another host, of which nobody here knows, it says so in its reason. It may come from
+    a stranger: its numbers are finite, and its texts hold nothing but text.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
