@@ -16,7 +16,7 @@ from typing import Any
 
 import own_networks
 import psutil
-from resuming import write_small_images
+from resuming import epochs_in, write_small_images
 
 from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
@@ -27,6 +27,7 @@ MARK = "COMPARE_TEST"
 """What a run starts inherits this environment variable, with the run's folder."""
 SOON = 15.0
 """Seconds in which everything has ended after a kill."""
+EPOCHS = 3
 LAST = 400.0
 """Seconds that a whole run takes at most."""
 CAUSE = re.compile(r"RankError: rank (\d) on \S+: killed \(signal 9; out of memory\?\)$", re.M)
@@ -78,9 +79,13 @@ def kill_one(process: Any, folder: Path, draws: random.Random, within: float) ->
     """Kill a random rank at a random moment; how the run ended, or "" where it was over before.
 
     Args:
-        within: seconds from when there are ranks.
+        within: seconds from when there are ranks, or from a random epoch's checkpoint, that the
+            moment is in.
     """
-    while not (victims := ranks_of(folder)) and process.exitcode is None:
+    epoch = draws.randrange(EPOCHS)
+    while not ranks_of(folder) and process.exitcode is None:
+        time.sleep(0.02)
+    while epochs_in(folder) < epoch and process.exitcode is None:
         time.sleep(0.02)
     time.sleep(draws.uniform(0, within))
     if not (victims := ranks_of(folder)):
