@@ -18,12 +18,14 @@ from typing import Any
 
 import cloudpickle
 
-from helpers.errors import UserError
+from helpers.errors import UserError, naming
 from helpers.launch import processes
 
 PREFIX = "ranks-"
 OWNER = "coordinator"
 """Who made the folder (``processes.own``)."""
+RESERVE, RESERVED = ".reserve", 2**16
+"""A file of so many bytes that goes when the disk is full, so that somebody can still say so."""
 
 
 def make_folder(run: Path) -> Path:
@@ -38,6 +40,7 @@ def make_folder(run: Path) -> Path:
     folder = run / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
     say(folder / OWNER, processes.own())
+    _write(folder / RESERVE, bytes(RESERVED))
     return folder
 
 
@@ -57,6 +60,15 @@ def send(path: Path, value: Any) -> None:
 def say(path: Path, value: dict[str, Any]) -> None:
     """The same as JSON, of figures and texts."""
     _write(path, json.dumps(value).encode())
+
+
+def say_last(path: Path, value: dict[str, Any]) -> None:
+    """:func:`say` what ends the run, on a full disk too."""
+    try:
+        say(path, value)
+    except OSError:
+        (path.parent / RESERVE).unlink(missing_ok=True)
+        say(path, value)
 
 
 def received(path: Path) -> Any:
@@ -103,10 +115,15 @@ def _read(path: Path) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     under = path.with_name(f".{path.name}.{os.getpid()}")
-    file = os.open(under, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(file, "wb") as opened:
-        opened.write(data)
-    under.replace(path)
+    try:
+        with naming(path):
+            file = os.open(under, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(data)
+            under.replace(path)
+    except OSError:
+        under.unlink(missing_ok=True)  # what of it is there takes room from others
+        raise
 
 
 def remove(folder: Path) -> None:
