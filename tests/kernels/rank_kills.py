@@ -10,6 +10,7 @@ import os
 import random
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,14 +113,18 @@ def kill_one(process: Any, folder: Path, draws: random.Random, within: float) ->
 
 def ranks_of(folder: Path) -> list[psutil.Process]:
     """The ranks themselves: children of watchers, which are children of what the engine started."""
-    words = "helpers.launch.rank"
-    found = [each for each in started_for(folder) if words in " ".join(_words(each))]
-    parents = {each.pid: each.ppid() for each in found}
-    return [
-        each
-        for each in found
-        if parents.get(parents[each.pid]) in parents and each.pid not in parents.values()
-    ] or [each for each in found if parents.get(parents[each.pid]) in parents]
+    found = [each for each in started_for(folder) if "helpers.launch.rank" in _words(each)]
+    parents = {}
+    for each in found:
+        with suppress(psutil.Error):
+            parents[each.pid] = each.ppid()
+    return [each for each in found if _above(each.pid, parents) == 2]
+
+
+def _above(process: int, parents: dict[int, int]) -> int:
+    """How many of its forebears are in ``parents``; its workers have the rank above them too."""
+    above = parents.get(process)
+    return 1 + _above(above, parents) if above in parents else 0
 
 
 def started_for(folder: Path) -> list[psutil.Process]:
@@ -142,11 +147,11 @@ def nothing_is_left(folder: Path, seconds: float) -> bool:
     return not started_for(folder)
 
 
-def _words(process: psutil.Process) -> list[str]:
+def _words(process: psutil.Process) -> str:
     try:
-        return process.cmdline()
+        return " ".join(process.cmdline())
     except psutil.Error:
-        return []
+        return ""
 
 
 def _train(data: str, recipe: str, folder: str, resume: bool) -> None:

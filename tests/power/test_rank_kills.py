@@ -1,7 +1,7 @@
 """Ranks on two nodes are killed under `compare`: one line, nobody left, and on it goes.
 
-Few times, for each is a batch from its start to its report; `tests/kernels/test_ranks.py` kills many
-ranks more cheaply.
+Few times, for each is a batch from its start to its report; `tests/kernels/test_ranks.py` kills
+many ranks more cheaply.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -113,11 +114,19 @@ def started_for(name: str) -> list[psutil.Process]:
 
 
 def ranks_of(name: str) -> list[psutil.Process]:
-    """The ranks themselves: whose parent is a watcher, and whose own children are workers."""
-    words = "helpers.launch.rank"
-    found = [each for each in started_for(name) if words in " ".join(each.cmdline())]
-    mothers = {each.ppid() for each in found}
-    return [each for each in found if each.pid not in mothers]
+    """The ranks themselves: watchers are above them, and above those what the engine started."""
+    parents, found = {}, {}
+    for each in started_for(name):
+        with suppress(psutil.Error):
+            if "helpers.launch.rank" in " ".join(each.cmdline()):
+                parents[each.pid], found[each.pid] = each.ppid(), each
+    return [
+        each
+        for process, each in found.items()
+        if (watcher := parents[process]) in parents
+        and (top := parents[watcher]) in parents
+        and parents[top] not in parents
+    ]
 
 
 def test_ranks_killed_under_compare(data: Path) -> None:
