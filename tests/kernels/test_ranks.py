@@ -19,7 +19,6 @@ from threading import Timer
 import faults
 import numpy as np
 import pytest
-import rank_kills
 import ranks_tools as tools
 import slurm_cluster
 
@@ -308,6 +307,8 @@ def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
 @pytest.mark.skipif("not config.getoption('-m')", reason="many minutes; run with -m slow")
 def test_ranks_killed_at_random_moments(tmp_path: Path) -> None:
     """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
+    import rank_kills  # which takes a framework's imports
+
     kills = int(os.environ.get("COMPARE_KILLS", "20"))
     seed = int(os.environ.get("COMPARE_SEED", random.randrange(10**6)))
     print(f"seed {seed}")
