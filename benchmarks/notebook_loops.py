@@ -80,6 +80,22 @@ def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:
         resize_folder(folder / "large", folder / "data", size=size, format=format, progress=False)
 
 
+def names_of(framework: str, folder: Path, batch: int, **given: Any) -> dict[str, Any]:
+    """The notebook's names when it is about to train, on one device (of each node).
+
+    ``given`` are more of the notebook's parameters, in place of the files that
+    :func:`for_each_framework` makes and of their recipe.
+    """
+    from helpers.runner.notebook_code import run_cells
+
+    said: dict[str, Any] = {"data": str(folder / "data"), "recipe": "demo", "devices": 1}
+    said |= {"run": str(folder / "run"), "batch_size": batch}
+    with contextlib.redirect_stdout(io.StringIO()):
+        return run_cells(
+            NOTEBOOKS[framework], until="this_run.train()", checked=False, **said | given
+        )
+
+
 def with_loops(
     framework: str,
     folder: Path,
@@ -93,20 +109,9 @@ def with_loops(
     are processes of their own, ``use`` runs in one. ``given`` are more of the notebook's
     parameters, in place of the files that :func:`for_each_framework` makes and of their recipe.
     """
-    from helpers.runner.notebook_code import run_cells
     from helpers.training import in_world
 
-    said: dict[str, Any] = {"data": str(folder / "data"), "recipe": "demo"} | given
-    with contextlib.redirect_stdout(io.StringIO()):
-        names = run_cells(
-            NOTEBOOKS[framework],
-            until="this_run.train()",
-            checked=False,
-            run=str(folder / "run"),
-            devices=1,
-            batch_size=batch,
-            **said,
-        )
+    names = names_of(framework, folder, batch, **given)
     del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
 
     def loops(world: Any, work: Any, replica: Any) -> None:

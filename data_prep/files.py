@@ -10,10 +10,12 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import stat
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -27,6 +29,7 @@ Result = TypeVar("Result")
 
 #: Temporary files start with a dot and end so; no reader takes them for images.
 TEMPORARY = ".part-of-data-prep"
+_HOST = zlib.crc32(socket.gethostname().encode())  # another has processes of the same numbers
 
 #: A label file, a list or a note: for the whole NIH set they have up to 9 MB.
 MAX_TEXT_BYTES = 256 << 20
@@ -42,7 +45,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
     """
     folder = os.path.dirname(path)  # noqa: PTH120 (speed)
     # Not made of the file's name, which may be as long as a name can be.
-    mine = f".{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+    mine = f".{_HOST:08x}-{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
     temporary = os.path.join(folder, mine)  # noqa: PTH118 (speed)
     try:
         # A stranger's folder may have a link of that name, out of it.

@@ -41,6 +41,7 @@ def make(
     channels_last: bool = False,
     cast: torch.dtype | None = None,
     compiled: bool = False,
+    wrap: Callable[[torch.nn.Module], torch.nn.Module] = lambda model: model,
 ) -> Callable[[int], None]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -48,6 +49,7 @@ def make(
     model = densenet121(num_classes=14).to(device, memory_format=layout)
     if compiled:
         model.compile()
+    model = wrap(model)
     criterion = torch.nn.BCEWithLogitsLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=fused)
     images = torch.randn(batch, 3, pixels, pixels, device=device).contiguous(memory_format=layout)

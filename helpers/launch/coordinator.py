@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,9 +17,9 @@ from threading import Event, Thread
 from typing import Any
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UserError, refusal
 from helpers.frameworks import place
-from helpers.launch import causes, engines, letters, network, watch
+from helpers.launch import causes, engines, letters, meeting, watch
 from helpers.launch.causes import RankError
 from helpers.launch.engines import Engine
 
@@ -29,7 +30,10 @@ HANG_VARIABLE = "COMPARE_HANG_MINUTES"
 HANG_MINUTES = 10.0
 JOIN_SECONDS = 120.0
 """In which all ranks have to be in."""
-POLITE_SECONDS = 5.0
+POLITE_SECONDS, KILL_SECONDS = 5.0, 2.0
+"""What ranks get to end by themselves, and their watchers and the engine to end them."""
+TROUBLED = 3
+"""Signs of life in a row that could not be written: the disk is full, or gone."""
 SETTLE_SECONDS = 0.4
 """What the watchers get to write down a death that others noticed first."""
 
@@ -83,6 +87,8 @@ class Ranks:
         self._hang = 60 * (_hang_minutes() if hang_minutes is None else hang_minutes)
         self._calls = self._told = 0
         self._ended = Event()
+        self._process: subprocess.Popen[bytes] | None = None  # the engine
+        self._trouble: OSError | None = None  # why no sign of life was given
         try:
             self._start(run)
             self._meet(join_seconds)
@@ -125,23 +131,29 @@ class Ranks:
         if self._ended.is_set():
             return
         with suppress(OSError):
-            for wish, seconds in ((watch.END, POLITE_SECONDS), (watch.KILL, POLITE_SECONDS)):
+            for wish, seconds in ((watch.END, POLITE_SECONDS), (watch.KILL, KILL_SECONDS)):
                 failed = causes.earliest(self.folder) is not None or sys.exc_info()[0] is not None
                 if failed and wish == watch.END:
                     continue
                 (self.folder / wish).touch(mode=0o600)
-                with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(seconds)
+                if self._waited(seconds):
                     break
         self._ended.set()
         atexit.unregister(self.end)
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._process.poll() is None:
+            if self._process is not None and not self._waited(0):
                 with suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
-                with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(2)
+                self._waited(1)
         letters.remove(self.folder)
+
+    def _waited(self, seconds: float) -> bool:
+        """Whether the engine has ended, within so many seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            if self._process is not None:
+                self._process.wait(seconds)
+            return True
+        return False
 
     def _start(self, run: Path) -> None:
         order, folder = self.order, self.folder
@@ -173,11 +185,16 @@ class Ranks:
 
     def _live(self) -> None:
         """Let the watchers see every second that somebody still waits for their ranks."""
-        number = 0
+        number = failed = 0
         while not self._ended.wait(watch.BEAT_SECONDS):
             number += 1
-            with suppress(OSError):
+            try:
                 letters.say(self.folder / watch.ALIVE, {"beat": number})
+                failed = 0
+            except OSError as error:
+                failed += 1
+                if failed == TROUBLED:
+                    self._trouble = error
 
     def _meet(self, seconds: float) -> None:
         """Wait for all ranks, and tell each where all are."""
@@ -195,47 +212,13 @@ class Ranks:
                     f"rank {', '.join(missing)} (see {self._log})"
                 )
             time.sleep(0.03)
-        self.hosts = [joined[rank]["host"] for rank in range(self.count)]
-        self._check_hosts()
-        for rank, host in enumerate(self.hosts):
-            if host not in [machine["name"] for machine in self.machines]:
-                self.machines.append({"name": host, **joined[rank]["machine"], "ranks": []})
-            next(each for each in self.machines if each["name"] == host)["ranks"].append(rank)
-        on = [joined[rank]["on"] for rank in range(self.count)]
-        self.virtual = self.order.nodes > 1 and len(set(on)) == 1
-        of = {joined[rank]["on"]: joined[rank]["addresses"] for rank in range(self.count)}
-        found = network.common(of, on[0], self.engine.interface)
-        where = [found[machine] for machine in on]
-        self.interfaces = [name for name, _ in where]
-        ports = [joined[rank]["ports"] for rank in range(self.count)]
-        letters.send(
-            self.folder / "met",
-            {
-                "ranks": self.count,
-                "nodes": self.order.nodes,
-                "virtual": self.virtual,
-                "devices": self.order.devices,
-                "kind": self.order.kind,
-                "hosts": tuple(self.hosts),
-                "addresses": tuple(
-                    f"{ip}:{port[0]}" for (_, ip), port in zip(where, ports, strict=True)
-                ),
-                "interfaces": tuple(self.interfaces),
-                "port": ports[0][1],
-            },
-        )
-
-    def _check_hosts(self) -> None:
-        """Whether the hosts that came are those that were asked for."""
-        size = self.order.ranks_a_node
-        by_node = [self.hosts[first : first + size] for first in range(0, self.count, size)]
-        found = {host for hosts in by_node for host in hosts}
-        wanted = 1 if self.engine.virtual else self.order.nodes
-        if len(found) != wanted or any(len(set(hosts)) > 1 for hosts in by_node):
-            raise UserError(
-                f"{wanted} host(s) with {size} rank(s) for each node were asked for; the ranks are "
-                f"on {', '.join(self.hosts)}"
-            )
+        everybody = [joined[rank] for rank in range(self.count)]
+        meeting.check_hosts(self.engine, everybody, self.order.nodes)
+        met = meeting.place_of_all(self.engine, everybody, self.order.nodes)
+        self.hosts, self.interfaces = list(met["hosts"]), list(met["interfaces"])
+        self.virtual, self.machines = met["virtual"], meeting.machines(everybody)
+        about = {"devices": self.order.devices, "kind": self.order.kind}
+        letters.send(self.folder / "met", met | about)
 
     def _answers(self, heard: Callable[[Any], None]) -> list[Any]:
         number, answers = self._calls - 1, dict[int, Any]()
@@ -279,11 +262,14 @@ class Ranks:
 
     def _check_causes(self) -> None:
         """Raise what ended a rank, or the engine."""
+        assert self._process is not None
         status = self._process.poll()
-        if causes.earliest(self.folder) is None and status is None:
+        if causes.earliest(self.folder) is None and status is None and self._trouble is None:
             return
         time.sleep(SETTLE_SECONDS)
         cause = causes.earliest(self.folder)
+        if cause is None and self._trouble is not None:
+            cause = f"coordinator on {socket.gethostname()}: {refusal(self._trouble)}"
         raise RankError(
             cause or f"{self.engine.name} ended with exit code {status}: see {self._log}"
         )

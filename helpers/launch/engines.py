@@ -7,6 +7,7 @@ processes of this machine.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ RANK_IN = {"mpiexec": "PMI_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}
 HOST_FILE = "HYDRA_HOST_FILE"
 """The variable by which MPICH's process manager, Hydra, is told its hosts."""
 MOST_NODES = 1024
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,23 @@ def check(launcher: str) -> str:
     Raises:
         UserError: there is none of that name.
     """
-    name, _, hosts = str(launcher).partition(":")
-    if name not in ("auto", *ENGINES) or (
-        ":" in str(launcher) and (name != "mpiexec" or not hosts)
-    ):
+    name, colon, listed = str(launcher).partition(":")
+    hosts = _split(listed)
+    if name not in ("auto", *ENGINES) or (colon and (name != "mpiexec" or not hosts)):
         raise UserError(
-            f"launcher is {launcher!r}: give auto, {', '.join(ENGINES)}, or mpiexec:HOST,HOST,..."
+            f"launcher is {str(launcher)[:100]!r}: give auto, {', '.join(ENGINES)}, or "
+            "mpiexec:HOST,HOST,..."
         )
+    for host in hosts:  # it goes to mpiexec, and from there to ssh
+        if not _HOST.fullmatch(host):
+            raise UserError(f"launcher: {host[:100]!r} is no host's name")
+    if twice := [host for host in hosts if hosts.count(host) > 1]:
+        raise UserError(f"launcher: {twice[0]} is named twice; each node is a host of its own")
     return launcher
+
+
+def _split(listed: str) -> tuple[str, ...]:
+    return tuple(host.strip() for host in listed.split(",") if host.strip())
 
 
 def choose(
@@ -96,13 +107,15 @@ def choose(
     if name == "srun" and not in_slurm:
         raise UserError("launcher srun: this is no Slurm allocation (salloc or sbatch makes one)")
     interface = next((environment[each] for each in network.NAMED if environment.get(each)), "")
-    hosts = tuple(host.strip() for host in listed.split(",") if host.strip())
+    hosts = _split(listed)
     if not hosts and name == "mpiexec" and environment.get(HOST_FILE):
         hosts = _listed(Path(environment[HOST_FILE]))
     if hosts and len(hosts) < nodes:
         raise UserError(f"launcher {launcher}: {len(hosts)} hosts for {nodes} nodes; name {nodes}")
     if not hosts and in_slurm and name != "torchrun" and nodes > 1:
-        hosts = _allocated(nodes, environment)
+        # Its variables outlive an allocation, and travel to where there is no Slurm.
+        leftover = launcher == "mpiexec" and shutil.which("scontrol") is None
+        hosts = () if leftover else _allocated(nodes, environment)
     hosts = hosts[:nodes]
     return Engine(name, nodes, len(set(hosts)) < 2, hosts, interface, launcher)
 
@@ -123,7 +136,10 @@ def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
     try:
         said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise UserError(f"launcher srun: scontrol does not tell the nodes ({error})") from None
+        raise UserError(
+            f"SLURM_JOB_ID={environment['SLURM_JOB_ID'][:40]}, but scontrol does not tell that "
+            f"job's nodes ({error}): outside of Slurm, unset SLURM_JOB_ID"
+        ) from None
     hosts = tuple(said.split())
     if len(hosts) == 1:
         return ()
@@ -154,6 +170,8 @@ def _mpiexec(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]
     # On one machine nothing of it listens where another could reach it.
     interface = network.loopback(network.addresses())[0] if engine.virtual else engine.interface
     by = ["-iface", interface] if interface else []
+    if engine.virtual:  # whatever an allocation has left in the environment
+        by += ["-rmk", "user", "-launcher", "fork"]
     number = ["-n", str(engine.nodes * ranks_a_node), "-ppn", str(ranks_a_node)]
     return [_program("mpiexec"), *where, *by, *number, *program]
 

@@ -1,32 +1,55 @@
 """The files by which a coordinator and its ranks talk: a folder that all hosts see.
 
 Hosts of a cluster share a filesystem, so that nothing has to listen on a port of ours. Whoever
-could write here could run code as this user: the folder is this user's alone, and so is each file.
-They are written under another name first, which also makes a network filesystem look again at what
-is in the folder.
+could write here could run code as this user: the folder is this user's alone, and so is each file,
+which is looked at before it is read; for others may be able to put another folder in the place of
+ours. They are written under another name first, which also makes a network filesystem look again at
+what is in the folder.
 """
 
+import errno
 import json
 import os
 import secrets
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
+from helpers.errors import UserError, naming
+from helpers.launch import processes
+
 PREFIX = "ranks-"
+OWNER = "coordinator"
+"""Who made the folder (``processes.own``)."""
+RESERVE, RESERVED = ".reserve", 2**16
+"""A file of so many bytes that goes when the disk is full, so that somebody can still say so."""
 
 
 def make_folder(run: Path) -> Path:
-    """A new folder for messages in a run's folder; what a killed coordinator left there goes."""
+    """A new folder for messages in a run's folder; what a killed coordinator left there goes.
+
+    Not that of one that may be at work: two notebooks can have the same folder for their run.
+    """
     run.mkdir(parents=True, exist_ok=True)
     for old in run.glob(f"{PREFIX}*"):
-        if old.is_dir() and not old.is_symlink():
+        if old.is_dir() and not old.is_symlink() and not _is_in_use(old):
             shutil.rmtree(old, ignore_errors=True)
     folder = run / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
+    say(folder / OWNER, processes.own())
+    _write(folder / RESERVE, bytes(RESERVED))
     return folder
+
+
+def _is_in_use(folder: Path) -> bool:
+    try:
+        said = heard(folder / OWNER)
+        return said is not None and processes.runs(said) is not False
+    except (OSError, UserError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # it is none of ours
 
 
 def send(path: Path, value: Any) -> None:
@@ -39,30 +62,68 @@ def say(path: Path, value: dict[str, Any]) -> None:
     _write(path, json.dumps(value).encode())
 
 
+def say_last(path: Path, value: dict[str, Any]) -> None:
+    """:func:`say` what ends the run, on a full disk too."""
+    try:
+        say(path, value)
+    except OSError:
+        (path.parent / RESERVE).unlink(missing_ok=True)
+        say(path, value)
+
+
 def received(path: Path) -> Any:
     """What :func:`send` put there.
 
     Raises:
         FileNotFoundError: nothing yet.
+        UserError: somebody else put it there.
     """
-    return cloudpickle.loads(path.read_bytes())
+    return cloudpickle.loads(_read(path))
 
 
 def heard(path: Path) -> dict[str, Any] | None:
-    """What :func:`say` put there; None while there is nothing."""
+    """What :func:`say` put there; None while there is nothing.
+
+    Raises:
+        UserError: somebody else put it there.
+    """
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        found: dict[str, Any] = json.loads(_read(path))
     except FileNotFoundError:
         return None
     return found
 
 
+def _read(path: Path) -> bytes:
+    """A file's bytes, of this user's alone: a pickle runs code as whoever reads it."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):  # just replaced, on a network filesystem
+            raise FileNotFoundError(str(path)) from None
+        raise UserError(f"{path}: not read, as it is none of our messages ({error})") from None
+    with os.fdopen(file, "rb") as opened:
+        about = os.fstat(file)
+        ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
+        if not ours or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise UserError(
+                f"{path}: not read, as it is user {about.st_uid}'s, or others may write it; keep "
+                "others out of the run's folder"
+            )
+        return opened.read()
+
+
 def _write(path: Path, data: bytes) -> None:
     under = path.with_name(f".{path.name}.{os.getpid()}")
-    file = os.open(under, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(file, "wb") as opened:
-        opened.write(data)
-    under.replace(path)
+    try:
+        with naming(path):
+            file = os.open(under, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(data)
+            under.replace(path)
+    except OSError:
+        under.unlink(missing_ok=True)  # what of it is there takes room from others
+        raise
 
 
 def remove(folder: Path) -> None:

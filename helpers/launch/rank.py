@@ -58,7 +58,7 @@ def _rank(folder: Path, order: dict[str, Any], rank: int, host: str) -> int:
 
 
 def _say_why(folder: Path, rank: int, host: str, said: str) -> None:
-    letters.say(folder / f"error-{rank}", {"rank": rank, "host": host, "said": said})
+    letters.say_last(folder / f"error-{rank}", {"rank": rank, "host": host, "said": said})
 
 
 def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:

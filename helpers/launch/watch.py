@@ -25,7 +25,7 @@ END, KILL = "end", "kill"
 """The coordinator asks the ranks to end; the watchers to end them."""
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 0.1
-SILENT_SECONDS = 10.0
+SILENT_SECONDS = 8.0
 """Without the other side's sign of life it is taken for gone."""
 _PR_SET_PDEATHSIG = 1
 
@@ -58,7 +58,8 @@ def _watch(folder: Path, rank: int, host: str, engine: int, main: Callable[[], i
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if status and not asked and folder.is_dir():
         with suppress(OSError):
-            letters.say(folder / f"died-{rank}", {"rank": rank, "host": host, "status": status})
+            said = {"rank": rank, "host": host, "status": status}
+            letters.say_last(folder / f"died-{rank}", said)
     _kill(process)
     return status if status >= 0 else 128 - status
 

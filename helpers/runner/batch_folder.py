@@ -1,13 +1,12 @@
 """A batch of runs on disk: what was planned, and how far it is."""
 
 import errno
-import fcntl
 import json
 import os
 import re
-import socket
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import UserError, naming
-from helpers.runner import journal, kernel_processes, plans
+from helpers.launch import processes
+from helpers.runner import journal, kernel_processes, locks, plans
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.probe.outside import Outcome
 from helpers.training import checkpoint, record
@@ -58,7 +58,7 @@ class Batch:
         Nor of other batches: what a killed runner has left would share the devices.
         """
         journal.check(self.folder, self.plan, self._about())
-        kernel_processes.stop_marked(paths.RUNS.resolve())
+        kernel_processes.stop_marked(paths.RUNS.resolve(), spare=self._is_of_another)
         for state in self.adopted:
             folder = self.folder / state.folder
             complete(folder, run=state.about(), **_unsaid_neighbours(folder))
@@ -125,8 +125,7 @@ class Batch:
                 "variant": state.variant or None,
                 "started": _now(),
                 "finished": _now(),
-                "process": os.getpid(),
-                "host": socket.gethostname(),
+                **processes.own(),
             },
             "state": "running",
             "framework": {
@@ -135,6 +134,11 @@ class Batch:
                 "versions": {},
             },
         }
+
+    def _is_of_another(self, folder: Path) -> bool:
+        """Whether a process with this mark belongs to a batch that somebody else works on."""
+        name = folder.relative_to(paths.RUNS.resolve()).parts[:1]
+        return folder != self.folder and bool(name) and locks.may_be_held(locks.of_batch(name[0]))
 
     def _write(self) -> None:
         journal.write(self.folder, self.plan, self._about())
@@ -239,30 +243,27 @@ def how_it_ended(state: RunState) -> str:
 
 
 @contextmanager
-def only_one() -> Iterator[None]:
-    """Two batches at once would measure each other: the second one is refused.
+def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator[Batch]:
+    """The batch to work on (:func:`choose`), on which nobody else works inside, on no host.
 
     Raises:
-        UserError: another one runs, or there can be no folder for runs.
+        UserError: somebody else does, or it cannot be had.
     """
-    try:
-        paths.RUNS.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UserError(f"{paths.RUNS}: a file, or a link that leads nowhere; remove it") from None
-    with (paths.RUNS / ".lock").open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            who = lock.read().strip() or "unknown"
-            raise UserError(
-                f"another compare is running here (process {who}); wait for it or stop it"
-            ) from None
-        with naming(lock.name):
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-        yield
+    while True:
+        found = choose(plan, name=name, resume=resume).name
+        what = f"another compare works on the batch '{found}'"
+        instead = "" if resume else ", or give this one another --name"
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locks.held(locks.of_batch(found), what, instead))
+            except locks.HeldError:
+                if name is None and resume is None and not (paths.RUNS / found).exists():
+                    continue  # it was new to both of us, and is the other's now
+                raise
+            # What it was before it was ours may be over now.
+            batch = choose(plan, name=None if resume else found, resume=resume and found)
+            yield batch
+            return
 
 
 def _is_whole(folder: Path) -> bool:
@@ -292,8 +293,7 @@ def _point_latest_at(folder: Path) -> None:
     link = paths.RUNS / LATEST
     if link.is_dir() and not link.is_symlink():
         raise UserError(f"{link}: is a folder, but should be a link to a batch; rename it")
-    temporary = paths.RUNS / f".{LATEST}"
-    temporary.unlink(missing_ok=True)
+    temporary = paths.RUNS / f".{LATEST}-{secrets.token_hex(4)}"  # two may begin at once
     try:
         temporary.symlink_to(folder.name)
         temporary.replace(link)
@@ -326,7 +326,8 @@ def _free_folder(name: str | None) -> Path:
         return paths.RUNS.resolve() / name
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     names = [stamp, *(f"{stamp}-{number}" for number in range(2, 100))]
-    return next(paths.RUNS.resolve() / n for n in names if not (paths.RUNS / n).exists())
+    free = (n for n in names if not ((paths.RUNS / n).exists() or locks.of_batch(n).exists()))
+    return paths.RUNS.resolve() / next(free)
 
 
 def _now() -> str:

@@ -167,16 +167,25 @@ def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> No
     _kill(members | family(process))
 
 
-def stop_marked(folder: Path) -> None:
+def stop_marked(folder: Path, spare: Callable[[Path], bool] = lambda of: False) -> None:
     """End whatever a runner left running for a batch, or for all batches in ``folder``.
 
     Kernels, workers, samplers.
 
     A process that lived on under another parent or in a session of its own still has the mark in
     the environment it was started with. Nothing else is touched, whoever says that it belongs here.
+
+    Args:
+        spare: whether a batch's processes are to live, by its folder.
     """
     marks = {member: mark(member.pid) for member in psutil.process_iter()}
-    _kill({member for member, of in marks.items() if of and Path(of).is_relative_to(folder)})
+    ours = {member: Path(of) for member, of in marks.items() if of and _is_below(of, folder)}
+    lives = {of: spare(of) for of in set(ours.values())}
+    _kill({member for member, of in ours.items() if not lives[of]})
+
+
+def _is_below(path: str, folder: Path) -> bool:
+    return ".." not in Path(path).parts and Path(path).is_relative_to(folder)
 
 
 def mark(process: int) -> str | None:

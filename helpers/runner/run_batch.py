@@ -29,6 +29,7 @@ from helpers.launch import coordinator, engines
 from helpers.runner import (
     batch_folder,
     kernel_processes,
+    locks,
     messages,
     other_gpu_processes,
     progress_board,
@@ -77,8 +78,11 @@ def run(
         messages.announce(batch, History(batch.plan))
         say("Nothing was started (--dry-run).")
         return 0
-    with batch_folder.only_one(), stopping.in_order():
-        batch = batch_folder.choose(plan, name=name, resume=resume)
+    with (
+        locks.only_one(),
+        stopping.in_order(),
+        batch_folder.held(plan, name=name, resume=resume) as batch,
+    ):
         _check(batch)
         history = History(batch.plan)
         messages.announce(batch, history)

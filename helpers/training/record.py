@@ -10,7 +10,6 @@ import atexit
 import json
 import math
 import os
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import psutil
 
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices, hardware
+from helpers.launch import processes
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
     contradictions,
@@ -134,9 +133,7 @@ def start(
             "notebook": notebook,
             "started": datetime.now(UTC).isoformat(),
             "finished": None,
-            "process": os.getpid(),
-            "process_ticks": _ticks(os.getpid()),
-            "host": socket.gethostname(),
+            **processes.own(),
             "commit": run_identity.commit(),
             "code": run_identity.code(notebook),
             "environment": environment_variables.to_record(os.environ),
@@ -169,8 +166,9 @@ def start(
 def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
-    A record that says ``running`` although its process is gone is returned as ``interrupted``. It
-    may come from a stranger: its numbers are finite, and its texts hold nothing but text.
+    A record that says ``running`` although its process is gone is returned as ``interrupted``; of a
+    process on another host, of which nobody here knows, it says so in its reason. It may come from
+    a stranger: its numbers are finite, and its texts hold nothing but text.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
@@ -182,9 +180,12 @@ def read(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: no record there; run its notebook first")
     content = upgraded(strict_json.read(path))
     check(content, path)
-    if content["state"] == "running" and not _alive(content["run"]):
-        content["state"] = "interrupted"
-        content["reason"] = "the process was killed before the run was finished"
+    if content["state"] == "running" and not (alive := processes.runs(content["run"])):
+        who = processes.named(content["run"])
+        content["reason"] = f"{who}: whether it still runs cannot be told here"
+        if alive is not None:
+            content["state"] = "interrupted"
+            content["reason"] = "the process was killed before the run was finished"
     return content
 
 
@@ -296,27 +297,6 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     # The monitor's own figure, because what it could not measure is in neither of its parts.
     per_joule = float(figures.get("images/J", figures["images"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
-
-
-def _alive(run: Mapping[str, Any]) -> bool:
-    """Whether the run's process still exists, as far as this machine can tell."""
-    if run["host"] != socket.gethostname():
-        return True
-    if not psutil.pid_exists(run["process"]):
-        return False
-    began, now = run.get("process_ticks"), _ticks(run["process"])
-    return began is None or now is None or began == now
-
-
-def _ticks(process: int) -> int | None:
-    """When a process began, in clock ticks since the machine did; None where that is not told.
-
-    A number is given to another process once it is free; and this clock is never set back.
-    """
-    try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _watch_notebook_cells(run: Run) -> None:

@@ -98,6 +98,28 @@ def behind(number: int) -> None:
     wait_inside()
 
 
+def fill_the_disk(number: int) -> None:
+    """Write until no more can be written, as a rank that keeps its weights may."""
+    here = place.here()
+    assert here is not None
+    if is_rank(number):
+        with (here.folder / "much").open("wb") as file:
+            while True:
+                file.write(bytes(2**16))
+                file.flush()
+    wait_inside()
+
+
+def coordinate_a_host_that_goes(run: str) -> None:
+    """A coordinator whose second host is going to disappear."""
+    ranks = Ranks(Path(run), Order(CELLS, 2, 1), engines.choose("auto", 2))
+    print("ready", flush=True)
+    try:
+        ranks.call(wait_inside)
+    except RankError as error:
+        print(error, flush=True)
+
+
 def leave(number: int) -> str:
     if is_rank(number):
         os._exit(3)
@@ -131,6 +153,8 @@ def coordinate_in_an_allocation(run: str) -> None:
 
 
 if __name__ == "__main__":
-    {"slurm": coordinate_in_an_allocation, "killed": coordinate_until_killed}[sys.argv[1]](
-        sys.argv[2]
-    )
+    {
+        "slurm": coordinate_in_an_allocation,
+        "killed": coordinate_until_killed,
+        "gone": coordinate_a_host_that_goes,
+    }[sys.argv[1]](sys.argv[2])

@@ -139,7 +139,7 @@ def _end(process: "subprocess.Popen[str]", folder: Path) -> str:
 def _kill_after_a_checkpoint(process: "subprocess.Popen[str]", folder: Path) -> int:
     """Kill -9 somewhere in an epoch; the number of epochs in the checkpoint that is left."""
     wanted, deadline = random.randint(1, EPOCHS - 2), time.monotonic() + SECONDS
-    while _epochs(folder) < wanted:
+    while epochs_in(folder) < wanted:
         assert process.poll() is None, (folder / SAID).read_text()[-3000:]
         assert time.monotonic() < deadline, "no checkpoint came"
         time.sleep(0.01)
@@ -148,10 +148,11 @@ def _kill_after_a_checkpoint(process: "subprocess.Popen[str]", folder: Path) -> 
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     psutil.wait_procs(family, 30)  # replicas end a moment later, and may end an epoch in it
-    return _epochs(folder)
+    return epochs_in(folder)
 
 
-def _epochs(folder: Path) -> int:
+def epochs_in(folder: Path) -> int:
+    """How many epochs are done by the checkpoint in a run's folder."""
     path = folder / checkpoint.FILE
     if not path.exists():
         return 0

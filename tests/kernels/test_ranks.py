@@ -4,14 +4,20 @@ No framework takes part. The kernel is PyTorch's, whose environment has both eng
 """
 
 import os
+import random
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 
+import faults
+import numpy as np
 import pytest
 import ranks_tools as tools
 import slurm_cluster
@@ -133,8 +139,8 @@ def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A lone rank never begins."""
     alone = engines.Engine("mpiexec", 1, True)
     monkeypatch.setattr(alone.__class__, "command", _one_fewer(alone.__class__.command))
-    with pytest.raises(RankError, match=r"1 of 2 ranks are in after 2 s; missing: rank 1 "):
-        tools.start(tmp_path, join_seconds=2)
+    with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1 "):
+        tools.start(tmp_path, join_seconds=5)
     assert tools.nobody_is_left(tmp_path, SOON)
 
 
@@ -197,9 +203,134 @@ def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
     assert tools.nobody_is_left(tmp_path, SOON)
 
 
+def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
+    """Its link goes down and what ran there no longer does: no rank and no engine hears of it."""
+    try:
+        with hosts.up(2) as two:
+            two.environment["PYTHONPATH"] = str(paths.ROOT)
+            command = [sys.executable, tools.__file__, "gone", str(tmp_path)]
+            started = two.start(two.first, *command, stdout=subprocess.PIPE)
+            assert started.stdout is not None and started.stdout.readline() == "ready\n"
+            name = list(two.addresses)[1]
+            gone = [int(word) for word in hosts._quietly("ip", "netns", "pids", name).split()]
+            subprocess.run(["ip", "link", "set", f"{name}o", "down"], check=True)
+            signal_all(gone, signal.SIGSTOP)
+            began = time.monotonic()
+            said = started.communicate(timeout=60)[0]
+            took = time.monotonic() - began
+            signal_all(gone, signal.SIGCONT)  # it is back
+            assert tools.nobody_is_left(tmp_path, SOON)
+    except hosts.CannotBeHad as error:
+        pytest.skip(str(error))
+    silent = "no sign of life for 8 s; its host is gone, or was stopped"
+    assert said == f"rank 1 on {name}: {silent}\n"
+    assert took < SOON, took
+
+
+def signal_all(processes: list[int], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
+def test_a_disk_that_is_full_is_the_cause(tmp_path: Path) -> None:
+    with faults.disk(tmp_path / "run", "size=2m") as run:
+        ranks = tools.start(run)
+        began = time.monotonic()
+        with pytest.raises(RankError, match=r"^rank 1 on \S+: OSError: .*No space left on device$"):
+            ranks.call(tools.fill_the_disk, 1)
+        assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
+        ranks = tools.start(run)
+        Timer(0.5, fill, [run / "more"]).start()  # while nobody but the coordinator writes much
+        began = time.monotonic()
+        with pytest.raises(RankError, match=r"^coordinator on .*alive: No space left on device$"):
+            ranks.call(tools.wait_inside)
+        assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(RankError, match=r"^mpiexec ended with exit code \d+: see "):
+        tools.start(tmp_path, "mpiexec:no-such-host-1,no-such-host-2")
+    assert time.monotonic() - began < SOON
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UserError, match=r"launcher torchrun: it is not in this environment"):
+        tools.start(tmp_path, "torchrun")
+    assert not list(tmp_path.glob("ranks-*"))
+
+
+def test_what_a_stranger_left_in_the_environment_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = {"RANK": "7", "WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMI_FD": "77"}
+    left |= {"MASTER_ADDR": "203.0.113.1", "TF_CONFIG": "{no", "LOCAL_RANK": "4"}
+    left |= {"SLURM_JOB_ID": "7", "SLURM_NODELIST": "n[1-2]", "SLURM_NNODES": "2"}
+    left |= {"SLURM_TASKS_PER_NODE": "1(x2)", "PBS_JOBID": "1", "PBS_NODEFILE": "/none"}
+    for name, value in left.items():
+        monkeypatch.setenv(name, value)
+    if shutil.which("scontrol"):
+        monkeypatch.delenv("SLURM_JOB_ID")
+    ranks = tools.start(tmp_path)
+    found = ranks.call(tools.variables)
+    ranks.end()
+    assert [each["RANK"] for each in found] == ["0", "1"]
+    assert {each["WORLD_SIZE"] for each in found} == {"2"}
+    assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}
+
+
+def test_two_runs_in_one_folder_leave_each_other_alone(tmp_path: Path) -> None:
+    first, second = tools.start(tmp_path), tools.start(tmp_path)
+    assert len(first.call(tools.variables)) == len(second.call(tools.variables)) == 2
+    second.end()
+    assert len(first.call(tools.variables)) == 2
+    first.end()
+    assert not list(tmp_path.glob("ranks-*"))
+
+
 def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
     folder = letters.make_folder(tmp_path)
     letters.send(folder / "order", {"rank in": "RANK"})
     command = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "only a launcher starts it" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("not config.getoption('-m')", reason="many minutes; run with -m slow")
+def test_ranks_killed_at_random_moments(tmp_path: Path) -> None:
+    """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
+    import rank_kills  # which takes a framework's imports
+
+    kills = int(os.environ.get("COMPARE_KILLS", "20"))
+    seed = int(os.environ.get("COMPARE_SEED", random.randrange(10**6)))
+    print(f"seed {seed}")
+    batch, draws, done = rank_kills.prepare(tmp_path), random.Random(seed), 0
+    (whole := tmp_path / "whole").mkdir()
+    began = time.monotonic()
+    process = batch.start(whole)
+    while not rank_kills.ranks_of(whole):
+        assert process.exitcode is None, rank_kills.said(whole)
+        time.sleep(0.05)
+    ranks_since = time.monotonic()
+    expected = rank_kills.finish(process, whole)
+    now = time.monotonic()
+    print(f"undisturbed: {now - began:.0f} s, {now - ranks_since:.0f} s of them with ranks")
+    within, number = (now - ranks_since) / rank_kills.EPOCHS, 0
+    while done < kills:
+        (folder := tmp_path / f"run{number}").mkdir()
+        number += 1
+        assert number < 3 * kills, "most kills come too late"
+        took = rank_kills.kill_one(batch.start(folder), folder, draws, within)
+        done += bool(took)
+        found = rank_kills.finish(batch.start(folder, resume=True), folder)
+        assert found.keys() == expected.keys()
+        assert all(np.array_equal(found[name], array) for name, array in expected.items()), number
+        print(f"kill {done}: {took or 'it had ended'}; {rank_kills.resumed(folder)}", flush=True)

@@ -57,10 +57,37 @@ def test_one_node_asks_slurm_for_nothing() -> None:
 def test_an_allocation_has_to_have_the_nodes(programs: Path) -> None:
     with pytest.raises(UserError, match="nodes 4: this allocation has 3; ask Slurm for --nodes=4"):
         choose("auto", 4, environment=SLURM)
-    with pytest.raises(UserError, match="scontrol does not tell the nodes"):
+    with pytest.raises(UserError, match=r"scontrol does not tell that job's nodes.*unset SLURM_JO"):
         choose("auto", 2, environment=SLURM | {"SLURM_JOB_NODELIST": "other"})
     with pytest.raises(UserError, match="this is no Slurm allocation"):
         choose("srun", 2, environment={})
+
+
+def test_what_an_allocation_has_left_in_the_environment_is_no_allocation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where there is no Slurm, whoever asks for mpiexec gets it; else a line says what to do."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert choose("mpiexec", 2, environment=SLURM) == Engine("mpiexec", 2, True, asked="mpiexec")
+    with pytest.raises(UserError, match=r"SLURM_JOB_ID=7, but scontrol .* unset SLURM_JOB_ID"):
+        choose("auto", 2, environment=SLURM)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "said"),
+    [
+        ("mpiexec:a,-oProxyCommand", "'-oProxyCommand' is no host's name"),
+        ("mpiexec:a;true,b", "'a;true' is no host's name"),
+        ("mpiexec:a\n,b c", "'b c' is no host's name"),
+        ("mpiexec:a,b,a", "a is named twice"),
+        ("mpiexec:,", "launcher is 'mpiexec:,': give auto"),
+        ("ssh" * 9999, "give auto, mpiexec"),
+    ],
+)
+def test_what_is_no_list_of_hosts_is_refused(launcher: str, said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        engines.check(launcher)
+    assert said in str(refused.value) and len(str(refused.value)) < 250
 
 
 def test_mpiexec_takes_hosts_and_a_named_interface(programs: Path) -> None:
@@ -86,7 +113,8 @@ def test_hydras_own_list_of_hosts_is_taken(programs: Path) -> None:
 
 def test_on_one_machine_nothing_listens_elsewhere(programs: Path) -> None:
     words = choose("mpiexec", 2, environment={}).command(["program"], 1)
-    assert words[1:] == ["-iface", "lo", "-n", "2", "-ppn", "1", "program"]
+    assert words[1:7] == ["-iface", "lo", "-rmk", "user", "-launcher", "fork"]
+    assert words[7:] == ["-n", "2", "-ppn", "1", "program"]
     torchrun = choose("torchrun", 2, environment={}).command(["program"], 2)
     assert "--nproc-per-node=4" in torchrun and "--rdzv-endpoint=127.0.0.1:0" in torchrun
 

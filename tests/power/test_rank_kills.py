@@ -1,4 +1,8 @@
-"""Ranks on two nodes are killed at random moments: one line, nobody left, and on it goes."""
+"""Ranks on two nodes are killed under `compare`: one line, nobody left, and on it goes.
+
+Few times, for each is a batch from its start to its report; `tests/kernels/test_ranks.py` kills
+many ranks more cheaply.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,13 +21,33 @@ import pytest
 
 from data_prep import make_demo, resize_folder
 from helpers import paths
+from helpers.errors import UserError
 from helpers.frameworks import place
+from helpers.training import record
 
 NOTEBOOK = "PyTorch_MultiGPU"
-KILLS = 20
+KILLS = 2
 SOON = 15.0
 """Seconds in which a run's ranks have ended."""
-CAUSE = re.compile(r"RankError: rank [01] on \S+: \w+")
+CAUSE = re.compile(r"rank [01] on \S+: killed \(signal 9; out of memory\?\)")
+NET = """
+from torch import nn
+
+
+def net(outputs):
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs),
+    )
+"""
+RECIPE = """
+recipe = "demo"
+[model]
+pytorch = "mine.py:net"
+[train]
+batch = 8
+epochs = 3
+"""
 NAMES = "test-rank-kills"
 
 pytestmark = [
@@ -33,9 +58,11 @@ pytestmark = [
 
 @pytest.fixture(name="data", scope="module")
 def data_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Few images: three epochs of some steps."""
+    """A shallow network and few images: three epochs of some steps."""
     folder = tmp_path_factory.mktemp("few")
-    make_demo(folder / "large", images=600, size=64, progress=False)
+    (folder / "mine.py").write_text(NET)
+    (folder / "mine.toml").write_text(RECIPE)
+    make_demo(folder / "large", images=200, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=38, progress=False)
     return folder / "data"
 
@@ -48,12 +75,14 @@ def _runs_are_as_before() -> Iterator[None]:
 
 
 def compare(*words: str) -> subprocess.Popen[str]:
-    command = [str(paths.VENVS / "lab" / "bin" / "compare"), *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [str(paths.VENVS / "lab" / "bin" / "python"), "-m", "helpers", *words]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": paths.ROOT}
+    return subprocess.Popen(command, text=True, **how)
 
 
 def begin(name: str, data: Path) -> subprocess.Popen[str]:
-    choices = ["--nodes", "2", "--devices", "1", "--epochs", "3", "--data", str(data)]
+    choices = ["--nodes", "2", "--devices", "1", "--data", str(data)]
+    choices += ["--recipe", str(data.parent / "mine.toml")]
     return compare("--notebooks", NOTEBOOK, *choices, "--name", name)
 
 
@@ -61,6 +90,14 @@ def weights(name: str) -> str:
     """The digest of those that a run has saved."""
     file = paths.RUNS / name / f"{NOTEBOOK}-2n-1x" / "weights.safetensors"
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def finished(name: str) -> bool:
+    """Whether a run's record says so: it may still be tidying up."""
+    try:
+        return bool(record.read(paths.RUNS / name / f"{NOTEBOOK}-2n-1x")["state"] == "finished")
+    except UserError:
+        return False
 
 
 def started_for(name: str) -> list[psutil.Process]:
@@ -77,14 +114,22 @@ def started_for(name: str) -> list[psutil.Process]:
 
 
 def ranks_of(name: str) -> list[psutil.Process]:
-    """The ranks themselves: whose parent is a watcher, and whose own children are workers."""
-    words = "helpers.launch.rank"
-    found = [each for each in started_for(name) if words in " ".join(each.cmdline())]
-    mothers = {each.ppid() for each in found}
-    return [each for each in found if each.pid not in mothers]
+    """The ranks themselves: watchers are above them, and above those what the engine started."""
+    parents, found = {}, {}
+    for each in started_for(name):
+        with suppress(psutil.Error):
+            if "helpers.launch.rank" in " ".join(each.cmdline()):
+                parents[each.pid], found[each.pid] = each.ppid(), each
+    return [
+        each
+        for process, each in found.items()
+        if (watcher := parents[process]) in parents
+        and (top := parents[watcher]) in parents
+        and parents[top] not in parents
+    ]
 
 
-def test_ranks_killed_at_random(data: Path) -> None:
+def test_ranks_killed_under_compare(data: Path) -> None:
     whole = f"{NAMES}-whole"
     began = time.monotonic()
     said, _ = (undisturbed := begin(whole, data)).communicate(timeout=600)
@@ -98,7 +143,7 @@ def test_ranks_killed_at_random(data: Path) -> None:
         while not ranks_of(name) and running.poll() is None:
             time.sleep(0.05)
         time.sleep(draws.uniform(0, 0.5 * lasts))
-        if alive := ranks_of(name):
+        if (alive := ranks_of(name)) and not finished(name):
             victim = draws.choice(alive)
             victim.kill()
             killed = time.monotonic()

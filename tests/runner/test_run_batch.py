@@ -14,7 +14,7 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite
 from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.runner import batch_folder, plans
+from helpers.runner import batch_folder, locks, plans
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -231,12 +231,12 @@ def test_dry_run_writes_nothing(suite: Suite, capsys: pytest.CaptureFixture[str]
 
 def test_two_batches_at_once_are_refused(suite: Suite) -> None:
     with (
-        batch_folder.only_one(),
+        locks.only_one(),
         pytest.raises(UserError, match=f"process {os.getpid()}"),
-        batch_folder.only_one(),
+        locks.only_one(),
     ):
         pass
-    with batch_folder.only_one():
+    with locks.only_one():
         pass
 
 

@@ -72,7 +72,7 @@ def quick(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
 
 def stray(folder: Path) -> list[Path]:
     """Files that somebody began to write and nobody finished."""
-    return [path for path in folder.rglob(".*") if path.name not in (".lock", ".reserve")]
+    return [path for path in folder.rglob(".*") if path.name not in (".locks", ".reserve")]
 
 
 @faults.alone
@@ -166,7 +166,7 @@ def test_runs_that_may_not_be_written(suite: Suite, capsys: pytest.CaptureFixtur
     with faults.disk(suite.folder / "runs", "ro"):
         assert suite.compare() == 2
         said = capsys.readouterr().err
-        assert len(said.splitlines()) == 1 and "runs/.lock: Read-only file system" in said
+        assert len(said.splitlines()) == 1 and "runs/.locks: Read-only file system" in said
         assert suite.compare("--dry-run") == 0
 
 

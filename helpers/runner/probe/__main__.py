@@ -12,7 +12,7 @@ from helpers import paths
 from helpers.errors import UserError, exits_cleanly
 from helpers.frameworks import NOTEBOOKS, devices, installed
 from helpers.frameworks.devices import Devices
-from helpers.runner import batch_folder, kernel_processes, plans, stopping
+from helpers.runner import kernel_processes, locks, plans, stopping
 from helpers.runner.options import Parser, listed
 from helpers.runner.probe import known, machine, outside
 from helpers.runner.probe.outside import Outcome, numbered
@@ -40,7 +40,7 @@ def _main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     names = _chosen(given)
     sets = [devices.resolve(number) for number in given.devices]
-    with batch_folder.only_one(), stopping.in_order(), Line(sys.stderr) as line:
+    with locks.only_one(), stopping.in_order(), Line(sys.stderr) as line:
         found = [_probe(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
     say(machine.plain(_table(found)))
     return 0 if all(outcome.reason is None for outcome in found) else 1

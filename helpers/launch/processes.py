@@ -1,0 +1,79 @@
+"""Which process a file names: whether it still runs, where that can be told from here.
+
+A number alone tells nothing: another host has a process of the same number, and so has this one
+after a while. So whoever writes its number down writes its host too, the boot and the namespace in
+which the number is given, and when the process began.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def own() -> dict[str, Any]:
+    """This process, for a file that others read."""
+    process = os.getpid()
+    return {
+        "process": process,
+        "process_ticks": _ticks(process),
+        "process_space": _space(),
+        "host": socket.gethostname(),
+    }
+
+
+def runs(said: Mapping[str, Any]) -> bool | None:
+    """Whether the process still runs that :func:`own` has told of; None: nobody here can tell.
+
+    Args:
+        said: what it was; files of older versions lack ``process_space`` and ``process_ticks``.
+    """
+    space, here = said.get("process_space"), _space()
+    if space is None or here is None:
+        if said["host"] != socket.gethostname():
+            return None
+    elif space != here:
+        same_host, other_boot = said["host"] == socket.gethostname(), boot(space) != boot(here)
+        return False if same_host and other_boot else None
+    if not psutil.pid_exists(said["process"]):
+        return False
+    began, now = said.get("process_ticks"), _ticks(said["process"])
+    return began is None or now is None or began == now
+
+
+def named(said: Mapping[str, Any]) -> str:
+    """``process 4711 on node2``."""
+    return f"process {said['process']} on {said['host']}"
+
+
+def boot(space: str | None) -> str:
+    """The part that all processes of a machine share until it starts again."""
+    return (space or "").partition(" ")[0]
+
+
+def here() -> str:
+    """This machine since its last start, for a file's name; its host's name where it has none."""
+    return boot(_space()) or socket.gethostname()
+
+
+def _space() -> str | None:
+    """The machine's boot, and the namespace in which its processes have their numbers."""
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{started} {Path('/proc/self/ns/pid').readlink().name}"
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _ticks(process: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; None where that is not told.
+
+    A number is given to another process once it is free; and this clock is never set back.
+    """
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,167 @@
+"""Runs over two nodes that are killed at random moments, many of them, cheaply.
+
+Each run is a process of its own, forked from a server that has imported the framework already: it
+runs the notebook's cells as its kernel would, without the fairness check, of a shallow network and
+few images. The ranks are started as ever.
+"""
+
+import multiprocessing
+import os
+import random
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import own_networks
+import psutil
+from resuming import epochs_in, write_small_images
+
+from helpers.networks import weights
+from helpers.runner.notebook_code import run_cells
+from helpers.training import measured_run, record  # noqa: F401 (the server's children have it)
+
+NOTEBOOK = "PyTorch_MultiGPU"
+MARK = "COMPARE_TEST"
+"""What a run starts inherits this environment variable, with the run's folder."""
+SOON = 15.0
+"""Seconds in which everything has ended after a kill."""
+EPOCHS = 3
+LAST = 400.0
+"""Seconds that a whole run takes at most."""
+CAUSE = re.compile(r"RankError: rank (\d) on \S+: killed \(signal 9; out of memory\?\)$", re.M)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What all the runs train."""
+
+    data: Path
+    recipe: Path
+
+    def start(self, folder: Path, *, resume: bool = False) -> Any:
+        """A run's process."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, "helpers.frameworks.pytorch"])
+        given = (str(self.data), str(self.recipe), str(folder), resume)
+        process = context.Process(target=_train, args=given)
+        process.start()
+        return process
+
+
+def prepare(folder: Path) -> Batch:
+    """A shallow network, and images of a hundred patients: three epochs of four steps."""
+    code = own_networks.NETS["pytorch"].replace("Dropout(0.1)", "Dropout(0.0)")  # it never repeats
+    recipe = own_networks.recipe_of(folder / "recipe", "pytorch", code)
+    return Batch(write_small_images(folder / "data"), recipe)
+
+
+def said(folder: Path) -> str:
+    return folder.with_suffix(".txt").read_text()
+
+
+def resumed(folder: Path) -> str:
+    """What a resumed run says of where it began."""
+    begins = ("Resumed after", "Nothing to resume")
+    return next(line for line in said(folder).splitlines() if line.startswith(begins))
+
+
+def finish(process: Any, folder: Path) -> dict[str, Any]:
+    """The weights of a run that comes to its end."""
+    process.join(LAST)
+    assert process.exitcode == 0, said(folder)[-3000:]
+    assert nothing_is_left(folder, SOON)
+    return weights.load(folder / "weights.safetensors")
+
+
+def kill_one(process: Any, folder: Path, draws: random.Random, within: float) -> str:
+    """Kill a random rank at a random moment; how the run ended, or "" where it was over before.
+
+    Args:
+        within: seconds from when there are ranks, or from a random epoch's checkpoint, that the
+            moment is in.
+    """
+    epoch = draws.randrange(EPOCHS)
+    while not ranks_of(folder) and process.exitcode is None:
+        time.sleep(0.02)
+    while epochs_in(folder) < epoch and process.exitcode is None:
+        time.sleep(0.02)
+    time.sleep(draws.uniform(0, within))
+    if not (victims := ranks_of(folder)):
+        process.join(LAST)
+        return ""
+    victim = draws.choice(victims)
+    victim.kill()
+    killed = time.monotonic()
+    process.join(SOON)
+    left = started_for(folder)
+    while left and time.monotonic() - killed < SOON:
+        time.sleep(0.05)
+        left = started_for(folder)
+    took = time.monotonic() - killed
+    assert process.exitcode is not None and not left, f"after {took:.0f} s: {left}"
+    if process.exitcode == 0:  # it was ending anyway
+        return ""
+    text = said(folder)
+    assert len(CAUSE.findall(text)) == 1, text[-3000:]
+    assert not list(folder.glob("ranks-*")), "messages are left"
+    assert record.read(folder)["state"] == "interrupted"
+    return f"{took:.1f} s"
+
+
+def ranks_of(folder: Path) -> list[psutil.Process]:
+    """The ranks themselves: children of watchers, which are children of what the engine started."""
+    found = [each for each in started_for(folder) if "helpers.launch.rank" in _words(each)]
+    parents = {}
+    for each in found:
+        with suppress(psutil.Error):
+            parents[each.pid] = each.ppid()
+    return [each for each in found if _above(each.pid, parents) == 2]
+
+
+def _above(process: int, parents: dict[int, int]) -> int:
+    """How many of its forebears are in ``parents``; its workers have the rank above them too."""
+    above = parents.get(process)
+    return 1 + _above(above, parents) if above in parents else 0
+
+
+def started_for(folder: Path) -> list[psutil.Process]:
+    """Whatever runs that a run has started."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            ours = process.environ().get(MARK) == str(folder)
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def nothing_is_left(folder: Path, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while started_for(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not started_for(folder)
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _train(data: str, recipe: str, folder: str, resume: bool) -> None:
+    """All cells to the end of the training, 8 images on each of two virtual nodes."""
+    with Path(folder).with_suffix(".txt").open("w") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.environ[MARK] = folder
+    given: dict[str, Any] = {"data": data, "recipe": recipe, "run": folder, "resume": resume}
+    given |= {"nodes": 2, "devices": 1, "workers": 0}
+    names = run_cells(NOTEBOOK, after="this_run.train()", checked=False, **given)
+    names["this_run"].monitor.stop()
+    names["this_run"].nodes.end()
