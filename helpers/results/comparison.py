@@ -37,11 +37,18 @@ class Entry:
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
         against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 virtual``).
         """
+        return self._named(self.nodes)
+
+    @property
+    def series(self) -> str:
+        """The label without its nodes: what is the same wherever more devices are tried."""
+        return self._named("")
+
+    def _named(self, nodes: str) -> str:
         name = name_of(str(self.content["framework"]["name"]), self.content["run"]["notebook"])
         gpus = self.content.get("devices", {}).get("shared_gpus")
         shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
-        parts = (name, self.setting, self.nodes, shared)
-        return " ".join(part for part in parts if part)
+        return " ".join(part for part in (name, self.setting, nodes, shared) if part)
 
     @property
     def nodes(self) -> str:
@@ -170,7 +177,8 @@ def how_to_begin(compared: Comparison) -> str | None:
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
-    Columns: label, devices, kind (``comparability.kind``), comparable (its certificate was passed),
+    Columns: label, series (the label without its nodes), devices, nodes, kind
+    (``comparability.kind``), comparable (its certificate was passed),
     marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
@@ -207,7 +215,9 @@ def devices(count: int) -> str:
 
 _COLUMNS = (
     "label",
+    "series",
     "devices",
+    "nodes",
     "kind",
     "comparable",
     "marks",
@@ -253,7 +263,9 @@ def _numbers(entry: Entry) -> dict[str, Any]:
     scaled = synthetic["images"] < trained
     return {
         "label": entry.label,
+        "series": entry.series,
         "devices": entry.devices,
+        "nodes": comparability.nodes(content),
         "kind": comparability.kind(content),
         "comparable": entry.comparable,
         "marks": comparability.marks(content),

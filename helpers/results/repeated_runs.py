@@ -35,7 +35,7 @@ _ENDS = {"": "median", "_low": "min", "_high": "max"}
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
-    Columns: label, devices, kind, runs (how many repeats), comparable (every one passed its
+    Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one passed its
     certificate), marks (those that any has), synthetic_scaled, the ends of the metrics' intervals
     (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
     each of ``FIGURES`` and of the task's metrics its median under its own name and its extremes
@@ -45,6 +45,8 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]
     ends = [end for metric in metrics for end in metric.ends]
     fixed = {
+        "series": "first",
+        "nodes": "first",
         "kind": "first",
         "comparable": "all",
         "marks": together,
