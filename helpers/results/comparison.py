@@ -16,6 +16,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
 from helpers.results import apart, comparability
+from helpers.results.prices import Prices
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
 
@@ -114,6 +115,8 @@ class Comparison:
     folders: tuple[Path, ...]
     set_aside: tuple[str, ...] = ()
     """Runs of another task, which no table, chart or ranking can hold beside these; a line each."""
+    prices: Prices | None = None
+    """Of the machines' hours, where somebody gave them."""
 
     @property
     def task(self) -> Task:
@@ -131,7 +134,9 @@ class Comparison:
         return tuple(entry for entry in self.entries if entry.finished)
 
 
-def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
+def load(
+    batches: str | Path | Iterable[str | Path] = "latest", prices: Prices | None = None
+) -> Comparison:
     """The runs of a batch (a name under ``runs/``, or a folder), or of several together.
 
     A batch that is named twice counts once. A record that cannot be read is reported in the
@@ -160,7 +165,7 @@ def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
     settings = apart.settings([entry.content for entry in entries])
     entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
-    return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others))
+    return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others), prices)
 
 
 def how_to_begin(compared: Comparison) -> str | None:
@@ -191,6 +196,15 @@ def results(compared: Comparison) -> pd.DataFrame:
     ]
     columns = [*_COLUMNS, *metrics, *_ENERGY]
     return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=columns)
+
+
+def repeats(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
+    """By label and number of devices, the runs that repeat each other (skipped ones have none)."""
+    found: dict[tuple[str, int], list[Entry]] = {}
+    for entry in entries:
+        if entry.devices is not None:
+            found.setdefault((entry.label, entry.devices), []).append(entry)
+    return found
 
 
 def latest_of_each(entries: Iterable[Entry]) -> list[Entry]:

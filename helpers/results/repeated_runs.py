@@ -35,11 +35,11 @@ _ENDS = {"": "median", "_low": "min", "_high": "max"}
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
-    Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one passed its
-    certificate), marks (those that any has), synthetic_scaled, the ends of the metrics' intervals
-    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
-    each of ``FIGURES`` and of the task's metrics its median under its own name and its extremes
-    under ``<figure>_low`` and ``<figure>_high``.
+    Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one
+    passed its certificate), marks (those that any has), synthetic_scaled, the ends of the metrics'
+    intervals (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats),
+    and for each of ``FIGURES`` and of the task's metrics its median under its own name and its
+    extremes under ``<figure>_low`` and ``<figure>_high``.
     """
     numbers, metrics = results(compared), compared.task.metrics
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]

@@ -21,13 +21,14 @@ from gpumon.drawing import interactive, sidebyside
 from helpers.results import charts, learning_curves, published, three_answers
 from helpers.results.comparability import NOT_COMPARABLE, RESUMED, SHARED
 from helpers.results.comparison import Comparison
-from helpers.results.report import svg
+from helpers.results.report import chart_descriptions, svg
 from helpers.results.report.contents import Chart, Live, Section, Table, Texts, targets, title
 from helpers.training.tasks import capital
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
+FIRST = Chart("first", "In one picture", charts.first, "")
 FIT = {"verdicts": 6, "runs": 6, "wide": 8, "measured": 8, "published": 8}
 """Columns that fit beside each other on a screen and on paper, by the table's kind; more of them
 go into another table below."""
@@ -78,6 +79,8 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         scripts={name: Markup(text) for name, text in scripts.items()},
         title=title(compared),
         headline=three_answers.headline(compared),
+        picture=_drawn(compared, FIRST),
+        picture_alt=chart_descriptions.first(compared),
         answers=[(a, _css_of(a)) for a in three_answers.answers(compared)],
         batches=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
