@@ -7,6 +7,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,16 @@ from helpers.results.prices import Prices
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
 
+KEPT = 4
+"""Comparisons whose figures are kept, because every table and chart asks for them again."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Entry:
-    """One run as its folder tells it; ``content`` is the record, checked."""
+    """One run as its folder tells it; ``content`` is the record, checked.
+
+    Nothing changes in it, so what was worked out from one can be kept for it.
+    """
 
     folder: Path
     content: dict[str, Any]
@@ -179,6 +186,7 @@ def how_to_begin(compared: Comparison) -> str | None:
     )
 
 
+@lru_cache(maxsize=KEPT)
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
 from helpers.results.comparability import ranks
-from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.training import tasks
 from helpers.training.tasks import Metric
@@ -16,6 +17,7 @@ from helpers.training.tasks import Metric
 NOT_REACHED = "not reached"
 
 
+@lru_cache(maxsize=1024)
 def history(entry: Entry) -> pd.DataFrame:
     """The record's epochs, with ``clock`` and ``seen``, of all until their ends.
 
@@ -146,6 +148,7 @@ def targets(compared: Comparison) -> list[float]:
     return sorted({value for recipe in shown for value in recipe.get("targets", [])})
 
 
+@lru_cache(maxsize=KEPT)
 def to_targets(compared: Comparison) -> pd.DataFrame:
     """What each run took to each of the recipe's targets; a row a run and target.
 

@@ -5,12 +5,13 @@ within the comparison) and number of devices are the same.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import pandas as pd
 
 from helpers.frameworks import order
 from helpers.results.comparability import together
-from helpers.results.comparison import Comparison, results
+from helpers.results.comparison import KEPT, Comparison, results
 from helpers.training.tasks import NONE, Metric
 
 FIGURES = (
@@ -32,6 +33,7 @@ _KEYS = ["label", "devices"]
 _ENDS = {"": "median", "_low": "min", "_high": "max"}
 
 
+@lru_cache(maxsize=KEPT)
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 

@@ -5,12 +5,14 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from helpers.results import published
 from helpers.results.charts.style import (
+    MOST_ROWS,
     colour_of,
     faded,
+    line_of,
     marker_of,
     name_rows,
 )
@@ -19,6 +21,7 @@ from helpers.results.comparison import Comparison, devices
 from helpers.results.comparison_tables import IN_MINUTES, short_number
 from helpers.results.repeated_runs import summarise
 from helpers.training.figure_style import (
+    FAINT,
     GRID,
     NARROW,
     PAGE,
@@ -27,6 +30,7 @@ from helpers.training.figure_style import (
     heading,
     panels,
     safe,
+    small_multiples,
     styled,
 )
 
@@ -47,6 +51,8 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     numbers = summarise(compared)
     if numbers.empty:
         return None
+    if len(numbers) > MOST_ROWS:
+        return _by_framework(numbers, width)
     figure, axes = figure_of(1.0 + 0.72 * len(numbers), width)
     names = [name for _, name, _ in _KINDS]
     least = float(numbers[[f"{name}_low" for name in names]].min().min())
@@ -76,6 +82,43 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     name_rows(axes, _names(numbers, width), above=0.55, below=0.55)
     axes.set_xlabel("images per second, on a logarithmic axis")
+    return figure
+
+
+def _by_framework(numbers: pd.DataFrame, width: float) -> Figure:
+    """Of many runs: a panel a framework, images/s against devices, a line a label."""
+    families = numbers["label"].map(colour_of)
+    figure, grid = small_multiples(families.nunique(), width, 2.6)
+    counts = sorted(numbers["devices"].unique())
+    for axes, family in zip(grid, families.unique(), strict=True):
+        own = numbers[families == family]
+        labels = list(own["label"].unique())
+        for label in labels:
+            rows = own[own["label"] == label].sort_values("devices")
+            for kind, name, _ in _KINDS[:2]:
+                style = line_of(label, labels) | {"ms": 4}
+                if kind == "synthetic":
+                    style |= {"mfc": PAGE, "alpha": 0.6}
+                axes.plot(rows["devices"], rows[name], lw=1.5, **style)
+                ends = rows[f"{name}_low"], rows[f"{name}_high"]
+                axes.vlines(rows["devices"], *ends, color=family, lw=3, alpha=0.4)
+            last = rows.iloc[-1]
+            axes.annotate(
+                safe(str(label), 24),
+                (last["devices"], last["images_per_second"]),
+                xytext=(-4, -10),
+                textcoords="offset points",
+                ha="right",
+                fontsize=7.5,
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(counts, [str(count) for count in counts])
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("devices")
+    figure.supylabel("images per second; hollow: synthetic", fontsize=9, color=FAINT)
     return figure
 
 

@@ -21,6 +21,7 @@ from helpers.results import (
     paired,
     published,
 )
+from helpers.results.charts.style import family_of
 from helpers.results.comparability import (
     of_own_networks,
     off_the_recipe,
@@ -507,5 +508,6 @@ def targets(compared: Comparison) -> list[dict[str, Any]]:
             [int(epoch), round(float(clock), 3), round(float(value), 4), time_text(clock)]
             for epoch, clock, value in figures
         ]
-        rows.append({"run": entry.timed, "ranks": ranks(entry.content), "epochs": steps})
+        shown = {"run": entry.timed, "of": family_of(entry.label) or "", "on": str(entry.devices)}
+        rows.append(shown | {"ranks": ranks(entry.content), "epochs": steps})
     return rows

@@ -17,6 +17,7 @@ from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import cost, speed, split, step_parts
 from helpers.training.tasks import TASKS
 
+_SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -73,11 +74,11 @@ def _plain(value: object) -> object:
 def _epochs(compared: Comparison) -> pd.DataFrame:
     parts = []
     for entry in compared.entries:
-        epochs = learning_curves.history(entry)
+        epochs = learning_curves.history(entry).copy()
         if not epochs.empty:
             epochs.insert(0, "devices", entry.devices)
             epochs.insert(0, "label", entry.label)
-            parts.append(epochs.rename(columns={"clock": "seconds_so_far"}))
+            parts.append(epochs.rename(columns=_SO_FAR))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

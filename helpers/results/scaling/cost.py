@@ -5,13 +5,14 @@ What was not measured is missing. Nothing is filled in from other runs.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
 from helpers.results import comparability, learning_curves
 from helpers.results.comparability import marked, ranks
-from helpers.results.comparison import Comparison, Entry, devices
+from helpers.results.comparison import KEPT, Comparison, Entry, devices
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import with_range
 from helpers.results.scaling import split
@@ -28,6 +29,7 @@ FIGURES = (
 _ENDS = {"": "median", "_low": "min", "_high": "max"}
 
 
+@lru_cache(maxsize=KEPT)
 def numbers(compared: Comparison) -> pd.DataFrame:
     """What each run cost; a row a label and number of devices, medians and extremes of repeats.
 

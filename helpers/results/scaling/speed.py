@@ -1,17 +1,19 @@
 """How much faster more devices are: speed-up, and efficiency against one device and one node."""
 
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
 from helpers.results.comparability import RESUMED, marked, together
-from helpers.results.comparison import Comparison
+from helpers.results.comparison import KEPT, Comparison
 from helpers.results.comparison_tables import short_number
 from helpers.results.repeated_runs import summarise, with_range
 
 RATE = "images_per_second"
 
 
+@lru_cache(maxsize=KEPT)
 def numbers(compared: Comparison) -> pd.DataFrame:
     """How far more devices help; a row a label and number of devices, GPUs with one replica each.
 

@@ -7,19 +7,21 @@ way: first step, validation and waiting included, so that the two factors give t
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
 from helpers.results import comparability, learning_curves
 from helpers.results.comparability import marked, together
-from helpers.results.comparison import Comparison, Entry, devices, repeats
+from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
 from helpers.results.learning_curves import NOT_REACHED
 from helpers.results.repeated_runs import with_range
 
 FACTORS = ("speed_up", "hardware", "learning")
 
 
+@lru_cache(maxsize=KEPT)
 def target(compared: Comparison) -> float | None:
     """The highest of the recipe's targets among those that most rows reached in every run.
 
@@ -40,6 +42,7 @@ def target(compared: Comparison) -> float | None:
     return max(value for value, count in counts.items() if count == most)
 
 
+@lru_cache(maxsize=8 * KEPT)
 def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
     """The split of each series at one target; a row a label and number of devices.
 

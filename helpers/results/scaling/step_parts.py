@@ -5,12 +5,13 @@ ablation*: section 11 left out loading and then the all-reduce, and the update i
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
-from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import short_number
 from helpers.training import attribution
 
@@ -21,6 +22,7 @@ STANDS_OUT = 0.10
 """Of a step: a rank whose own work takes this much longer than that of the middle one is slow."""
 
 
+@lru_cache(maxsize=KEPT)
 def numbers(compared: Comparison) -> pd.DataFrame:
     """Seconds of a step's parts; a row a label, number of devices and part, of the last run.
 
