@@ -199,7 +199,7 @@ def more_devices(compared: Comparison) -> Answer | None:
     found = found[found["devices"] > found["base"]]
     ranked = found[found["kind"] == "gpu"]
     shown = found if ranked.empty else ranked
-    last = shown.sort_values("devices").groupby("series", sort=False).tail(1)
+    last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
     reached = last[last["reached"] == last["runs"]]
     text = " ".join(split.sentences_of(compared, last))
     if reached.empty:

@@ -95,6 +95,7 @@ def _curves(compared: Comparison, across: str, width: float) -> Figure | None:
 
 
 _DROP = "the learning rate drops"
+_RUNS = "_runs"
 
 
 def _metric_line(
@@ -120,7 +121,7 @@ def _mark_drops(
     """A triangle where the rate drops; whether there is one."""
     at = epochs[epochs["epoch"].isin(after)]
     heights = metric.scale * at[metric.of_epoch]
-    axes.plot(at[across], heights, ls="none", marker="v", ms=8, mfc=PAGE, color=colour, zorder=4)
+    axes.plot(at[across], heights, ls="none", marker="v", ms=6, mfc=PAGE, color=colour, zorder=4)
     return not at.empty
 
 
@@ -138,7 +139,7 @@ def _thousands(value: float) -> str:
     """``250k``, ``1.5M``."""
     if value >= 1e6:
         return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
+    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
 
 
 @styled
@@ -172,7 +173,7 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
             if epochs.empty:
                 continue
             strength = 0.3 + 0.7 * place / max(1, len(groups) - 1)
-            style = {"color": colour, "alpha": strength, "lw": 1.8}
+            style = {"color": colour, "alpha": strength, "lw": 1.8, "label": _RUNS}
             _metric_line(axes, metric, epochs, across, **style)
             end = epochs.iloc[-1]
             axes.annotate(
@@ -188,6 +189,9 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
             axes.axhline(metric.scale * wanted, color=FAINT, lw=0.8, ls=":")
         axes.set_title(safe(name, 30), loc="left", fontweight="bold")
         _across_axis(axes, across)
+        ends = [line.get_xdata()[-1] for line in axes.lines if line.get_label() == _RUNS]
+        if across == "clock" and min(ends, default=0) > 0 and max(ends) > 8 * min(ends):
+            axes.set_xscale("log")
     grid[0].plot([], [], color=FAINT, lw=1.8, label="fewest devices faint, most strong")
     grid[0].plot([], [], color=FAINT, lw=0.8, ls=":", label="the recipe's targets")
     if dropped:

@@ -142,8 +142,8 @@ def first(compared: Comparison) -> str:
     )
 
 
-def curves(compared: Comparison, *, clock: bool = False) -> str:
-    across = "seconds" if clock else "epochs"
+def curves(compared: Comparison, across: str = "epochs") -> str:
+    clock = across == "seconds"
     metric, parts = compared.metric, []
     for entry in widest(compared.entries):
         epochs = learning_curves.history(entry)

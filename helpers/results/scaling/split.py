@@ -244,4 +244,6 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
 
 
 def _times(factor: float) -> str:
+    if math.isnan(factor):
+        return "nobody knows how many times"
     return f"{factor:.2f} times" if factor < 10 else f"{factor:.1f} times"
