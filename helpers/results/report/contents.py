@@ -271,9 +271,14 @@ def _learning(compared: Comparison) -> Section:
             "clock",
             "Against time",
             charts.clock_curves,
-            chart_descriptions.curves(compared, clock=True),
+            chart_descriptions.curves(compared, "seconds"),
         ),
-        Chart("images", "Against images", charts.image_curves, chart_descriptions.curves(compared)),
+        Chart(
+            "images",
+            "Against images",
+            charts.image_curves,
+            chart_descriptions.curves(compared, "images"),
+        ),
         Chart(
             "devices-time",
             "More devices, against time",
