@@ -217,7 +217,7 @@ def expected(made: list[Record]) -> Cells:
 
 def way(content: Record, wanted: float) -> tuple[float, int]:
     """Seconds and images until the end of the first epoch that reached an AUC."""
-    reached = [n for n, e in enumerate(content["epochs"]) if e["valid_auc"] >= wanted][0]
+    reached = next(n for n, e in enumerate(content["epochs"]) if e["valid_auc"] >= wanted)
     return so_far(content)[reached], sum(e["images"] for e in content["epochs"][: reached + 1])
 
 
