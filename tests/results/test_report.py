@@ -125,7 +125,7 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
     for told in (chart_descriptions.throughput, chart_descriptions.placed):
         assert "Keras on 2 devices (not comparable)" in told(compared)
     assert "Keras, 2 devices (not comparable) ends after" in chart_descriptions.curves(
-        compared, clock=True
+        compared, "seconds"
     )
     state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
     batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")

@@ -488,7 +488,7 @@ def _limits(compared: Comparison) -> Section:
 def _made_with(compared: Comparison) -> Section:
     lead = "What the numbers were measured on, and with which versions."
     blocks: list[Block] = [
-        Table("machines", "Machines", machine_cards.cards(compared), kind="runs"),
+        Table("machines", "Machines", machine_cards.cards(compared), kind="wide"),
         Table(
             "against",
             "The same on another machine",

@@ -106,6 +106,7 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
 def _blocks(compared: Comparison, section: Section) -> list[dict[str, Any]]:
     """What the template shows of a section, without charts that have nothing to draw."""
     found: list[dict[str, Any]] = []
+    of = _naming(compared)
     for block in section.blocks:
         common = {"name": f"{section.name}-{block.name}" if hasattr(block, "name") else ""}
         common |= {"title": block.title, "note": getattr(block, "note", "")}
@@ -115,7 +116,7 @@ def _blocks(compared: Comparison, section: Section) -> list[dict[str, Any]]:
                 found.append(common | {"is": "chart", "alt": block.alt, **drawn})
         elif isinstance(block, Table):
             verdicts = block.kind == "verdicts"
-            grids = [_grid(part, verdicts=verdicts, of=_run_of) for part in _parts(block)]
+            grids = [_grid(part, verdicts=verdicts, of=of) for part in _parts(block)]
             found.append(common | {"is": "table", "kind": block.kind, "grids": grids})
         elif isinstance(block, Texts):
             found.append(common | {"is": "texts", "lines": block.lines})
@@ -152,7 +153,7 @@ def _target(compared: Comparison) -> dict[str, Any]:
         "said": metric.target(wanted),
         "least": metric.least,
         "most": f"{max([value for value in best if value == value], default=1.0):.2f}",
-        "grid": _grid(learning_curves.table(compared, wanted), of=_run_of),
+        "grid": _grid(learning_curves.table(compared, wanted), of=_naming(compared)),
         "data": {"percent": metric.percent, "runs": targets(compared)},
     }
 
@@ -181,6 +182,11 @@ def _choices(compared: Comparison) -> dict[str, list[str]]:
 
 
 _ON = re.compile(r"\b(\d+) devices?\b")
+
+
+def _naming(compared: Comparison) -> Callable[[str], tuple[str, str]]:
+    """What tells the run of a heading; nothing where there is nothing to choose from."""
+    return _run_of if _choices(compared) else lambda heading: ("", "")
 
 
 def _run_of(text: str) -> tuple[str, str]:
