@@ -67,7 +67,7 @@ def _curves(compared: Comparison, across: str, width: float) -> Figure | None:
     figure, (left, right) = panels(2, width, 3.6)
     dropped = False
     for entry in entries:
-        group = runs[entry.label, entry.devices or 0]
+        group = runs.get((entry.label, entry.devices or 0), [entry])
         epochs = spread(group)
         if epochs.empty:
             continue
@@ -120,9 +120,11 @@ def _mark_drops(
 ) -> bool:
     """A triangle where the rate drops; whether there is one."""
     at = epochs[epochs["epoch"].isin(after)]
+    if at.empty:
+        return False
     heights = metric.scale * at[metric.of_epoch]
     axes.plot(at[across], heights, ls="none", marker="v", ms=6, mfc=PAGE, color=colour, zorder=4)
-    return not at.empty
+    return True
 
 
 def _across_axis(axes: Axes, across: str) -> None:
@@ -193,7 +195,8 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
         if across == "clock" and min(ends, default=0) > 0 and max(ends) > 8 * min(ends):
             axes.set_xscale("log")
     grid[0].plot([], [], color=FAINT, lw=1.8, label="fewest devices faint, most strong")
-    grid[0].plot([], [], color=FAINT, lw=0.8, ls=":", label="the recipe's targets")
+    if targets(compared):
+        grid[0].plot([], [], color=FAINT, lw=0.8, ls=":", label="the recipe's targets")
     if dropped:
         grid[0].plot([], [], ls="none", marker="v", color=FAINT, label=_DROP)
     figure.supylabel(metric.heading, fontsize=9, color=FAINT)
