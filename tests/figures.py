@@ -357,9 +357,10 @@ def expected_sentences(made: list[Record]) -> set[str]:
     wanted = int(100 * min(map(best, made)) + 1e-4) / 100
     split = [factors_said(c, on_fewest(c, made), wanted) for c in wide]
     ups = [factors(c, on_fewest(c, made), wanted)["speed-up"] for c in wide]
+    ends = [split[ups.index(min(ups))], split[ups.index(max(ups))]]
     return {
         *(f"- {said}" for said in split),
-        f"- **More devices** {min(ups):.1f} to {max(ups):.1f} times as soon: {' '.join(split)}",
+        f"- **More devices** {min(ups):.1f} to {max(ups):.1f} times as soon: {' '.join(ends)}",
         f"{label(first)} trained fastest on {machine}; the comparison is fair; "
         "the devices waited for data.",
         f"- **Fastest** {label(first)}: {time_text(seconds)} (one run) on 2 devices, {short(rate)} "

@@ -201,10 +201,12 @@ def more_devices(compared: Comparison) -> Answer | None:
     shown = found if ranked.empty else ranked
     last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
     reached = last[last["reached"] == last["runs"]]
+    name, unit = ("learning", "the images") if ranked.empty else ("speed_up", "as soon")
+    if len(last) > 2 and not reached.empty:  # of many, those between which the others are
+        last = reached.loc[[reached[name].idxmin(), reached[name].idxmax()]]
     text = " ".join(split.sentences_of(compared, last))
     if reached.empty:
         return Answer("More devices", "target not reached", text)
-    name, unit = ("learning", "the images") if ranked.empty else ("speed_up", "as soon")
     low, high = (f"{end:.1f}" for end in (reached[name].min(), reached[name].max()))
     verdict = f"{low} times {unit}" if low == high else f"{low} to {high} times {unit}"
     if ranked.empty:

@@ -18,6 +18,7 @@ from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
 from helpers.results.learning_curves import NOT_REACHED
 from helpers.results.repeated_runs import with_range
 
+MOST_SENTENCES = 12
 FACTORS = ("speed_up", "hardware", "learning")
 
 
@@ -199,7 +200,7 @@ def sentences(compared: Comparison) -> list[str]:
     if shown is None:
         return []
     rows = _beyond_base(numbers(compared, shown))
-    said = [_sentence(compared, row) for row in rows]
+    said = [_sentence(compared, row) for row in _few(rows)]
     failed = {(row["label"], row["devices"]) for row in rows if row["reached"] < row["runs"]}
     for value in learning_curves.targets(compared):
         if value > shown:
@@ -209,6 +210,13 @@ def sentences(compared: Comparison) -> list[str]:
                     failed.add(who)
                     said.append(_sentence(compared, row))
     return said
+
+
+def _few(rows: list[pd.Series]) -> list[pd.Series]:
+    """Of more than can be read, those of each series' most devices; the table has all."""
+    if len(rows) <= MOST_SENTENCES:
+        return rows
+    return list({(row["series"], row["kind"]): row for row in rows}.values())
 
 
 def sentences_of(compared: Comparison, found: pd.DataFrame) -> list[str]:
