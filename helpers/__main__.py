@@ -127,11 +127,28 @@ def _report(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--to", type=Path, metavar="FOLDER", help="where (default: the first batch's folder)"
     )
+    parser.add_argument(
+        "--price",
+        action="append",
+        default=[],
+        metavar="PRICE",
+        help="what an hour on a machine costs: 12.24/h, 12.24 EUR/h, or box=12.24/h for the "
+        "machine called box; can be given several times",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="write no file, but all numbers to the terminal as JSON"
+    )
     given = parser.parse_args(arguments)
+    if given.json and given.to:
+        raise UserError("--json writes no file, so --to has nothing to say; give one of them")
     # Imported here because it needs Jinja and the charts, which running a batch does not.
-    from helpers.results import report
+    from helpers.results import prices, report
 
-    say(report.write(given.batches, given.to))
+    each = prices.read(given.price)
+    if given.json:
+        print(report.as_json(report.load(given.batches, each)))
+    else:
+        say(report.write(given.batches, given.to, each))
     return 0
 
 

@@ -11,7 +11,7 @@ RUNS = ROOT / "runs"
 VENVS = ROOT / ".venvs"
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str | bytes) -> None:
     """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never half.
 
     Nor after a power cut. Who may read it, the umask says, as of any other file.
@@ -20,4 +20,4 @@ def write_atomically(path: Path, text: str) -> None:
         OSError: naming ``path``; the old file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text.encode(), durable=True)
+    write_whole(path, text.encode() if isinstance(text, str) else text, durable=True)

@@ -26,15 +26,16 @@ def make(
     auc: float = 0.75,
     gpu: bool = False,
     shared_gpus: int | None = None,
+    train: int = 1120,
     **sections: Any,
 ) -> dict[str, Any]:
     """A finished run's record that fits the schema; ``sections`` replace whole sections.
 
-    ``shared_gpus``: it is of replicas that share as many GPUs.
+    ``shared_gpus``: it is of replicas that share as many GPUs. ``train``: images of that part.
     """
     gpu = gpu or bool(shared_gpus)
     recipe = lookup("demo").on(devices)
-    steps = recipe.steps(1120)
+    steps = recipe.steps(train)
     images = steps * recipe.global_batch
     epochs = [
         {
@@ -90,7 +91,7 @@ def make(
             "kind": "generated",
             "pixels": 38,
             "format": "png",
-            "images": {"train": 1120, "valid": 160, "test": 320},
+            "images": {"train": train, "valid": 160, "test": 320},
             "patients": {"train": 300, "valid": 40, "test": 80},
             "steps_per_epoch": steps,
         },

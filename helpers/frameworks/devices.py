@@ -16,7 +16,7 @@ import psutil
 import pynvml
 
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks import installed
+from helpers.frameworks import installed, topology
 from helpers.frameworks.capabilities import Gpu, sharing
 
 VIRTUAL_DEVICES = 2
@@ -290,7 +290,7 @@ def _refuse_to_hide_gpus() -> None:
 
 
 def hardware() -> dict[str, Any]:
-    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver."""
+    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver, what joins them."""
     return {
         "cpu": _cpu_model(),
         "cores": psutil.cpu_count(logical=True),
@@ -298,6 +298,7 @@ def hardware() -> dict[str, Any]:
         "platform": platform.platform(),
         "gpus": visible_gpus(),
         "driver": _driver_version(),
+        "topology": topology.pairs(),
     }
 
 

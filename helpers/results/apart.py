@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from helpers.results import agreement
+from helpers.results import agreement, machines
 
 
 def settings(contents: Sequence[dict[str, Any]]) -> list[str]:
     """What sets each record apart from the others: ``bf16``, ``2 epochs``, or nothing."""
-    known: list[dict[str, str]] = []
-    for content in contents:
-        known.append({})
+    known: list[dict[str, str]] = [
+        {"machine": name} if name else {} for name in machines.names(contents)
+    ]
+    for content, found in zip(contents, known, strict=True):
         for what, said in (_SETTINGS | _ELSE).items():
             with suppress(KeyError):  # a run that never began, or an older record
-                known[-1][what] = said(content)
+                found[what] = said(content)
     several = [w for w in _SETTINGS if len({found[w] for found in known if w in found}) > 1]
-    for what in _ELSE:
+    for what in ("machine", *_ELSE):
         alike: dict[tuple[str | None, ...], set[str]] = {}
         for found in known:
             if what in found:

@@ -7,6 +7,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,20 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
 from helpers.results import apart, comparability
+from helpers.results.prices import Prices
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
 
+KEPT = 4
+"""Comparisons whose figures are kept, because every table and chart asks for them again."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Entry:
-    """One run as its folder tells it; ``content`` is the record, checked."""
+    """One run as its folder tells it; ``content`` is the record, checked.
+
+    Nothing changes in it, so what was worked out from one can be kept for it.
+    """
 
     folder: Path
     content: dict[str, Any]
@@ -37,11 +45,18 @@ class Entry:
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
         against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 virtual``).
         """
+        return self._named(self.nodes)
+
+    @property
+    def series(self) -> str:
+        """The label without its nodes: what is the same wherever more devices are tried."""
+        return self._named("")
+
+    def _named(self, nodes: str) -> str:
         name = name_of(str(self.content["framework"]["name"]), self.content["run"]["notebook"])
         gpus = self.content.get("devices", {}).get("shared_gpus")
         shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
-        parts = (name, self.setting, self.nodes, shared)
-        return " ".join(part for part in parts if part)
+        return " ".join(part for part in (name, self.setting, nodes, shared) if part)
 
     @property
     def nodes(self) -> str:
@@ -107,6 +122,8 @@ class Comparison:
     folders: tuple[Path, ...]
     set_aside: tuple[str, ...] = ()
     """Runs of another task, which no table, chart or ranking can hold beside these; a line each."""
+    prices: Prices | None = None
+    """Of the machines' hours, where somebody gave them."""
 
     @property
     def task(self) -> Task:
@@ -124,7 +141,9 @@ class Comparison:
         return tuple(entry for entry in self.entries if entry.finished)
 
 
-def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
+def load(
+    batches: str | Path | Iterable[str | Path] = "latest", prices: Prices | None = None
+) -> Comparison:
     """The runs of a batch (a name under ``runs/``, or a folder), or of several together.
 
     A batch that is named twice counts once. A record that cannot be read is reported in the
@@ -153,7 +172,7 @@ def load(batches: str | Path | Iterable[str | Path] = "latest") -> Comparison:
     settings = apart.settings([entry.content for entry in entries])
     entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
-    return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others))
+    return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others), prices)
 
 
 def how_to_begin(compared: Comparison) -> str | None:
@@ -167,10 +186,12 @@ def how_to_begin(compared: Comparison) -> str | None:
     )
 
 
+@lru_cache(maxsize=KEPT)
 def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
-    Columns: label, devices, kind (``comparability.kind``), comparable (its certificate was passed),
+    Columns: label, series (the label without its nodes), devices, nodes, kind
+    (``comparability.kind``), comparable (its certificate was passed),
     marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), images_per_second, first_step_seconds,
     synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
@@ -183,6 +204,15 @@ def results(compared: Comparison) -> pd.DataFrame:
     ]
     columns = [*_COLUMNS, *metrics, *_ENERGY]
     return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=columns)
+
+
+def repeats(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
+    """By label and number of devices, the runs that repeat each other (skipped ones have none)."""
+    found: dict[tuple[str, int], list[Entry]] = {}
+    for entry in entries:
+        if entry.devices is not None:
+            found.setdefault((entry.label, entry.devices), []).append(entry)
+    return found
 
 
 def latest_of_each(entries: Iterable[Entry]) -> list[Entry]:
@@ -207,7 +237,9 @@ def devices(count: int) -> str:
 
 _COLUMNS = (
     "label",
+    "series",
     "devices",
+    "nodes",
     "kind",
     "comparable",
     "marks",
@@ -253,7 +285,9 @@ def _numbers(entry: Entry) -> dict[str, Any]:
     scaled = synthetic["images"] < trained
     return {
         "label": entry.label,
+        "series": entry.series,
         "devices": entry.devices,
+        "nodes": comparability.nodes(content),
         "kind": comparability.kind(content),
         "comparable": entry.comparable,
         "marks": comparability.marks(content),

@@ -1,12 +1,15 @@
 """How quickly each framework learns: in epochs, on the clock, and by how many images it takes."""
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
 from helpers.results.comparability import ranks
-from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.training import tasks
 from helpers.training.tasks import Metric
@@ -14,14 +17,44 @@ from helpers.training.tasks import Metric
 NOT_REACHED = "not reached"
 
 
+@lru_cache(maxsize=1024)
 def history(entry: Entry) -> pd.DataFrame:
-    """The record's epochs, with ``clock``: seconds of training and validation until their ends."""
+    """The record's epochs, with ``clock`` and ``seen``, of all until their ends.
+
+    Seconds of training and validation, and images trained on.
+    """
     epochs = pd.DataFrame(entry.content.get("epochs") or [])
     if not epochs.empty:
         for metric in tasks.of(entry.content["recipe"]).metrics:
             epochs[metric.of_epoch] = epochs[metric.of_epoch].astype(float)
         epochs["clock"] = (epochs["train_seconds"] + epochs["valid_seconds"]).cumsum()
+        epochs["seen"] = epochs["images"].cumsum()
     return epochs
+
+
+def drops(entry: Entry) -> list[int]:
+    """The epochs after which the run's learning rate dropped, of those that it trained."""
+    after = entry.content["recipe"].get("drop_epochs") or []
+    return [epoch for epoch in after if epoch < len(entry.content.get("epochs") or [])]
+
+
+def spread(group: Sequence[Entry]) -> pd.DataFrame:
+    """:func:`history` of runs that repeat each other: medians by epoch, of those that all trained.
+
+    Of each number the least and the most of the runs too, under ``<name>_low`` and ``_high``.
+    """
+    each = [history(entry) for entry in group]
+    known = [epochs.set_index("epoch") for epochs in each if not epochs.empty]
+    if not known:
+        return pd.DataFrame()
+    whole = pd.concat([epochs.select_dtypes("number") for epochs in known], join="inner")
+    groups = whole.groupby(level="epoch")
+    middle = groups.median()
+    ends = [
+        getattr(groups, how)().add_suffix(end) for how, end in (("min", "_low"), ("max", "_high"))
+    ]
+    found = pd.concat([middle, *ends], axis=1)
+    return found[groups.size() == len(known)].reset_index()
 
 
 def best(entry: Entry, metric: Metric) -> float:
@@ -41,28 +74,48 @@ def target(compared: Comparison) -> float | None:
     return math.floor(round(min(found) * 100, 6)) / 100
 
 
-def time_to(compared: Comparison, wanted: float | None = None) -> list[dict[str, Any]]:
-    """For each run: the end of the first epoch whose validation was at least ``wanted``.
+@dataclass(frozen=True)
+class Reached:
+    """The end of an epoch: its number, seconds and images trained on until then."""
 
-    Keys: run (with its marks), ranks, best, epoch, seconds and images (trained on until then; None
-    where it was not reached). ``wanted`` is :func:`target` by default. Nothing is interpolated
-    between epochs.
+    epoch: int
+    seconds: float
+    images: int
+
+
+def reached(entry: Entry, metric: Metric, wanted: float) -> Reached | None:
+    """The end of the first epoch whose validation was at least ``wanted``; None without such.
+
+    Seconds are of training and validation. Nothing is interpolated between epochs.
+    """
+    seconds, images = 0.0, 0
+    for epoch in entry.content.get("epochs") or []:
+        seconds += epoch["train_seconds"] + epoch["valid_seconds"]
+        images += epoch["images"]
+        value = epoch.get(metric.of_epoch)
+        if value is not None and value >= wanted:
+            return Reached(int(epoch["epoch"]), seconds, images)
+    return None
+
+
+def time_to(compared: Comparison, wanted: float | None = None) -> list[dict[str, Any]]:
+    """For each label and number of devices, the last run: when it first reached ``wanted``.
+
+    Keys: run (with its marks), ranks, best, and as :class:`Reached` epoch, seconds and images (None
+    where it was not). ``wanted`` is :func:`target` by default.
     """
     wanted, metric = target(compared) if wanted is None else wanted, compared.metric
     rows = []
     for entry in latest_of_each(compared.finished):
-        epochs = history(entry)
-        seen = epochs["images"].cumsum()
-        reached = epochs[epochs[metric.of_epoch] >= wanted] if wanted is not None else epochs[:0]
-        first = None if reached.empty else reached.iloc[0]
+        first = None if wanted is None else reached(entry, metric, wanted)
         rows.append(
             {
                 "run": entry.timed,
                 "ranks": ranks(entry.content),
                 "best": best(entry, metric),
-                "epoch": None if first is None else int(first["epoch"]),
-                "seconds": None if first is None else float(first["clock"]),
-                "images": None if first is None else int(seen[reached.index[0]]),
+                "epoch": first and first.epoch,
+                "seconds": first and first.seconds,
+                "images": first and first.images,
             }
         )
     return rows
@@ -95,45 +148,64 @@ def targets(compared: Comparison) -> list[float]:
     return sorted({value for recipe in shown for value in recipe.get("targets", [])})
 
 
+@lru_cache(maxsize=KEPT)
 def to_targets(compared: Comparison) -> pd.DataFrame:
     """What each run took to each of the recipe's targets; a row a run and target.
 
-    Columns: run, metric, target, epoch, seconds, images; the last three NaN where it was not
-    reached.
+    Columns: run, label, devices, seed, variant (which of a batch's repeats it is), metric, target,
+    epoch, seconds, images; the last three NaN where it was not reached.
     """
-    return pd.DataFrame(
-        [
-            {
-                "run": row["run"],
-                "metric": compared.metric.name,
-                "target": wanted,
-                "epoch": row["epoch"],
-                "seconds": row["seconds"],
-                "images": row["images"],
-            }
-            for wanted in targets(compared)
-            for row in time_to(compared, wanted)
-        ]
-    )
+    metric = compared.metric
+    rows = []
+    for wanted in targets(compared):
+        for entry in compared.finished:
+            first = reached(entry, metric, wanted)
+            rows.append(
+                {
+                    "run": entry.timed,
+                    "label": entry.label,
+                    "devices": entry.devices,
+                    "seed": entry.content["recipe"]["seed"],
+                    "variant": entry.variant,
+                    "metric": metric.name,
+                    "target": wanted,
+                    "epoch": first and first.epoch,
+                    "seconds": first and first.seconds,
+                    "images": first and first.images,
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def targets_table(compared: Comparison) -> pd.DataFrame:
     """:func:`to_targets` as text: rows runs; for each target the time, and the images trained on.
 
-    The quickest to the first target first, of those that rank.
+    Of repeats the median, the least and the most of those that reached it, and how many did if not
+    all. The quickest to the first target first, of those that rank.
     """
-    metric, cells = compared.metric, {}
-    for wanted in targets(compared):
-        rows = {row["run"]: row for row in time_to(compared, wanted)}
-        head = f"{metric.short} {metric.target(wanted)}"
-        cells[head, "time"] = {
-            run: NOT_REACHED if row["seconds"] is None else time_text(row["seconds"])
-            for run, row in rows.items()
-        }
-        cells[head, "images"] = {
-            run: "-" if row["images"] is None else f"{row['images']:,}" for run, row in rows.items()
-        }
-    if not cells:
+    metric, numbers = compared.metric, to_targets(compared)
+    if numbers.empty:
         return pd.DataFrame()
-    order = list(table(compared, targets(compared)[0]).index)
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    places: dict[str, float] = {}
+    ranked = {entry.timed for entry in compared.finished if ranks(entry.content)}
+    for (wanted, run), group in numbers.groupby(["target", "run"], sort=False):
+        head = f"{metric.short} {metric.target(float(wanted))}"
+        got = group.dropna(subset=["seconds"])
+        of = "" if len(got) == len(group) else f", {len(got)} of {len(group)} runs"
+        times = _spread(got["seconds"], time_text) + of if len(got) else NOT_REACHED
+        cells.setdefault((head, "time"), {})[run] = times
+        images = _spread(got["images"], "{:,.0f}".format) if len(got) else "-"
+        cells.setdefault((head, "images"), {})[run] = images
+        place = float(got["seconds"].median()) if run in ranked and len(got) else math.inf
+        places.setdefault(run, place)
+    order = sorted(places, key=lambda run: places[run])
     return pd.DataFrame(cells).loc[order].rename_axis("run")
+
+
+def _spread(values: pd.Series, text: Callable[[float], str]) -> str:
+    """``2:06``; of several ``2:06 (2:01 to 2:12)``."""
+    shown = text(float(values.median()))
+    if len(values) == 1:
+        return shown
+    return f"{shown} ({text(float(values.min()))} to {text(float(values.max()))})"

@@ -5,12 +5,13 @@ within the comparison) and number of devices are the same.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import pandas as pd
 
 from helpers.frameworks import order
 from helpers.results.comparability import together
-from helpers.results.comparison import Comparison, results
+from helpers.results.comparison import KEPT, Comparison, results
 from helpers.training.tasks import NONE, Metric
 
 FIGURES = (
@@ -32,19 +33,22 @@ _KEYS = ["label", "devices"]
 _ENDS = {"": "median", "_low": "min", "_high": "max"}
 
 
+@lru_cache(maxsize=KEPT)
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
-    Columns: label, devices, kind, runs (how many repeats), comparable (every one passed its
-    certificate), marks (those that any has), synthetic_scaled, the ends of the metrics' intervals
-    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
-    each of ``FIGURES`` and of the task's metrics its median under its own name and its extremes
-    under ``<figure>_low`` and ``<figure>_high``.
+    Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one
+    passed its certificate), marks (those that any has), synthetic_scaled, the ends of the metrics'
+    intervals (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats),
+    and for each of ``FIGURES`` and of the task's metrics its median under its own name and its
+    extremes under ``<figure>_low`` and ``<figure>_high``.
     """
     numbers, metrics = results(compared), compared.task.metrics
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]
     ends = [end for metric in metrics for end in metric.ends]
     fixed = {
+        "series": "first",
+        "nodes": "first",
         "kind": "first",
         "comparable": "all",
         "marks": together,

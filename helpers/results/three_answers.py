@@ -1,4 +1,6 @@
-"""The comparison in three sentences: the fastest, whether that is fair, what devices waited for."""
+"""The comparison in a few sentences: the fastest, whether that is fair, what devices waited for.
+
+And, where several numbers of devices tried to reach a target, what more of them brought."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,6 +23,7 @@ from helpers.results.comparability import (
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import ONE_RUN, summarise
+from helpers.results.scaling import split
 
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""
@@ -36,9 +39,13 @@ class Answer:
     text: str
 
 
-def answers(compared: Comparison) -> tuple[Answer, Answer, Answer]:
-    """Fastest, fairness and waiting, from the records alone."""
-    return fastest(compared), fairness(compared), waiting(compared)
+def answers(compared: Comparison) -> list[Answer]:
+    """Fastest, fairness and waiting, from the records alone; and what more devices brought.
+
+    The fourth only where a target was tried on several numbers of devices.
+    """
+    found = [fastest(compared), fairness(compared), waiting(compared), more_devices(compared)]
+    return [answer for answer in found if answer is not None]
 
 
 def headline(compared: Comparison) -> str:
@@ -49,7 +56,7 @@ def headline(compared: Comparison) -> str:
 
 
 def _in_short(compared: Comparison) -> str:
-    first, fair, waited = answers(compared)
+    first, fair, waited = fastest(compared), fairness(compared), waiting(compared)
     machine = _machine(compared)
     is_fair = {
         "yes": "the comparison is fair",
@@ -178,6 +185,33 @@ def waiting(compared: Comparison) -> Answer:
     if 2 * len(those) <= len(runs):
         verdict += f", in {_listed(entry.label for entry, _ in those)} only"
     return Answer(question, verdict, f"As a share of an epoch, {'; '.join(parts)}.{doubt}")
+
+
+def more_devices(compared: Comparison) -> Answer | None:
+    """How many times as soon the most devices of each series reached the target, and why.
+
+    Of devices that share something only how many times the images were needed: that is learning,
+    and holds on any hardware. None where nobody tried several numbers of devices.
+    """
+    if not split.several(compared):
+        return None
+    found = split.numbers(compared)
+    found = found[found["devices"] > found["base"]]
+    ranked = found[found["kind"] == "gpu"]
+    shown = found if ranked.empty else ranked
+    last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
+    reached = last[last["reached"] == last["runs"]]
+    name, unit = ("learning", "the images") if ranked.empty else ("speed_up", "as soon")
+    if len(last) > 2 and not reached.empty:  # of many, those between which the others are
+        last = reached.loc[[reached[name].idxmin(), reached[name].idxmax()]]
+    text = " ".join(split.sentences_of(compared, last))
+    if reached.empty:
+        return Answer("More devices", "target not reached", text)
+    low, high = (f"{end:.1f}" for end in (reached[name].min(), reached[name].max()))
+    verdict = f"{low} times {unit}" if low == high else f"{low} to {high} times {unit}"
+    if ranked.empty:
+        text += " These devices share something, so only the images needed say something of others."
+    return Answer("More devices", verdict, text)
 
 
 def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:

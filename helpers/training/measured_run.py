@@ -319,6 +319,7 @@ class Run(RunBase):
         self._utilisation = trace.summary()
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
+        self.record.add("memory", record.memory(self._utilisation))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 

@@ -299,6 +299,15 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
 
 
+def memory(summary: pd.DataFrame) -> dict[str, Any]:
+    """The section ``memory``: the peak of the fullest GPU, from ``Monitor.summary()``."""
+    gpus = summary[~summary["device"].isin(["gpus", "host"])]
+    peaks = gpus.get("memory peak (MiB)", pd.Series(dtype=float)).dropna()
+    if peaks.empty:
+        return {"peak_bytes": None, "reason": "no GPU told its memory"}
+    return {"peak_bytes": round(float(peaks.max()) * 2**20), "reason": None}
+
+
 def _watch_notebook_cells(run: Run) -> None:
     """In a notebook, an error or interrupt in any cell goes into the record at once."""
     try:

@@ -46,7 +46,7 @@ def test_the_page_holds_everything_and_fetches_nothing(made: Path) -> None:
     assert "default-src 'none'" in html.unescape(page)
     names = [
         "How fast", "What more devices bring", "How well it learnt", "What the devices did",
-        "Is it fair", "What this does not show", "Machine and versions",
+        "What it costs", "Is it fair", "What this does not show", "Machine and versions",
     ]  # fmt: skip
     assert re.findall(r"<section [^>]*>\s*<h2[^>]*>([^<]*)", page) == names
     for framework, _, _ in records.SIX:
@@ -125,7 +125,7 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
     for told in (chart_descriptions.throughput, chart_descriptions.placed):
         assert "Keras on 2 devices (not comparable)" in told(compared)
     assert "Keras, 2 devices (not comparable) ends after" in chart_descriptions.curves(
-        compared, clock=True
+        compared, "seconds"
     )
     state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
     batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
@@ -196,8 +196,8 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     for table in (comparison_tables.training, comparison_tables.synthetic):
         assert table(compared).loc[name, ("2 devices", "speed-up")] == "-"
         assert table(compared).loc["Keras", ("2 devices", "speed-up")] != "-"
-    assert list(scaling.table(compared).index) == ["Keras"]
-    assert set(scaling.scaling(compared)["marks"]) == {()}
+    assert list(scaling.speed.table(compared).index) == ["Keras"]
+    assert set(scaling.speed.numbers(compared)["marks"]) == {()}
     run = "PyTorch, 2 devices, resumed"
     for timed in (learning_curves.table(compared), device_waits.table(compared)):
         assert run in timed.index
@@ -363,7 +363,7 @@ def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:
     for devices, speed in ((1, 100), (2, 99)):
         records.save(tmp_path, records.make(devices=devices, speed=speed))
     compared = comparison.load(tmp_path)
-    assert scaling.table(compared).empty and charts.scaling(compared) is None
+    assert scaling.speed.table(compared).empty and charts.scaling(compared) is None
     assert ("2 devices", "speed-up") not in comparison_tables.training(compared).columns
     page = " ".join(report.write(tmp_path).read_text().split())
     assert "so these times do not rank frameworks and say nothing about scaling" in page
@@ -375,11 +375,11 @@ def test_scaling_is_over_the_fewest_devices(tmp_path: Path) -> None:
         records.save(tmp_path, records.make(devices=devices, speed=speed, gpu=True))
     records.save(tmp_path, records.make("Keras", 2, gpu=True))
     compared = comparison.load(tmp_path)
-    numbers = scaling.scaling(compared).set_index(["label", "devices"])
+    numbers = scaling.speed.numbers(compared).set_index(["label", "devices"])
     assert numbers.loc[("PyTorch", 4), "efficiency"] == pytest.approx(0.75)
     assert numbers.loc[("PyTorch", 2), "ideal"] == pytest.approx(200)
     assert numbers.loc[("Keras", 2), "efficiency"] == 1.0
-    assert list(scaling.table(compared)["efficiency"]) == ["90 %", "75 %"]
+    assert list(scaling.speed.table(compared)["efficiency"]) == ["90 %", "75 %"]
     page = report.write(tmp_path).read_text()
     assert "Speed-up and efficiency" in page and "PyTorch on 4 devices 75 %" in page
 

@@ -82,8 +82,8 @@ def test_they_scale_nothing(tmp_path: Path) -> None:
         made = records.make("PyTorch", count, speed=50 * count, shared_gpus=1)
         records.save(tmp_path, made)
     compared = comparison.load(tmp_path)
-    assert scaling.scaling(compared).empty and not scaling.several(compared)
-    assert scaling.table(compared).empty and charts.scaling(compared) is None
+    assert scaling.speed.numbers(compared).empty and not scaling.speed.several(compared)
+    assert scaling.speed.table(compared).empty and charts.scaling(compared) is None
     assert "speed-up" not in {name for _, name in comparison_tables.training(compared).columns}
 
 
@@ -111,7 +111,7 @@ def test_beside_runs_with_a_gpu_each_they_are_not_in_the_race(mixed: Comparison)
     assert first.verdict == "PyTorch" and "sharing" not in first.text
     assert "on 2 devices" in first.text
     assert three_answers.headline(mixed).startswith("PyTorch trained fastest on 2 NVIDIA H100;")
-    assert set(scaling.scaling(mixed)["label"]) == {"PyTorch"}
+    assert set(scaling.speed.numbers(mixed)["label"]) == {"PyTorch"}
     training = comparison_tables.training(mixed)
     assert training.loc["PyTorch", ("2 devices", "speed-up")] == "1.84"
     for label in (SHARED, "Keras sharing 2 GPUs"):

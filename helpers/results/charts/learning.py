@@ -1,28 +1,35 @@
 """Charts of how well and how quickly it was learnt."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from helpers.results import by_class as by_class_of
 from helpers.results import published
-from helpers.results.charts.style import labels_of, line_of, name_rows
-from helpers.results.comparison import Comparison, widest
-from helpers.results.learning_curves import history
+from helpers.results.charts.style import colour_of, labels_of, line_of, name_rows
+from helpers.results.comparison import Comparison, Entry, repeats, widest
+from helpers.results.learning_curves import drops, spread, targets
 from helpers.training.figure_style import (
     FAINT,
     GRID,
     LONGEST,
     LONGEST_NARROW,
     NARROW,
+    PAGE,
     WIDTH,
     figure_of,
     legend_below,
     panels,
     safe,
+    small_multiples,
     styled,
 )
+from helpers.training.tasks import Metric
 
 _PUBLISHED = "Mean, published"
 
@@ -30,40 +37,170 @@ _PUBLISHED = "Mean, published"
 @styled
 def curves(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Learning curves against epochs, each framework on its most devices: losses, metric."""
-    return _curves(compared, "epoch", "epoch", width)
+    return _curves(compared, "epoch", width)
 
 
 @styled
 def clock_curves(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """The same against the clock: seconds of training and validation so far."""
-    return _curves(compared, "clock", "seconds of training and validation", width)
+    return _curves(compared, "clock", width)
 
 
-def _curves(compared: Comparison, across: str, name: str, width: float) -> Figure | None:
+@styled
+def image_curves(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """The same against the images trained on so far."""
+    return _curves(compared, "seen", width)
+
+
+_ACROSS = {
+    "epoch": "epoch",
+    "clock": "seconds of training and validation",
+    "seen": "images trained on",
+}
+
+
+def _curves(compared: Comparison, across: str, width: float) -> Figure | None:
     entries = [e for e in widest(compared.entries) if e.content.get("epochs")]
     if not entries:
         return None
-    metric = compared.metric
+    metric, runs = compared.metric, repeats(compared.entries)
     figure, (left, right) = panels(2, width, 3.6)
+    dropped = False
     for entry in entries:
-        epochs = history(entry)
+        group = runs.get((entry.label, entry.devices or 0), [entry])
+        epochs = spread(group)
+        if epochs.empty:
+            continue
         style = line_of(entry.label, labels_of(entries))
         x, name_of = epochs[across], entry.timed if across == "clock" else entry.run
+        style |= {"markevery": max(1, len(epochs) // 12)}
         left.plot(x, epochs["valid_loss"], lw=2.2, label=safe(name_of), **style)
         left.plot(x, epochs["train_loss"], lw=1, alpha=0.75, **style | {"ms": 3})
-        right.plot(x, metric.scale * epochs[metric.of_epoch], lw=2.2, label=safe(name_of), **style)
+        _metric_line(right, metric, epochs, across, label=safe(name_of), lw=2.2, **style)
+        if len(group) > 1:
+            ends = [epochs[f"valid_loss{end}"] for end in ("_low", "_high")]
+            left.fill_between(x, *ends, color=style["color"], alpha=0.15, lw=0)
+        dropped |= _mark_drops(right, metric, epochs, across, drops(entry), style["color"])
     left.set_title("Loss: validation bold, training thin", loc="left")
     right.set_title(metric.heading, loc="left")
     for axes in (left, right):
-        axes.set_xlabel(name)
-        if across == "epoch":
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        else:
-            axes.set_xlim(left=0)
+        _across_axis(axes, across)
     if metric is compared.task.metric:
         for chance in by_class_of.chances(entries):
             _chance(right, metric.scale * chance)
+    if dropped:
+        left.plot([], [], ls="none", marker="v", color=FAINT, label=_DROP)
     legend_below(figure, left)
+    return figure
+
+
+_DROP = "the learning rate drops"
+_RUNS = "_runs"
+
+
+def _metric_line(
+    axes: Axes, metric: Metric, epochs: pd.DataFrame, across: str, **style: Any
+) -> None:
+    """The metric's medians, and a band from the least to the most of several runs."""
+    values = {end: metric.scale * epochs[metric.of_epoch + end] for end in ("", "_low", "_high")}
+    axes.plot(epochs[across], values[""], **style)
+    if not values["_low"].equals(values["_high"]):
+        axes.fill_between(
+            epochs[across], values["_low"], values["_high"], color=style["color"], alpha=0.15, lw=0
+        )
+
+
+def _mark_drops(
+    axes: Axes,
+    metric: Metric,
+    epochs: pd.DataFrame,
+    across: str,
+    after: Sequence[int],
+    colour: str,
+) -> bool:
+    """A triangle where the rate drops; whether there is one."""
+    at = epochs[epochs["epoch"].isin(after)]
+    if at.empty:
+        return False
+    heights = metric.scale * at[metric.of_epoch]
+    axes.plot(at[across], heights, ls="none", marker="v", ms=6, mfc=PAGE, color=colour, zorder=4)
+    return True
+
+
+def _across_axis(axes: Axes, across: str) -> None:
+    axes.set_xlabel(_ACROSS[across])
+    if across == "epoch":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _thousands(value)))
+
+
+def _thousands(value: float) -> str:
+    """``250k``, ``1.5M``."""
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+
+
+@styled
+def devices_against_time(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """The metric against time on each number of devices, a panel a series."""
+    return _by_devices(compared, "clock", width)
+
+
+@styled
+def devices_against_images(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """The metric against images on each number of devices: where lines part, more are needed."""
+    return _by_devices(compared, "seen", width)
+
+
+def _by_devices(compared: Comparison, across: str, width: float) -> Figure | None:
+    """None where each series was run on one number of devices."""
+    series: dict[str, list[list[Entry]]] = {}
+    for group in repeats(compared.finished).values():
+        series.setdefault(group[0].series, []).append(group)
+    shown = {name: groups for name, groups in series.items() if len(groups) > 1}
+    if not shown:
+        return None
+    metric = compared.metric
+    figure, grid = small_multiples(len(shown), width, 2.7)
+    dropped = False
+    for axes, (name, groups) in zip(grid, shown.items(), strict=True):
+        groups.sort(key=lambda group: group[0].devices or 0)
+        colour = colour_of(name)
+        for place, group in enumerate(groups):
+            epochs = spread(group)
+            if epochs.empty:
+                continue
+            strength = 0.3 + 0.7 * place / max(1, len(groups) - 1)
+            style = {"color": colour, "alpha": strength, "lw": 1.8, "label": _RUNS}
+            _metric_line(axes, metric, epochs, across, **style)
+            end = epochs.iloc[-1]
+            axes.annotate(
+                str(group[0].devices),
+                (end[across], metric.scale * end[metric.of_epoch]),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize=8,
+                va="center",
+            )
+            dropped |= _mark_drops(axes, metric, epochs, across, drops(group[0]), colour)
+        for wanted in targets(compared):
+            axes.axhline(metric.scale * wanted, color=FAINT, lw=0.8, ls=":")
+        axes.set_title(safe(name, 30), loc="left", fontweight="bold")
+        _across_axis(axes, across)
+        ends = [line.get_xdata()[-1] for line in axes.lines if line.get_label() == _RUNS]
+        if across == "clock" and min(ends, default=0) > 0 and max(ends) > 8 * min(ends):
+            axes.set_xscale("log")
+    grid[0].plot([], [], color=FAINT, lw=1.8, label="fewest devices faint, most strong")
+    if targets(compared):
+        grid[0].plot([], [], color=FAINT, lw=0.8, ls=":", label="the recipe's targets")
+    if dropped:
+        grid[0].plot([], [], ls="none", marker="v", color=FAINT, label=_DROP)
+    figure.supylabel(metric.heading, fontsize=9, color=FAINT)
+    legend_below(figure, grid[0])
     return figure
 
 

@@ -1,15 +1,15 @@
-"""Charts of speed: how fast, what more devices bring, and where the article's figures lie."""
+"""Charts of speed: how fast, and where the article's figures lie."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from helpers.results import published
 from helpers.results.charts.style import (
+    MOST_ROWS,
     colour_of,
     faded,
     line_of,
@@ -20,8 +20,6 @@ from helpers.results.comparability import together
 from helpers.results.comparison import Comparison, devices
 from helpers.results.comparison_tables import IN_MINUTES, short_number
 from helpers.results.repeated_runs import summarise
-from helpers.results.scaling import scaling as scaling_numbers
-from helpers.results.scaling import several
 from helpers.training.figure_style import (
     FAINT,
     GRID,
@@ -30,9 +28,9 @@ from helpers.training.figure_style import (
     WIDTH,
     figure_of,
     heading,
-    legend_below,
     panels,
     safe,
+    small_multiples,
     styled,
 )
 
@@ -53,6 +51,8 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     numbers = summarise(compared)
     if numbers.empty:
         return None
+    if len(numbers) > MOST_ROWS:
+        return _by_framework(numbers, width)
     figure, axes = figure_of(1.0 + 0.72 * len(numbers), width)
     names = [name for _, name, _ in _KINDS]
     least = float(numbers[[f"{name}_low" for name in names]].min().min())
@@ -85,6 +85,43 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     return figure
 
 
+def _by_framework(numbers: pd.DataFrame, width: float) -> Figure:
+    """Of many runs: a panel a framework, images/s against devices, a line a label."""
+    families = numbers["label"].map(colour_of)
+    figure, grid = small_multiples(families.nunique(), width, 2.6)
+    counts = sorted(numbers["devices"].unique())
+    for axes, family in zip(grid, families.unique(), strict=True):
+        own = numbers[families == family]
+        labels = list(own["label"].unique())
+        for label in labels:
+            rows = own[own["label"] == label].sort_values("devices")
+            for kind, name, _ in _KINDS[:2]:
+                style = line_of(label, labels) | {"ms": 4}
+                if kind == "synthetic":
+                    style |= {"mfc": PAGE, "alpha": 0.6}
+                axes.plot(rows["devices"], rows[name], lw=1.5, **style)
+                ends = rows[f"{name}_low"], rows[f"{name}_high"]
+                axes.vlines(rows["devices"], *ends, color=family, lw=3, alpha=0.4)
+            last = rows.iloc[-1]
+            axes.annotate(
+                safe(str(label), 24),
+                (last["devices"], last["images_per_second"]),
+                xytext=(-4, -10),
+                textcoords="offset points",
+                ha="right",
+                fontsize=7.5,
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(counts, [str(count) for count in counts])
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("devices")
+    figure.supylabel("images per second; hollow: synthetic", fontsize=9, color=FAINT)
+    return figure
+
+
 def _names(numbers: pd.DataFrame, width: float) -> list[str]:
     """Label, devices and marks of every row, in lines where it is narrow."""
     names = []
@@ -93,55 +130,6 @@ def _names(numbers: pd.DataFrame, width: float) -> list[str]:
         name = ("\n" if width < NARROW else ", ").join(parts)
         names.append("\n".join([name, *row["marks"]]))
     return names
-
-
-@styled
-def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Throughput against devices with each framework's ideal line, and parallel efficiency.
-
-    None where everything was run on one number of devices. The published efficiency is drawn
-    faint and dotted, marked as such, beside runs of the article's network.
-    """
-    if not several(compared):
-        return None
-    numbers = scaling_numbers(compared)
-    labels = list(dict.fromkeys(numbers["label"]))
-    figure, (left, right) = panels(2, width, 3.8)
-    for label in labels:
-        of_label = numbers[numbers["label"] == label]
-        style = line_of(label, labels)
-        counts = of_label["devices"]
-        left.plot(counts, of_label["images_per_second"], lw=2, label=safe(label), **style)
-        left.plot(counts, of_label["ideal"], color=style["color"], lw=1, ls=(0, (1, 2)), alpha=0.9)
-        right.plot(counts, 100 * of_label["efficiency"], lw=2, **style)
-    beside = published.belong(compared)
-    if beside:
-        _published_efficiency(right)
-    heading(left, "Images per second; dotted: ideal")
-    heading(right, "Parallel efficiency, %")
-    right.axhline(100, color=FAINT, lw=1, ls=":")
-    right.set_ylim(0, max(110.0, right.get_ylim()[1]))
-    left.set_ylim(bottom=0)
-    if beside:
-        left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
-    _device_ticks(left, sorted(numbers["devices"].unique()))
-    _device_ticks(right, sorted({*numbers["devices"], *((1, 4) if beside else ())}))
-    legend_below(figure, left)
-    return figure
-
-
-def _published_efficiency(axes: Axes) -> None:
-    seconds = published.results().pivot(index="label", columns="devices", values="seconds")
-    efficiencies = (100 * seconds[1] / seconds[4] / 4).dropna()  # some ran on four GPUs only
-    for label, efficiency in efficiencies.items():
-        colour = colour_of(str(label))
-        axes.plot([1, 4], [100, efficiency], color=colour, lw=0.9, ls="--", alpha=0.6)
-        axes.plot([4], [efficiency], color=colour, marker="x", ms=5, ls="none")
-
-
-def _device_ticks(axes: Axes, counts: Sequence[int]) -> None:
-    axes.set_xticks(list(counts), [str(count) for count in counts])
-    axes.set_xlabel("devices")
 
 
 @styled

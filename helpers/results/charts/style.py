@@ -9,6 +9,7 @@ grid are gpumon's light theme; the report maps every one of these colours to its
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
@@ -18,6 +19,8 @@ from helpers.training.figure_style import PAGE
 
 COLOURS = {row.family: row.colour for row in ROWS}
 OTHERS = "#56B4E9"
+MOST_ROWS = 12
+"""Of a chart with a row a run."""
 MARKERS = {row.family: row.marker for row in ROWS}
 
 
@@ -28,8 +31,13 @@ def name_rows(axes: Axes, names: Sequence[str], *, above: float = 0.5, below: fl
     axes.tick_params(axis="y", length=0)
 
 
+def family_of(label: str) -> str | None:
+    """The framework that a label, or a run's name, begins with; None of one not known here."""
+    return next((name for name in COLOURS if label.startswith(name)), None)
+
+
 def colour_of(label: str) -> str:
-    return next((c for name, c in COLOURS.items() if label.startswith(name)), OTHERS)
+    return COLOURS.get(family_of(label) or "", OTHERS)
 
 
 def marker_of(label: str) -> str:
@@ -57,6 +65,14 @@ def place_of(label: str, labels: Sequence[str]) -> int:
 
 def labels_of(entries: Sequence[Entry]) -> list[str]:
     return [entry.label for entry in entries]
+
+
+def few(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Of more rows than a chart of rows can hold, those of each label's most devices."""
+    if len(numbers) <= MOST_ROWS:
+        return numbers
+    widest = numbers.sort_values("devices").groupby("label", sort=False).tail(1)
+    return numbers.loc[sorted(widest.index)]
 
 
 def faded(colour: str, strength: float) -> tuple[float, float, float, float]:

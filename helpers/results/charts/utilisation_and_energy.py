@@ -8,9 +8,11 @@ from gpumon.errors import MonitorError
 from helpers.launch import samplers
 from helpers.results import device_waits
 from helpers.results.charts.style import (
+    MOST_ROWS,
     colour_of,
     cycle,
     faded,
+    few,
     name_rows,
 )
 from helpers.results.comparison import Comparison, widest
@@ -76,6 +78,8 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     numbers = device_waits.numbers(compared)
     if numbers.empty:
         return None
+    if len(numbers) > MOST_ROWS:
+        numbers = numbers.loc[[entry.run for entry in widest(compared.finished)]]
     names = [name for name in device_waits.shares_of(numbers) if name != "compute"]
     figure, axes = figure_of(1.3 + 0.55 * len(numbers), width)
     axes.axvline(0, color=FAINT, lw=1)
@@ -113,7 +117,7 @@ _INKS = (SHARES[0], *SHARES[3:])  # those that are seen as points on light and o
 @styled
 def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Images per joule of every run whose GPUs told their energy; None where none did."""
-    numbers = summarise(compared).dropna(subset=["images_per_joule"])
+    numbers = few(summarise(compared).dropna(subset=["images_per_joule"]))
     if numbers.empty:
         return None
     figure, axes = figure_of(1.0 + 0.45 * len(numbers), width)

@@ -6,11 +6,11 @@ import pandas as pd
 
 from helpers.results import by_class as by_class_numbers
 from helpers.results import device_waits, learning_curves, paired
-from helpers.results.comparability import marked
+from helpers.results.comparability import marked, unranked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import summarise, with_interval
-from helpers.results.scaling import scaling as scaling_numbers
+from helpers.results.scaling import cost, speed, split, step_parts
 from helpers.training.tasks import capital
 
 
@@ -62,7 +62,9 @@ def placed(compared: Comparison) -> str:
 
 
 def scaling(compared: Comparison) -> str:
-    numbers = scaling_numbers(compared)
+    if not speed.several(compared):
+        return ""
+    numbers = speed.numbers(compared)
     return _told(
         "Lines of throughput and parallel efficiency against devices",
         (
@@ -72,8 +74,76 @@ def scaling(compared: Comparison) -> str:
     )
 
 
-def curves(compared: Comparison, *, clock: bool = False) -> str:
-    across = "seconds" if clock else "epochs"
+def factors(compared: Comparison) -> str:
+    return _told(
+        "Columns of the hardware factor up and the learning factor down, by number of devices",
+        (said.rstrip(".") for said in split.sentences(compared)),
+    )
+
+
+def shared_hardware(compared: Comparison) -> str:
+    """What devices that share something do not show; empty where all have their own."""
+    found = split.numbers(compared)
+    if found.empty or (found["kind"] == "gpu").all():
+        return ""
+    return (
+        " Devices that share a CPU's cores, GPUs or a machine say nothing of hardware by their "
+        "hardware factor; their learning factor is that of any devices."
+    )
+
+
+def steps(compared: Comparison) -> str:
+    found = step_parts.table(compared)
+    return _told(
+        "Bars of a step's parts in ms, lowest to highest; the table has them too",
+        (
+            f"{run} " + ", ".join(f"{part} {text}" for part, text in row.items())
+            for run, row in found.iterrows()
+        ),
+    )
+
+
+def by_devices(compared: Comparison, across: str) -> str:
+    metric = compared.metric
+    ends = learning_curves.time_to(compared)
+    return _told(
+        f"Validation {metric.short} against {across}, a line a number of devices; best values",
+        (f"{row['run']} {metric.text(row['best'])}" for row in ends),
+    )
+
+
+def pareto(compared: Comparison) -> str:
+    points = cost.pareto(compared)
+    if points.empty:
+        return ""
+    what = "cost" if points["what"].iloc[0] == "money" else "energy in Wh"
+    return _told(
+        f"Points of the time to the target against {what}; nothing that ranks is better in both "
+        "than those on the line",
+        (
+            f"{_timed(row)} {time_text(row['seconds'])} and {short_number(row['cost'])}"
+            f"{', on the line' * bool(row['front'])}"
+            for _, row in points.iterrows()
+        ),
+    )
+
+
+def first(compared: Comparison) -> str:
+    """Of the picture beside the answer."""
+    if split.several(compared):
+        return factors(compared)
+    metric, ranked = compared.task.metric, unranked(compared) is None
+    figure = "images_per_second" if ranked else metric.figure
+    text = short_number if ranked else metric.text
+    numbers = summarise(compared).dropna(subset=[figure])
+    return _told(
+        "Images per second" if ranked else capital(metric.of_test),
+        (f"{_timed(row)} {text(row[figure])}" for _, row in numbers.iterrows()),
+    )
+
+
+def curves(compared: Comparison, across: str = "epochs") -> str:
+    clock = across == "seconds"
     metric, parts = compared.metric, []
     for entry in widest(compared.entries):
         epochs = learning_curves.history(entry)

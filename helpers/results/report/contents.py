@@ -17,10 +17,11 @@ from helpers.results import (
     device_waits,
     learning_curves,
     limits,
+    machine_cards,
     paired,
     published,
-    scaling,
 )
+from helpers.results.charts.style import family_of
 from helpers.results.comparability import (
     of_own_networks,
     off_the_recipe,
@@ -31,6 +32,7 @@ from helpers.results.comparability import (
 from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
+from helpers.results.scaling import cost, speed, split, step_parts
 from helpers.training.tasks import capital
 
 Draw = Callable[..., Figure | None]
@@ -100,7 +102,7 @@ def title(compared: Comparison) -> str:
 
 def sections(compared: Comparison) -> list[Section]:
     """Every section that has something to show."""
-    made = [_speed, _scaling, _learning, _machine, _fairness, _limits, _made_with]
+    made = [_speed, _scaling, _learning, _machine, _cost, _fairness, _limits, _made_with]
     found = [make(compared) for make in made]
     return [
         Section(s.name, s.title, s.lead, [b for b in s.blocks if _holds(b)], s.data)
@@ -183,25 +185,83 @@ _SPEED = ("runs", "repeats", "published")
 
 
 def _scaling(compared: Comparison) -> Section:
-    several = scaling.several(compared)
+    several, tried = speed.several(compared), split.several(compared)
+    sharing = speed.sharing(compared)
     lead = (
-        "Throughput against the number of devices, with each framework's ideal line: the "
-        "throughput of its fewest devices, scaled up. Efficiency is the share of that ideal."
+        "Time to a target = images needed / images per second. So what more devices win is a "
+        "hardware factor, how many times the images a second, over a learning factor, how many "
+        "times the images were needed."
     )
     blocks: list[Block] = []
-    if several:
+    if compared.finished:
         blocks = [
-            Chart("scaling", "Scaling", charts.scaling, chart_descriptions.scaling(compared)),
-            Table("scaling", "Speed-up and efficiency", scaling.table(compared)),
+            Texts("In words", split.sentences(compared)),
+            Chart(
+                "factors",
+                "The speed-up to the target, split",
+                charts.factors,
+                chart_descriptions.factors(compared),
+                "Up by the hardware factor, down by the learning factor: what is left is how many "
+                "times as soon the target came. Images a second are those of the whole way to the "
+                "target, with first step and validation."
+                + chart_descriptions.shared_hardware(compared),
+            ),
+            Table(
+                "split",
+                "Hardware and learning, for each target",
+                split.table(compared),
+                "Speed-up = hardware / learning, over the fewest devices that reached the target. "
+                "Of repeats and seeds the geometric mean, so that the factors multiply, with the "
+                "least and the most that the runs allow. No factor where any run did not reach it.",
+                kind="wide",
+            ),
+            Chart("scaling", "Throughput", charts.scaling, chart_descriptions.scaling(compared)),
+            Table(
+                "scaling",
+                "Speed-up and efficiency",
+                speed.table(compared),
+                "Efficiency is the share of the ideal, the images/s of the fewest devices times "
+                "the ratio of devices; against one node, that of one node times their number. "
+                + chart_descriptions.repeats(compared),
+            ),
+            Table(
+                "sharing",
+                "Devices that share something",
+                sharing,
+                "Apart from the others and not ranked: these show that the parallel way works, not "
+                "how fast it is.",
+            ),
+            *_steps(compared),
         ]
-    elif compared.finished:
-        one = (
-            "No framework has uninterrupted runs on several numbers of GPUs. "
-            "'compare --devices 1,2' adds scaling if there are that many."
-        )
-        blocks = [Texts("Scaling", [one])]
+        if not several and not tried and sharing.empty:
+            one = (
+                "No framework has uninterrupted runs on several numbers of GPUs. "
+                "'compare --devices 1,2' adds scaling if there are that many."
+            )
+            blocks.append(Texts("Scaling", [one]))
     lead = _joined(lead, unranked(compared))
-    return Section("scaling", "What more devices bring", lead, blocks, ("scaling",))
+    files = ("scaling", "split", "step_parts")
+    return Section("scaling", "What more devices bring", lead, blocks, files)
+
+
+def _steps(compared: Comparison) -> list[Block]:
+    """Where a step goes, where ranks measured it or there are several numbers of devices."""
+    found = step_parts.numbers(compared)
+    if found.empty or (found["devices"].nunique() == 1 and not found["ranks"].any()):
+        return []
+    return [
+        Chart("steps", "Where a step goes", charts.steps, chart_descriptions.steps(compared)),
+        Table(
+            "step-parts",
+            "A step's parts, in ms",
+            step_parts.table(compared),
+            "Measured: each rank timed its own steps; the median, the lowest and the highest rank. "
+            "By ablation: loading and then the all-reduce were left out, in rounds; the minimum "
+            "and maximum of the rounds, and the update is in compute. The all-reduce is what "
+            "compute did not hide.",
+        ),
+        Texts("What the ranks wait for", step_parts.sentences(compared)),
+    ]
 
 
 def _learning(compared: Comparison) -> Section:
@@ -211,7 +271,26 @@ def _learning(compared: Comparison) -> Section:
             "clock",
             "Against time",
             charts.clock_curves,
-            chart_descriptions.curves(compared, clock=True),
+            chart_descriptions.curves(compared, "seconds"),
+        ),
+        Chart(
+            "images",
+            "Against images",
+            charts.image_curves,
+            chart_descriptions.curves(compared, "images"),
+        ),
+        Chart(
+            "devices-time",
+            "More devices, against time",
+            charts.devices_against_time,
+            chart_descriptions.by_devices(compared, "time"),
+        ),
+        Chart(
+            "devices-images",
+            "More devices, against images",
+            charts.devices_against_images,
+            chart_descriptions.by_devices(compared, "images"),
+            "Where lines part, more devices need more images.",
         ),
     ]
     task, metric = compared.task, compared.task.metric
@@ -221,7 +300,8 @@ def _learning(compared: Comparison) -> Section:
             "targets",
             "Time and images to the recipe's targets",
             learning_curves.targets_table(compared),
-            f"{reached} Images are those trained on until then.",
+            f"{reached} Images are those trained on until then. Of several runs the median of "
+            "those that reached it, with the minimum and maximum.",
             kind="wide",
         )
     )
@@ -294,7 +374,6 @@ def _machine(compared: Comparison) -> Section:
         else "The lanes show the host's CPU, because no GPU was used.",
         chart_descriptions.shown(compared),
     )
-    energy = comparison_tables.energy(compared)
     blocks: list[Block] = [
         Live(
             "utilisation",
@@ -316,6 +395,32 @@ def _machine(compared: Comparison) -> Section:
             "Invalid means that no share can be computed; the sentences below say why.",
         ),
         Texts("In words", comparison_tables.sentences(compared)),
+    ]
+    return Section("devices", "What the devices did", lead, blocks, ("runs", "attribution"))
+
+
+def _cost(compared: Comparison) -> Section:
+    priced = compared.prices is not None
+    lead = (
+        "Energy, memory and time to the first step, as far as they were measured; money only at "
+        "the price that was given for a machine's hour."
+    )
+    energy = comparison_tables.energy(compared)
+    blocks: list[Block] = [
+        Chart("pareto", "Time against cost", charts.pareto, chart_descriptions.pareto(compared)),
+        Table(
+            "cost",
+            "What a run costs",
+            cost.table(compared),
+            "Energy is the GPUs' while training; until the target it is the same share of it as of "
+            "the images. The first step holds what is compiled or tuned in it. Memory is that of "
+            "the fullest GPU, whoever used it. "
+            + (
+                "Money is for the time of training and validation, on all machines of the run."
+                if priced
+                else "With 'compare report --price 12.24/h' money is shown too."
+            ),
+        ),
         Chart("energy", "Energy", charts.energy, chart_descriptions.energy(compared)),
         Table("energy", "Energy of the GPUs while training", energy),
         Texts(
@@ -323,7 +428,7 @@ def _machine(compared: Comparison) -> Section:
             comparison_tables.no_energy(compared),
         ),
     ]
-    return Section("devices", "What the devices did", lead, blocks, ("runs", "attribution"))
+    return Section("cost", "What it costs", lead, blocks if compared.finished else [], ("cost",))
 
 
 def _fairness(compared: Comparison) -> Section:
@@ -383,6 +488,14 @@ def _limits(compared: Comparison) -> Section:
 def _made_with(compared: Comparison) -> Section:
     lead = "What the numbers were measured on, and with which versions."
     blocks: list[Block] = [
+        Table("machines", "Machines", machine_cards.cards(compared), kind="wide"),
+        Table(
+            "against",
+            "The same on another machine",
+            machine_cards.against(compared),
+            "Images/s from files, of equal notebooks, settings and numbers of devices. "
+            "Repeats by their median, minimum and maximum.",
+        ),
         Table("hardware", "Machine, recipe, data", comparison_tables.hardware(compared)),
         Table("versions", "Versions", comparison_tables.versions(compared), kind="runs"),
     ]
@@ -400,5 +513,6 @@ def targets(compared: Comparison) -> list[dict[str, Any]]:
             [int(epoch), round(float(clock), 3), round(float(value), 4), time_text(clock)]
             for epoch, clock, value in figures
         ]
-        rows.append({"run": entry.timed, "ranks": ranks(entry.content), "epochs": steps})
+        shown = {"run": entry.timed, "of": family_of(entry.label) or "", "on": str(entry.devices)}
+        rows.append(shown | {"ranks": ranks(entry.content), "epochs": steps})
     return rows

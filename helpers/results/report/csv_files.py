@@ -11,12 +11,13 @@ from helpers.results import (
     learning_curves,
     paired,
     published,
-    scaling,
 )
 from helpers.results.comparison import Comparison, results
 from helpers.results.repeated_runs import summarise
+from helpers.results.scaling import cost, speed, split, step_parts
 from helpers.training.tasks import TASKS
 
+_SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -24,15 +25,19 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
-    and extremes. scaling: speed-up and efficiency. targets: time and images to each of the
-    recipe's. paired: differences of the metric on the same test images. epochs, auc (or classes and
-    confusions), attribution, fairness, versions: what the records say, a row a value. published:
-    the article's figures, beside runs of its network.
+    and extremes. scaling: speed-up and efficiency. split: hardware and learning factors of the
+    speed-up to each target. step_parts: where a step goes. cost: energy, money, memory. targets:
+    time and images to each of the recipe's. paired: differences of the metric on the same test
+    images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
+    records say, a row a value. published: the article's figures, beside runs of its network.
     """
     return {
         "runs": results(compared),
         "repeats": summarise(compared),
-        "scaling": scaling.scaling(compared) if scaling.several(compared) else pd.DataFrame(),
+        "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
+        "split": _splits(compared) if split.several(compared) else pd.DataFrame(),
+        "step_parts": step_parts.numbers(compared),
+        "cost": cost.numbers(compared),
         "epochs": _epochs(compared),
         "targets": learning_curves.to_targets(compared),
         **{task.file: pd.DataFrame() for task in TASKS.values()},
@@ -44,6 +49,12 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "versions": comparison_tables.versions(compared).reset_index(),
         "published": published.results() if published.belong(compared) else pd.DataFrame(),
     }
+
+
+def _splits(compared: Comparison) -> pd.DataFrame:
+    """Of each of the recipe's targets; of the one that is shown where it has none."""
+    wanted = learning_curves.targets(compared) or [None]
+    return pd.concat([split.numbers(compared, value) for value in wanted], ignore_index=True)
 
 
 def csv(frame: pd.DataFrame) -> str:
@@ -63,11 +74,11 @@ def _plain(value: object) -> object:
 def _epochs(compared: Comparison) -> pd.DataFrame:
     parts = []
     for entry in compared.entries:
-        epochs = learning_curves.history(entry)
+        epochs = learning_curves.history(entry).copy()
         if not epochs.empty:
             epochs.insert(0, "devices", entry.devices)
             epochs.insert(0, "label", entry.label)
-            parts.append(epochs.rename(columns={"clock": "seconds_so_far"}))
+            parts.append(epochs.rename(columns=_SO_FAR))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

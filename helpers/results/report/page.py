@@ -7,8 +7,8 @@ Every text goes through Jinja's escaping. Beside it the page's own policy
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,23 @@ from markupsafe import Markup
 
 from gpumon.drawing import interactive, sidebyside
 from helpers.results import charts, learning_curves, published, three_answers
+from helpers.results.charts.style import family_of
 from helpers.results.comparability import NOT_COMPARABLE, RESUMED, SHARED
-from helpers.results.comparison import Comparison
-from helpers.results.report import svg
+from helpers.results.comparison import Comparison, repeats
+from helpers.results.report import chart_descriptions, svg
 from helpers.results.report.contents import Chart, Live, Section, Table, Texts, targets, title
 from helpers.training.tasks import capital
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
+FIRST = Chart("first", "In one picture", charts.first, "")
 FIT = {"verdicts": 6, "runs": 6, "wide": 8, "measured": 8, "published": 8}
 """Columns that fit beside each other on a screen and on paper, by the table's kind; more of them
 go into another table below."""
+
+LONG = 12
+"""Rows of a table that are shown at first; and runs, of which more can be chosen from."""
 
 _VERDICTS = {"pass": "good", "fail": "bad"}
 _MARKED = re.compile(rf"(.*) \(((?:{NOT_COMPARABLE}|{RESUMED}|{SHARED})[^()]*)\)")
@@ -41,7 +46,8 @@ _NUMBER = re.compile(r"[-~+]?[\d.,:]+(?:e[-+]?\d+)?( s| %|%| points)?( \(.*\))?|
 class Cell:
     """text: what is read. css: its class. span: how many columns it heads. badge: set apart.
 
-    small: what stands below in small letters, the spread of a figure.
+    small: what stands below in small letters, the spread of a figure. of, on: the framework and
+    the number of devices of the run that a row or column is about, to choose by.
     """
 
     text: str
@@ -49,6 +55,8 @@ class Cell:
     span: int = 1
     badge: str = ""
     small: str = ""
+    of: str = ""
+    on: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,11 +86,15 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         scripts={name: Markup(text) for name, text in scripts.items()},
         title=title(compared),
         headline=three_answers.headline(compared),
+        picture=_drawn(compared, FIRST),
+        picture_alt=chart_descriptions.first(compared),
         answers=[(a, _css_of(a)) for a in three_answers.answers(compared)],
         batches=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
         when=_date(max(started)) if started else "",
         published=published.source() if published.belong(compared) else "",
+        choices=_choices(compared),
+        long=LONG,
         sections=[(section, _blocks(compared, section)) for section in sections],
         links=lambda section: [
             (name, _address(files[name])) for name in section.data if name in files
@@ -94,6 +106,7 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
 def _blocks(compared: Comparison, section: Section) -> list[dict[str, Any]]:
     """What the template shows of a section, without charts that have nothing to draw."""
     found: list[dict[str, Any]] = []
+    of = _naming(compared)
     for block in section.blocks:
         common = {"name": f"{section.name}-{block.name}" if hasattr(block, "name") else ""}
         common |= {"title": block.title, "note": getattr(block, "note", "")}
@@ -103,7 +116,7 @@ def _blocks(compared: Comparison, section: Section) -> list[dict[str, Any]]:
                 found.append(common | {"is": "chart", "alt": block.alt, **drawn})
         elif isinstance(block, Table):
             verdicts = block.kind == "verdicts"
-            grids = [_grid(part, verdicts=verdicts) for part in _parts(block)]
+            grids = [_grid(part, verdicts=verdicts, of=of) for part in _parts(block)]
             found.append(common | {"is": "table", "kind": block.kind, "grids": grids})
         elif isinstance(block, Texts):
             found.append(common | {"is": "texts", "lines": block.lines})
@@ -140,7 +153,7 @@ def _target(compared: Comparison) -> dict[str, Any]:
         "said": metric.target(wanted),
         "least": metric.least,
         "most": f"{max([value for value in best if value == value], default=1.0):.2f}",
-        "grid": _grid(learning_curves.table(compared, wanted)),
+        "grid": _grid(learning_curves.table(compared, wanted), of=_naming(compared)),
         "data": {"percent": metric.percent, "runs": targets(compared)},
     }
 
@@ -156,7 +169,38 @@ def _parts(block: Table) -> list[pd.DataFrame]:
     return [frame.loc[:, frame.columns.get_level_values(0).isin(chunk)] for chunk in chunks]
 
 
-def _grid(frame: pd.DataFrame, *, verdicts: bool = False) -> Grid:
+def _choices(compared: Comparison) -> dict[str, list[str]]:
+    """The frameworks and numbers of devices to choose from; nothing where all fit on a screen."""
+    if len(repeats(compared.entries)) <= LONG:
+        return {}
+    labels = dict.fromkeys(entry.label for entry in compared.entries)
+    counts = sorted({entry.devices for entry in compared.entries if entry.devices})
+    return {
+        "Frameworks": list(dict.fromkeys(family_of(label) or label for label in labels)),
+        "Devices": [str(count) for count in counts],
+    }
+
+
+_ON = re.compile(r"\b(\d+) devices?\b")
+
+
+def _naming(compared: Comparison) -> Callable[[str], tuple[str, str]]:
+    """What tells the run of a heading; nothing where there is nothing to choose from."""
+    return _run_of if _choices(compared) else lambda heading: ("", "")
+
+
+def _run_of(text: str) -> tuple[str, str]:
+    """The framework and number of devices that a heading names; nothing where it names none."""
+    found = _ON.search(text)
+    return family_of(text) or "", found[1] if found else ""
+
+
+def _grid(
+    frame: pd.DataFrame,
+    *,
+    verdicts: bool = False,
+    of: Callable[[str], tuple[str, str]] = lambda text: ("", ""),
+) -> Grid:
     name = str(frame.index.name or "")
     if isinstance(frame.columns, pd.MultiIndex):
         tops: list[Cell] = []
@@ -167,13 +211,19 @@ def _grid(frame: pd.DataFrame, *, verdicts: bool = False) -> Grid:
                 tops.append(Cell(str(top), "top"))
         head = [[Cell(""), *tops], [Cell(name), *(Cell(str(c[1])) for c in frame.columns)]]
     else:
-        head = [[Cell(name), *(Cell(str(column)) for column in frame.columns)]]
+        head = [[Cell(name), *(_chosen(Cell(str(column)), *of(str(column))) for column in frame)]]
     rows = []
     for label, values in zip(frame.index, frame.values, strict=True):
         texts = [str(value) for value in values]
         cells = [_verdict(text) if verdicts else _value(text) for text in texts]
-        rows.append([_heading(str(label)), *cells])
+        tops = head[-1][1:]
+        cells = [_chosen(cell, top.of, top.on) for cell, top in zip(cells, tops, strict=True)]
+        rows.append([_chosen(_heading(str(label)), *of(str(label))), *cells])
     return Grid(head, rows)
+
+
+def _chosen(cell: Cell, of: str, on: str) -> Cell:
+    return replace(cell, of=of, on=on)
 
 
 def _heading(label: str) -> Cell:

@@ -6,31 +6,27 @@ from pathlib import Path
 from helpers import paths
 from helpers.errors import UserError
 from helpers.results import comparison
-from helpers.results.report import csv_files, markdown, page
+from helpers.results.prices import Prices
+from helpers.results.report import csv_files, markdown, page, tidy
 from helpers.results.report.contents import sections
 
-HTML, MARKDOWN, CSV = "report.html", "report.md", "csv"
+HTML, MARKDOWN, CSV, PARQUET = "report.html", "report.md", "csv", "report.parquet"
 
 
 def write(
-    batches: str | Path | Iterable[str | Path] = "latest", folder: Path | None = None
+    batches: str | Path | Iterable[str | Path] = "latest",
+    folder: Path | None = None,
+    prices: Prices | None = None,
 ) -> Path:
     """The report of ``batches`` (as ``comparison.load`` takes them); returns the page's path.
 
     It goes into ``folder``, by default that of the first batch; an older report is replaced.
+    ``prices`` are those of the machines' hours.
 
     Raises:
         UserError: there is no record to report on.
     """
-    compared = comparison.load(batches)
-    missing = comparison.how_to_begin(compared)
-    if missing is not None:
-        raise UserError(missing)
-    if not compared.entries:
-        more = len(compared.unreadable) - 1
-        raise UserError(
-            compared.unreadable[0] + (f" (and {more} more that cannot be read)" if more else "")
-        )
+    compared = load(batches, prices)
     folder = compared.folders[0] if folder is None else folder
     if (folder / CSV).is_symlink():
         raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
@@ -43,6 +39,27 @@ def write(
             paths.write_atomically(folder / CSV / f"{name}.csv", files[name])
         else:  # of an older report
             (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
+    paths.write_atomically(folder / PARQUET, tidy.parquet(compared))
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
     paths.write_atomically(folder / HTML, page.render(compared, found, files))
     return folder / HTML
+
+
+def load(
+    batches: str | Path | Iterable[str | Path], prices: Prices | None = None
+) -> comparison.Comparison:
+    """What a report is made of.
+
+    Raises:
+        UserError: there is no record to report on.
+    """
+    compared = comparison.load(batches, prices)
+    missing = comparison.how_to_begin(compared)
+    if missing is not None:
+        raise UserError(missing)
+    if not compared.entries:
+        more = len(compared.unreadable) - 1
+        raise UserError(
+            compared.unreadable[0] + (f" (and {more} more that cannot be read)" if more else "")
+        )
+    return compared

@@ -6,7 +6,6 @@ Nothing here names its user, its host or a GPU's serial number.
 import itertools
 import platform
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,9 @@ from typing import Any
 import pynvml
 
 from helpers import paths
-from helpers.frameworks import devices
+from helpers.frameworks import devices, topology
 from helpers.frameworks.capabilities import generation
 from helpers.training import run_identity
-
-LEVELS = {
-    pynvml.NVML_TOPOLOGY_INTERNAL: "one board",
-    pynvml.NVML_TOPOLOGY_SINGLE: "one PCIe switch (PIX)",
-    pynvml.NVML_TOPOLOGY_MULTIPLE: "several PCIe switches (PXB)",
-    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: "the CPU's PCIe bridge (PHB)",
-    pynvml.NVML_TOPOLOGY_NODE: "bridges of one NUMA node (NODE)",
-    pynvml.NVML_TOPOLOGY_SYSTEM: "the link between CPUs (SYS)",
-}
-"""What data passes between two GPUs without NVLink, with the words of ``nvidia-smi topo -m``."""
 
 
 def rows() -> list[tuple[str, str]]:
@@ -50,10 +39,10 @@ def gpus() -> list[tuple[str, str]]:
         return [("driver", f"none ({error})")]
     try:
         driver = devices.text(pynvml.nvmlSystemGetDriverVersion())
-        newest = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        newest = topology.told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         cuda = f", for CUDA up to {newest // 1000}.{newest % 1000 // 10}" if newest else ""
         handles = {
-            number: _told(pynvml.nvmlDeviceGetHandleByIndex, number)
+            number: topology.told(pynvml.nvmlDeviceGetHandleByIndex, number)
             for number in range(pynvml.nvmlDeviceGetCount())
         }
         found = [("driver", driver + cuda)]
@@ -63,23 +52,10 @@ def gpus() -> list[tuple[str, str]]:
             )
         reached = [(number, handle) for number, handle in handles.items() if handle]
         for (one, left), (other, right) in itertools.combinations(reached, 2):
-            found.append((f"GPUs {one}-{other}", between(left, right)))
+            found.append((f"GPUs {one}-{other}", topology.between(left, right)))
         return found
     finally:
         pynvml.nvmlShutdown()
-
-
-def between(one: Any, other: Any) -> str:
-    """The way data takes between two GPUs, as far as the driver tells."""
-    nvlink = _told(pynvml.nvmlDeviceGetP2PStatus, one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
-    if nvlink == pynvml.NVML_P2P_STATUS_OK:
-        states = (
-            _told(pynvml.nvmlDeviceGetNvLinkState, one, link)
-            for link in range(pynvml.NVML_NVLINK_MAX_LINKS)
-        )
-        return f"NVLink, {sum(state == 1 for state in states)} links of the first are up"
-    level = _told(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
-    return "unknown" if level is None else LEVELS.get(level, f"level {level}")
 
 
 def plain(text: str) -> str:
@@ -92,22 +68,15 @@ def plain(text: str) -> str:
 
 
 def _gpu(handle: Any) -> str:
-    said = [devices.text(_told(pynvml.nvmlDeviceGetName, handle) or "name unknown")]
-    capability = _told(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    said = [devices.text(topology.told(pynvml.nvmlDeviceGetName, handle) or "name unknown")]
+    capability = topology.told(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     said.append(f"generation {generation(capability) if capability else 'unknown'}")
-    memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = topology.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
     said.append(f"{memory.total / 2**30:.0f} GiB" if memory else "memory unknown")
-    mode = _told(pynvml.nvmlDeviceGetMigMode, handle)
+    mode = topology.told(pynvml.nvmlDeviceGetMigMode, handle)
     on = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     said.append("in MIG mode" if on else "no MIG")
     return ", ".join(said)
-
-
-def _told(ask: Callable[..., Any], *of: Any) -> Any:
-    """What NVML says; None where it does not."""
-    with suppress(pynvml.NVMLError):
-        return ask(*of)
-    return None
 
 
 def _distribution() -> str:

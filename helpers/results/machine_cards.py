@@ -1,0 +1,141 @@
+"""The machines of a report: what each is made of, and the same framework on one against another."""
+
+from typing import Any
+
+import pandas as pd
+
+from helpers.results import comparability, machines
+from helpers.results.comparison import Comparison, Entry, devices, repeats
+from helpers.results.comparison_tables import short_number
+from helpers.results.repeated_runs import with_range
+
+FIGURE = "images_per_second"
+
+
+def cards(compared: Comparison) -> pd.DataFrame:
+    """A column a machine, as text: its hosts, CPU, memory, GPUs, what joins them, driver, network.
+
+    Empty where no run knew its machine. What the records do not tell is ``not recorded``.
+    """
+    columns: dict[str, dict[str, str]] = {}
+    for name, entries in _by_machine(compared).items():
+        contents = [entry.content for entry in entries]
+        hardware = [content["hardware"] for content in contents]
+        columns[name] = {
+            "hosts": _all(str(content["run"]["host"]) for content in contents),
+            "CPU": f"{hardware[0]['cpu']}, {hardware[0]['cores']} cores",
+            "memory": f"{hardware[0]['memory_bytes'] / 2**30:.0f} GiB",
+            "GPUs": _gpus(hardware),
+            "between GPUs": _between(hardware),
+            "driver": _all(str(found["driver"] or "none") for found in hardware),
+            "system": _all(str(found["platform"]) for found in hardware),
+            "nodes": _all(filter(None, map(_nodes, contents))) or "one",
+            "runs": str(len(entries)),
+        }
+    return pd.DataFrame(columns).rename_axis("machine")
+
+
+def _by_machine(compared: Comparison) -> dict[str, list[Entry]]:
+    names = machines.names([entry.content for entry in compared.entries])
+    found: dict[str, list[Entry]] = {}
+    for entry, name in zip(compared.entries, names, strict=True):
+        if name is not None:
+            found.setdefault(name.removeprefix("on "), []).append(entry)
+    return found
+
+
+def _gpus(hardware: list[dict[str, Any]]) -> str:
+    """Of the run that saw the most."""
+    most: list[str] = max((found["gpus"] for found in hardware), key=len)
+    counted = {name: most.count(name) for name in dict.fromkeys(most)}
+    return ", ".join(f"{count} x {name}" for name, count in counted.items()) or "none"
+
+
+def _between(hardware: list[dict[str, Any]]) -> str:
+    if not any(found["gpus"] for found in hardware):
+        return "-"
+    if not any("topology" in found for found in hardware):
+        return "not recorded"
+    return _all(pair for found in hardware for pair in found.get("topology", [])) or "one GPU"
+
+
+def _nodes(content: dict[str, Any]) -> str:
+    """``2 by mpiexec 5.0.2 over eth0; all-reduce of 31.0 MB at 118 MB/s, gloo on eth0``."""
+    world = content.get("world")
+    if world is None:
+        return ""
+    said = (
+        f"{world['nodes']}{' virtual' * world['virtual']} by {world['launcher']} "
+        f"{world['launcher_version']} over {world['interface']}"
+    )
+    if found := world.get("all_reduce"):
+        said += (
+            f" (all-reduce of {found['bytes'] / 1e6:,.1f} MB at "
+            f"{found['bus_bytes_per_second'] / 1e6:,.3g} MB/s, {found['over']})"
+        )
+    return said
+
+
+def _all(texts: Any) -> str:
+    """Each once, at most six."""
+    found = list(dict.fromkeys(texts))
+    return "; ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
+
+
+def against(compared: Comparison) -> pd.DataFrame:
+    """The same framework on as many devices of two machines or more: images/s, as text.
+
+    A row a framework (with settings other than the machine and its devices), nodes and number of
+    devices that several machines ran; a column a machine, and the ratio of the highest to the
+    lowest with the least and the most that repeats allow.
+    """
+    of_machine = _by_machine(compared)
+    if len(of_machine) < 2:
+        return pd.DataFrame()
+    rows: dict[str, dict[str, list[float]]] = {}
+    for machine, entries in of_machine.items():
+        for group in repeats(entry for entry in entries if entry.finished).values():
+            first = group[0]
+            where = (f"on {machine}", f"on {', '.join(dict.fromkeys(_names(first)))}", "on the CPU")
+            name = first.label
+            for part in where:
+                name = name.replace(f" {part}", "")
+            marks = comparability.together(comparability.marks(e.content) for e in group)
+            run = comparability.marked(f"{name}, {devices(first.devices or 0)}", marks)
+            rates = [float(entry.content["training"][FIGURE]) for entry in group]
+            rows.setdefault(run, {}).setdefault(machine, []).extend(rates)
+    texts = {
+        run: {machine: _rate(found.get(machine, [])) for machine in of_machine}
+        | {"highest over lowest": _ratio(list(found.values()))}
+        for run, found in rows.items()
+        if len(found) > 1
+    }
+    return pd.DataFrame.from_dict(texts, orient="index").rename_axis("images/s")
+
+
+def _names(entry: Entry) -> list[str]:
+    return [str(name) for name in entry.content["devices"]["names"]]
+
+
+def _rate(rates: list[float]) -> str:
+    if not rates:
+        return "-"
+    found = pd.Series(rates)
+    row = pd.Series(
+        {
+            "runs": len(rates),
+            FIGURE: found.median(),
+            f"{FIGURE}_low": found.min(),
+            f"{FIGURE}_high": found.max(),
+        }
+    )
+    return with_range(row, FIGURE, short_number)
+
+
+def _ratio(rates: list[list[float]]) -> str:
+    ordered = sorted(rates, key=lambda found: float(pd.Series(found).median()))
+    slow, fast = ordered[0], ordered[-1]
+    middle = float(pd.Series(fast).median() / pd.Series(slow).median())
+    if len(slow) == len(fast) == 1:
+        return f"{middle:.2f} (one run each)"
+    return f"{middle:.2f} ({min(fast) / max(slow):.2f} to {max(fast) / min(slow):.2f})"

@@ -1,0 +1,39 @@
+"""The machines that runs were on, told apart by their hardware.
+
+Hosts of equal hardware count as one machine, as the nodes of a cluster do, or a container that has
+another name each time.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Key = tuple[str, int, int]
+"""CPU, its cores, GiB of memory. GPUs are told by the devices that a run had."""
+
+
+def key(content: Mapping[str, Any]) -> Key | None:
+    """What tells a run's machine from another; None where it ended before it knew."""
+    hardware = content.get("hardware")
+    if hardware is None:
+        return None
+    return hardware["cpu"], hardware["cores"], round(hardware["memory_bytes"] / 2**30)
+
+
+def names(contents: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    """``on box``, each run's machine by its host; None of runs that know none.
+
+    Of several hosts the first is named; where two machines have the same, the CPU is said too.
+    """
+    hosts: dict[Key, str] = {}
+    keys = [key(content) for content in contents]
+    for found, content in zip(keys, contents, strict=True):
+        if found is not None:
+            hosts.setdefault(found, str(content["run"]["host"]))
+    taken = list(hosts.values())
+    said = {
+        found: f"on {host}"
+        if taken.count(host) == 1
+        else f"on {host} ({found[0]}, {found[1]} cores, {found[2]} GiB)"
+        for found, host in hosts.items()
+    }
+    return [None if found is None else said[found] for found in keys]

@@ -1,0 +1,38 @@
+"""The report for machines: what its tables hold, unrounded, as one JSON text."""
+
+import json
+from typing import Any
+
+from helpers.results import three_answers
+from helpers.results.comparison import Comparison
+from helpers.results.report import csv_files
+from helpers.results.report.contents import title
+from helpers.training import record
+
+VERSION = 1
+
+
+def as_json(compared: Comparison) -> str:
+    """``report`` (the version of this form), title, headline, answers, batches, unreadable, tables.
+
+    ``tables`` holds the rows of each CSV file (``csv_files.frames``), by its name; a value that is
+    missing is null.
+    """
+    tables = {
+        name: [record.plain(row) for row in frame.to_dict("records")]
+        for name, frame in csv_files.frames(compared).items()
+        if not frame.empty
+    }
+    found: dict[str, Any] = {
+        "report": VERSION,
+        "title": title(compared),
+        "headline": three_answers.headline(compared),
+        "answers": [
+            {"question": answer.question, "verdict": answer.verdict, "text": answer.text}
+            for answer in three_answers.answers(compared)
+        ],
+        "batches": [folder.resolve().name for folder in compared.folders],
+        "unreadable": [*compared.unreadable, *compared.set_aside],
+        "tables": tables,
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)

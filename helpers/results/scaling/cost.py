@@ -1,0 +1,180 @@
+"""What training costs: energy, money at a price that the user gives, memory, the first step.
+
+What was not measured is missing. Nothing is filled in from other runs.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from helpers.results import comparability, learning_curves
+from helpers.results.comparability import marked, ranks
+from helpers.results.comparison import KEPT, Comparison, Entry, devices
+from helpers.results.comparison_tables import short_number, time_text
+from helpers.results.repeated_runs import with_range
+from helpers.results.scaling import split
+
+FIGURES = (
+    "seconds_to_target",
+    "wh_an_epoch",
+    "wh_to_target",
+    "money_an_epoch",
+    "money_to_target",
+    "peak_bytes",
+    "first_step_seconds",
+)
+_ENDS = {"": "median", "_low": "min", "_high": "max"}
+
+
+@lru_cache(maxsize=KEPT)
+def numbers(compared: Comparison) -> pd.DataFrame:
+    """What each run cost; a row a label and number of devices, medians and extremes of repeats.
+
+    Columns: label, devices, nodes, kind, ranks (whether its times may rank), runs, target (that of
+    ``split.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low`` and
+    ``_high``. Energy is the GPUs' while training; until the target it is the same share of it as of
+    the images. Money is for the time of training and validation, on all machines of the run. What
+    is to the target is missing where some run did not reach it.
+    """
+    wanted = split.target(compared)
+    rows = [_costs(compared, entry, wanted) for entry in compared.finished]
+    if not rows:
+        return pd.DataFrame()
+    found = pd.DataFrame(rows).astype(dict.fromkeys(FIGURES, float))
+    groups = found.groupby(["label", "devices"], sort=False)
+    fixed = groups.agg(
+        {"nodes": "first", "kind": "first", "ranks": "all", "marks": comparability.together}
+    )
+    parts = [groups.size().rename("runs"), fixed]
+    whole = groups[list(FIGURES)].count().eq(groups.size(), axis=0)
+    for end, method in _ENDS.items():
+        parts.append(groups[list(FIGURES)].agg(method).where(whole).add_suffix(end))
+    said = compared.prices.currency if compared.prices else ""
+    return pd.concat(parts, axis=1).reset_index().assign(target=wanted, currency=said)
+
+
+def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str, Any]:
+    content = entry.content
+    got = None if wanted is None else learning_curves.reached(entry, compared.metric, wanted)
+    epochs = content["epochs"]
+    trained = sum(epoch["images"] for epoch in epochs)
+    joules, price = _joules(content), _price(compared, content)
+    hours = content["training"]["seconds"] / 3600
+    found = dict.fromkeys(FIGURES, math.nan) | {
+        "first_step_seconds": content["training"]["first_step_seconds"],
+        "peak_bytes": content.get("memory", {}).get("peak_bytes"),
+    }
+    if joules is not None:
+        found["wh_an_epoch"] = joules / 3600 / len(epochs)
+    if price is not None:
+        found["money_an_epoch"] = price * hours / len(epochs)
+    if got is not None:
+        found["seconds_to_target"] = got.seconds
+        if joules is not None and trained:
+            found["wh_to_target"] = joules / 3600 * got.images / trained
+        if price is not None:
+            found["money_to_target"] = price * got.seconds / 3600
+    return found | {
+        "label": entry.label,
+        "devices": entry.devices,
+        "nodes": comparability.nodes(content),
+        "kind": comparability.kind(content),
+        "ranks": ranks(content),
+        "marks": comparability.marks(content),
+    }
+
+
+def _price(compared: Comparison, content: dict[str, Any]) -> float | None:
+    return None if compared.prices is None else compared.prices.an_hour(content)
+
+
+def _joules(content: dict[str, Any]) -> float | None:
+    """Those of all its GPUs in all its epochs; None where the monitor saw only some of them."""
+    joules: float | None = content.get("energy", {}).get("joules")
+    if joules is None or comparability.resumed_after(content):
+        return None
+    if comparability.nodes(content) == 1 or comparability.virtual_nodes(content):
+        return joules
+    watched = content["monitor"].get("devices")
+    seen = [
+        device
+        for device in (watched if isinstance(watched, list) else [])
+        if isinstance(device, dict) and device.get("kind") == "gpu"
+    ]
+    return joules if len(seen) >= content["devices"]["count"] else None
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """:func:`numbers` as text for a reader; columns that nobody has a figure for are left out."""
+    found = numbers(compared)
+    if found.empty:
+        return pd.DataFrame()
+    wanted, metric = split.target(compared), compared.metric
+    to = "" if wanted is None else f" to {metric.short} {metric.target(wanted)}"
+    texts: dict[str, tuple[str, Callable[[float], str], float]] = {
+        f"time{to}": ("seconds_to_target", time_text, 1.0),
+        "Wh an epoch": ("wh_an_epoch", short_number, 1.0),
+        f"Wh{to}": ("wh_to_target", short_number, 1.0),
+        f"cost of an epoch{currency(compared)}": ("money_an_epoch", "{:,.4g}".format, 1.0),
+        f"cost{to}{currency(compared)}": ("money_to_target", "{:,.4g}".format, 1.0),
+        "peak memory of a GPU (GiB)": ("peak_bytes", short_number, 2.0**30),
+        "first step": ("first_step_seconds", time_text, 1.0),
+    }
+    rows = {
+        marked(f"{row['label']}, {devices(row['devices'])}", row["marks"]): {
+            head: with_range(row, figure, text, divisor).replace("n/a", "-")
+            for head, (figure, text, divisor) in texts.items()
+            if found[figure].notna().any()
+        }
+        for _, row in found.iterrows()
+    }
+    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
+    return shown if not shown.columns.empty else pd.DataFrame()
+
+
+def currency(compared: Comparison) -> str:
+    """`` (EUR)``, behind what is money; nothing where it was not said."""
+    said = compared.prices.currency if compared.prices else ""
+    return f" ({said})" if said else ""
+
+
+def pareto(compared: Comparison) -> pd.DataFrame:
+    """Time against cost; a row a label and number of devices that has both.
+
+    Columns: label, devices, ranks, seconds, cost, what (``money`` at the prices that were given,
+    else ``energy`` in Wh), front (no other row that ranks is both as quick and as cheap; False of
+    rows that do not rank), marks. Until the target. Empty where nothing is known of two rows.
+    """
+    found = numbers(compared)
+    for what, figure in (("money", "money_to_target"), ("energy", "wh_to_target")):
+        if found.empty:
+            break
+        known = found.dropna(subset=["seconds_to_target", figure])
+        if len(known) < 2:
+            continue
+        points = pd.DataFrame(
+            {
+                "label": known["label"],
+                "devices": known["devices"],
+                "ranks": known["ranks"],
+                "seconds": known["seconds_to_target"],
+                "cost": known[figure],
+                "what": what,
+                "marks": known["marks"],
+            }
+        )
+        rivals = points[points["ranks"] & (points["marks"].map(len) == 0)]
+        points["front"] = [
+            place in rivals.index and not _beaten(row, rivals) for place, row in points.iterrows()
+        ]
+        return points.reset_index(drop=True)
+    return pd.DataFrame()
+
+
+def _beaten(row: pd.Series, rivals: pd.DataFrame) -> bool:
+    as_good = (rivals["seconds"] <= row["seconds"]) & (rivals["cost"] <= row["cost"])
+    better = (rivals["seconds"] < row["seconds"]) | (rivals["cost"] < row["cost"])
+    return bool((as_good & better).any())

@@ -1,0 +1,151 @@
+"""How much faster more devices are: speed-up, and efficiency against one device and one node."""
+
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from helpers.results.comparability import RESUMED, marked, together
+from helpers.results.comparison import KEPT, Comparison
+from helpers.results.comparison_tables import short_number
+from helpers.results.repeated_runs import summarise, with_range
+
+RATE = "images_per_second"
+
+
+@lru_cache(maxsize=KEPT)
+def numbers(compared: Comparison) -> pd.DataFrame:
+    """How far more devices help; a row a label and number of devices, GPUs with one replica each.
+
+    Columns: label, series, devices, nodes, runs, base (the series' fewest devices, on one node if
+    it was run there), ideal (the base's images/s times the ratio of devices), images_per_second,
+    speed_up (its images/s over the base's), efficiency (over the ideal: 1 is perfect), the same of
+    synthetic data (synthetic_speed_up, synthetic_efficiency), node_efficiency (images/s of several
+    nodes over as many times that of one with as many devices; NaN without such a run), and of all
+    but ideal the least and the most that the repeats allow (``_low``, ``_high``; equal where there
+    was one run), time_speed_up (the base's time over this one's, as the article counts),
+    comparable, marks (its own and the base's), kind.
+
+    The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
+    last process. So are runs whose devices share something, which show no scaling: those on CPUs,
+    on virtual nodes, and of replicas that share a GPU (:func:`sharing`).
+    """
+    found = summarise(compared)
+    clean = found[_whole(found) & (found["kind"] == "gpu")]
+    rows = []
+    for _, group in clean.groupby("series", sort=False):
+        group = group.sort_values(["nodes", "devices"])
+        base = group.iloc[0]
+        for _, row in group.sort_values(["devices", "nodes"]).iterrows():
+            rows.append(_row(row, base, _one_node(group, row)))
+    return pd.DataFrame(rows)
+
+
+def _whole(found: pd.DataFrame) -> pd.Series:
+    return found["marks"].map(lambda marks: RESUMED not in marks).astype(bool)
+
+
+def _one_node(group: pd.DataFrame, row: pd.Series) -> pd.Series | None:
+    """Of a run on several nodes, that on one with as many devices as each of them has."""
+    each = row["devices"] / row["nodes"]
+    alone = group[(group["nodes"] == 1) & (group["devices"] == each)]
+    return alone.iloc[0] if row["nodes"] > 1 and not alone.empty else None
+
+
+def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, Any]:
+    ratio = row["devices"] / base["devices"]
+    found: dict[str, Any] = {
+        name: row[name] for name in ("label", "series", "devices", "nodes", "runs")
+    }
+    found |= {"base": base["devices"], "ideal": base[RATE] * ratio}
+    found |= {RATE + end: row[RATE + end] for end in ("", "_low", "_high")}
+    for kind in ("", "synthetic_"):
+        for end, value in _over(row, base, f"{kind}{RATE}").items():
+            found[f"{kind}speed_up{end}"] = value
+            found[f"{kind}efficiency{end}"] = value / ratio
+    for end in ("", "_low", "_high"):
+        over_node = float("nan") if node is None else _over(row, node, RATE)[end] / row["nodes"]
+        found[f"node_efficiency{end}"] = over_node
+    return found | {
+        "time_speed_up": base["seconds"] / row["seconds"],
+        "comparable": row["comparable"] and base["comparable"],
+        "marks": together([row["marks"], base["marks"]]),
+        "kind": row["kind"],
+    }
+
+
+def _over(row: pd.Series, base: pd.Series, rate: str) -> dict[str, float]:
+    """``row`` over ``base``: of the medians, and the least and the most of any two repeats."""
+    if row["label"] == base["label"] and row["devices"] == base["devices"]:
+        return {"": 1.0, "_low": 1.0, "_high": 1.0}
+    return {
+        "": row[rate] / base[rate],
+        "_low": row[f"{rate}_low"] / base[f"{rate}_high"],
+        "_high": row[f"{rate}_high"] / base[f"{rate}_low"],
+    }
+
+
+def several(compared: Comparison) -> bool:
+    """Whether anything was run on more than one number of GPUs."""
+    found = numbers(compared)
+    return not found.empty and bool((found["devices"] > found["base"]).any())
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """The same as text for a reader, without the rows of the base; empty where there is one only.
+
+    One row a framework and number of devices.
+    """
+    if not several(compared):
+        return pd.DataFrame()
+    rows = []
+    for _, row in numbers(compared).iterrows():
+        if row["devices"] == row["base"] and row["nodes"] == 1:
+            continue
+        rows.append(
+            {
+                "framework": marked(row["label"], row["marks"]),
+                "devices": f"{row['base']} to {row['devices']}",
+                "images/s": with_range(row, RATE, short_number),
+                "ideal": short_number(row["ideal"]),
+                "speed-up": with_range(row, "speed_up", "{:.2f}".format),
+                "efficiency": with_range(row, "efficiency", _percent),
+                "against one node": with_range(row, "node_efficiency", _percent),
+                "synthetic efficiency": with_range(row, "synthetic_efficiency", _percent),
+            }
+        )
+    found = pd.DataFrame(rows).set_index("framework").replace("n/a", "-")
+    if (found["against one node"] == "-").all():
+        del found["against one node"]
+    return found
+
+
+def sharing(compared: Comparison) -> pd.DataFrame:
+    """Runs whose devices share something, apart from the others: images/s as text, and no ranking.
+
+    One row a framework and number of devices; empty where none was run on several numbers.
+    """
+    found = summarise(compared)
+    if found.empty:
+        return pd.DataFrame()
+    clean = found[_whole(found) & (found["kind"] != "gpu")]
+    rows = [
+        {
+            "framework": marked(row["label"], row["marks"]),
+            "devices": str(row["devices"]),
+            "images/s": with_range(row, RATE, short_number),
+            "synthetic images/s": with_range(row, f"synthetic_{RATE}", short_number),
+            "they share": _SHARED[row["kind"]],
+        }
+        for _, group in clean.groupby("series", sort=False)
+        for _, row in group.sort_values(["devices", "nodes"]).iterrows()
+        if len(group) > 1
+    ]
+    return pd.DataFrame(rows).set_index("framework") if rows else pd.DataFrame()
+
+
+_SHARED = {"cpu": "the cores of CPUs", "shared": "GPUs", "virtual": "one machine"}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,257 @@
+"""What more devices won on the way to a target: time = images needed / images per second.
+
+So the speed-up to a target is a *hardware factor*, how many times the images a second, over a
+*learning factor*, how many times the images were needed. The images a second are those of the whole
+way: first step, validation and waiting included, so that the two factors give the speed-up exactly.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from helpers.results import comparability, learning_curves
+from helpers.results.comparability import marked, together
+from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
+from helpers.results.learning_curves import NOT_REACHED
+from helpers.results.repeated_runs import with_range
+
+MOST_SENTENCES = 12
+FACTORS = ("speed_up", "hardware", "learning")
+
+
+@lru_cache(maxsize=KEPT)
+def target(compared: Comparison) -> float | None:
+    """The highest of the recipe's targets among those that most rows reached in every run.
+
+    Without targets, or if nobody reached one, the highest value that every run reached; None where
+    there is none.
+    """
+    groups, metric = list(repeats(compared.finished).values()), compared.metric
+    counts = {
+        value: sum(
+            all(learning_curves.reached(entry, metric, value) for entry in group)
+            for group in groups
+        )
+        for value in learning_curves.targets(compared)
+    }
+    most = max(counts.values(), default=0)
+    if not most:
+        return learning_curves.target(compared)
+    return max(value for value, count in counts.items() if count == most)
+
+
+@lru_cache(maxsize=8 * KEPT)
+def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
+    """The split of each series at one target; a row a label and number of devices.
+
+    ``wanted`` is :func:`target` by default. Columns: label, series, devices, nodes, kind
+    (``comparability.kind``), target, runs, reached (how many of them), base (the fewest devices of
+    the series that every run reached it on; NaN if there are none), base_runs, seconds, images,
+    images_per_second until the target (geometric means over the runs, NaN if not all reached it),
+    speed_up, hardware and learning (speed_up = hardware / learning; 1 at the base) and the least
+    and the most that the runs allow (``_low``, ``_high``), best (the highest validation of any
+    run), images_seen (the most that any run was trained on), rate (images/s of all epochs,
+    validation included, a geometric mean), rate_factor (that over the base's), marks.
+
+    Where some run of a row did not reach the target there is no factor: those that did would make
+    it look better than it is.
+    """
+    wanted = target(compared) if wanted is None else wanted
+    if wanted is None:
+        return pd.DataFrame()
+    series: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for group in repeats(compared.finished).values():
+        row = _ways(compared, group, wanted)
+        series.setdefault((row["series"], row["kind"]), []).append(row)
+    rows = []
+    for found in series.values():
+        found.sort(key=lambda row: (row["nodes"], row["devices"]))
+        base = next((row for row in found if row["reached"] == row["runs"]), None)
+        found.sort(key=lambda row: (row["devices"], row["nodes"]))
+        rows += [_split(row, base) for row in found]
+    return pd.DataFrame(rows).drop(columns="ways", errors="ignore")
+
+
+def _ways(compared: Comparison, group: Sequence[Entry], wanted: float) -> dict[str, Any]:
+    """What the repeats of a run took to get there."""
+    metric, first = compared.metric, group[0]
+    ways = [learning_curves.reached(entry, metric, wanted) for entry in group]
+    ends = [learning_curves.history(entry) for entry in group]
+    whole = [_ratio(float(end["images"].sum()), float(end["clock"].iloc[-1])) for end in ends]
+    got = [way for way in ways if way is not None]
+    found: dict[str, Any] = {
+        "label": first.label,
+        "series": first.series,
+        "devices": first.devices,
+        "nodes": comparability.nodes(first.content),
+        "kind": comparability.kind(first.content),
+        "target": wanted,
+        "runs": len(group),
+        "reached": len(got),
+        "ways": got,
+        "seconds": math.nan,
+        "images": math.nan,
+        "images_per_second": math.nan,
+    }
+    if len(got) == len(group):
+        found["seconds"] = _middle([way.seconds for way in got])
+        found["images"] = _middle([way.images for way in got])
+        found["images_per_second"] = _ratio(found["images"], found["seconds"])
+    return found | {
+        "best": max(learning_curves.best(entry, metric) for entry in group),
+        "images_seen": max(float(end["images"].sum()) for end in ends),
+        "rate": _middle(whole),
+        "marks": together(comparability.marks(entry.content) for entry in group),
+    }
+
+
+def _split(row: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
+    """``row`` with its factors over ``base``."""
+    factors = {f"{name}{end}": math.nan for name in FACTORS for end in ("", "_low", "_high")}
+    if base is None:
+        return row | {"base": math.nan, "base_runs": 0, "rate_factor": math.nan} | factors
+    found = row | {"base": base["devices"], "base_runs": base["runs"]}
+    found["rate_factor"] = _ratio(row["rate"], base["rate"])
+    if row["reached"] < row["runs"]:
+        return found | factors
+    rates = [[_ratio(way.images, way.seconds) for way in one["ways"]] for one in (row, base)]
+    times = [[way.seconds for way in one["ways"]] for one in (row, base)]
+    images = [[float(way.images) for way in one["ways"]] for one in (row, base)]
+    for name, above, below in (
+        ("speed_up", times[1], times[0]),
+        ("hardware", rates[0], rates[1]),
+        ("learning", images[0], images[1]),
+    ):
+        found[name] = _ratio(_middle(above), _middle(below))
+        alone = row is base
+        found[f"{name}_low"] = 1.0 if alone else _ratio(min(above), max(below))
+        found[f"{name}_high"] = 1.0 if alone else _ratio(max(above), min(below))
+    return found
+
+
+def _middle(values: Sequence[float]) -> float:
+    """The geometric mean, so that factors multiply; NaN where there was nothing to count."""
+    if not values or not all(value > 0 for value in values):
+        return math.nan
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below > 0 else math.nan
+
+
+def several(compared: Comparison) -> bool:
+    """Whether any series tried to reach a target on several numbers of devices."""
+    found = numbers(compared)
+    return not found.empty and bool((found["devices"] > found["base"]).any())
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """For each of the recipe's targets the split as text; a row a label and number of devices.
+
+    Without the rows of the base. Empty where no series was run on several numbers of devices.
+    """
+    wanted = learning_curves.targets(compared) or [target(compared)]
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    metric = compared.metric
+    for value in wanted:
+        if value is None:
+            continue
+        for row in _beyond_base(numbers(compared, value)):
+            name = marked(f"{row['label']}, {devices(row['devices'])}", row["marks"])
+            name += f" over {row['base']:.0f}"
+            head = f"{metric.short} {metric.target(value)}"
+            texts = dict.fromkeys(("speed-up", "hardware", "learning"), "-")
+            if row["reached"] == row["runs"]:
+                texts = {
+                    text: with_range(row, factor, "{:.2f}".format)
+                    for text, factor in zip(texts, FACTORS, strict=True)
+                }
+            else:
+                texts["speed-up"] = _not_reached(row)
+            for text, shown in texts.items():
+                cells.setdefault((head, text), {})[name] = shown
+    return pd.DataFrame(cells).fillna("-").rename_axis("run") if cells else pd.DataFrame()
+
+
+def _not_reached(row: pd.Series) -> str:
+    if not row["reached"]:
+        return NOT_REACHED
+    return f"{NOT_REACHED} by {row['runs'] - row['reached']} of {row['runs']} runs"
+
+
+def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
+    """The rows with something to say: on more devices than the base."""
+    if found.empty:
+        return []
+    return [row for _, row in found[found["devices"] > found["base"]].iterrows()]
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """The split in words, a line a label and number of devices; then who never got further.
+
+    ``PyTorch: 8 devices did 7.10 times the images a second of 1, needed 2.30 times the images, so
+    top-1 75 % came 3.09 times as soon (one run each).``
+    """
+    shown = target(compared)
+    if shown is None:
+        return []
+    rows = _beyond_base(numbers(compared, shown))
+    said = [_sentence(compared, row) for row in _few(rows)]
+    failed = {(row["label"], row["devices"]) for row in rows if row["reached"] < row["runs"]}
+    for value in learning_curves.targets(compared):
+        if value > shown:
+            for row in _beyond_base(numbers(compared, value)):
+                who = (row["label"], row["devices"])
+                if row["reached"] < row["runs"] and who not in failed:
+                    failed.add(who)
+                    said.append(_sentence(compared, row))
+    return said
+
+
+def _few(rows: list[pd.Series]) -> list[pd.Series]:
+    """Of more than can be read, those of each series' most devices; the table has all."""
+    if len(rows) <= MOST_SENTENCES:
+        return rows
+    return list({(row["series"], row["kind"]): row for row in rows}.values())
+
+
+def sentences_of(compared: Comparison, found: pd.DataFrame) -> list[str]:
+    """A sentence for each of these rows of :func:`numbers`."""
+    return [_sentence(compared, row) for _, row in found.iterrows()]
+
+
+def _sentence(compared: Comparison, row: pd.Series) -> str:
+    metric = compared.metric
+    wanted = f"{metric.short} {metric.target(row['target'])}"
+    who, base = f"{row['label']}: {devices(row['devices'])}", f"{row['base']:.0f}"
+    if row["reached"] < row["runs"]:
+        runs = f"in {row['runs'] - row['reached']} of {row['runs']} runs, " * bool(row["reached"])
+        return (
+            f"{who} did {_times(row['rate_factor'])} the images a second of {base}, but {runs}"
+            f"{wanted} was not reached with {row['images_seen']:,.0f} images "
+            f"(best {metric.text(row['best'])})."
+        )
+    counts = (row["runs"], row["base_runs"])
+    runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
+    spread = ""
+    if row["speed_up_low"] < row["speed_up_high"]:
+        spread = f", {row['speed_up_low']:.2g} to {row['speed_up_high']:.2g} times over the runs"
+    soon = (
+        f"{_times(row['speed_up'])} as soon"
+        if row["speed_up"] >= 1
+        else f"later, after {_times(1 / row['speed_up'])} the time"
+    )
+    return (
+        f"{who} did {_times(row['hardware'])} the images a second of {base}, needed "
+        f"{_times(row['learning'])} the images, so {wanted} came {soon} ({runs}{spread})."
+    )
+
+
+def _times(factor: float) -> str:
+    if math.isnan(factor):
+        return "nobody knows how many times"
+    return f"{factor:.2f} times" if factor < 10 else f"{factor:.1f} times"

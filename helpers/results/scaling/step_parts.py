@@ -1,0 +1,191 @@
+"""Where a step goes: loading, compute, the all-reduce that compute does not hide, the update.
+
+*Measured*: each rank timed the parts of its own steps (``world.parts`` of the record). *By
+ablation*: section 11 left out loading and then the all-reduce, and the update is in compute.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
+from helpers.results.comparison_tables import short_number
+from helpers.training import attribution
+
+PARTS = ("load", "compute", "all-reduce", "update")
+_FIELDS = dict(zip(PARTS, ("data", "compute", "all_reduce", "update"), strict=True))
+MEASURED, BY_ABLATION = "measured", "by ablation"
+STANDS_OUT = 0.10
+"""Of a step: a rank whose own work takes this much longer than that of the middle one is slow."""
+
+
+@lru_cache(maxsize=KEPT)
+def numbers(compared: Comparison) -> pd.DataFrame:
+    """Seconds of a step's parts; a row a label, number of devices and part, of the last run.
+
+    Columns: run, label, devices, nodes, how (``measured`` or ``by ablation``), part, seconds (the
+    median over the ranks, or over the rounds), low and high (over the ranks, or the rounds), ranks
+    (how many were measured; 0 by ablation). A part that cannot be told from compute has no row; a
+    run whose measurement contradicts itself has none.
+    """
+    rows = []
+    for entry in latest_of_each(compared.finished):
+        how, found = parts_of(entry)
+        for part, values in found.items():
+            rows.append(
+                {
+                    "run": entry.timed,
+                    "label": entry.label,
+                    "devices": entry.devices,
+                    "how": how,
+                    "part": part,
+                    "seconds": median(values),
+                    "low": min(values),
+                    "high": max(values),
+                    "ranks": len(values) if how == MEASURED else 0,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
+    """How the parts were found, and of each its seconds a step: of every rank, or of every round.
+
+    A part's seconds by ablation may come out below 0, where it cannot be told from nothing.
+    """
+    content = entry.content
+    ranks = content.get("world", {}).get("parts")
+    if ranks:
+        found = {part: [rank.get(field) for rank in ranks] for part, field in _FIELDS.items()}
+        return MEASURED, {
+            part: values for part, values in found.items() if all(v is not None for v in values)
+        }
+    if attribution.read(content).get("invalid") or any(
+        "rounds" not in content.get(kind, {}) for kind in ("files", "synthetic")
+    ):
+        return BY_ABLATION, {}
+    batch = content["recipe"]["global_batch"]
+    files, synthetic = (
+        [batch / rate for rate in content[kind]["rounds"]] for kind in ("files", "synthetic")
+    )
+    alone = [batch / rate for rate in content.get("no_allreduce", {}).get("rounds", [])]
+    each = {"load": _less(files, synthetic), "compute": alone or synthetic}
+    if alone:
+        each["all-reduce"] = _less(synthetic, alone)
+    return BY_ABLATION, {part: values for part, values in each.items() if values}
+
+
+def _less(these: Sequence[float], those: Sequence[float]) -> list[float]:
+    return [one - other for one, other in zip(these, those, strict=False)]
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """:func:`numbers` as text, in milliseconds; rows runs; the extremes in brackets."""
+    found = numbers(compared)
+    if found.empty:
+        return pd.DataFrame()
+    rows = {}
+    for run, group in found.groupby("run", sort=False):
+        texts = {row["part"]: _milliseconds(row) for _, row in group.iterrows()}
+        ranks = int(group["ranks"].max())
+        of = f"{ranks} rank{'s' * (ranks != 1)}" if ranks else "rounds"
+        whole = short_number(1000 * group["seconds"].sum())
+        rows[run] = {part: texts.get(part, "in compute") for part in PARTS}
+        rows[run] |= {"together": whole, "found": f"{group['how'].iloc[0]}, {of}"}
+        if "all-reduce" not in texts and group["devices"].iloc[0] == 1:
+            rows[run]["all-reduce"] = "-"
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("ms a step")
+
+
+def _milliseconds(row: pd.Series) -> str:
+    value, low, high = (short_number(1000 * row[end]) for end in ("seconds", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """Which rank all others wait for, or that it is the link; a line a run that was measured."""
+    return [
+        f"{entry.timed}: {said}"
+        for entry in latest_of_each(compared.finished)
+        if (said := _finding(entry.content.get("world", {})))
+    ]
+
+
+def _finding(world: dict[str, Any]) -> str | None:
+    """What the ranks of one run wait for, as far as their parts tell."""
+    ranks = world.get("parts") or []
+    if len(ranks) < 2:
+        return None
+    step = median(_own(rank) + (rank["all_reduce"] or 0.0) for rank in ranks)
+    middle = median(_own(rank) for rank in ranks)
+    slowest = max(ranks, key=_own)
+    more = _own(slowest) - middle
+    where = f"rank {slowest['rank']} on {slowest['host']}"
+    hidden = any(rank["all_reduce"] is None for rank in ranks)
+    if step > 0 and more > STANDS_OUT * step:
+        part = max(
+            (part for part in PARTS if part != "all-reduce"),
+            key=lambda part: _of(slowest, part) - median(_of(rank, part) for rank in ranks),
+        )
+        return (
+            f"{where} is the slowest: its own work takes {_ms(_own(slowest))} a step, "
+            f"{_ms(more)} more than that of the middle one, most of it in {part}; "
+            "the others wait for it in the all-reduce."
+        )
+    quiet = f"no rank's own work stands out ({where} takes the most, {_ms(_own(slowest))} a step)"
+    if hidden:
+        return f"{quiet}; the all-reduce cannot be told from compute here."
+    waits = [float(rank["all_reduce"]) for rank in ranks]
+    share = median(waits) / step if step > 0 else 0.0
+    said = f"{quiet}; the exposed all-reduce takes {100 * share:.0f} % of a step"
+    if share > STANDS_OUT:
+        said += f", so they wait for the link{_slow_host(world, step)}{_alone(world)}"
+    return f"{said}."
+
+
+def _slow_host(world: dict[str, Any], step: float) -> str:
+    """`` between node1 and node2``, by the links' own rates; else `` of node2``, by the waits.
+
+    That is of a host whose ranks all spend clearly longer in the all-reduce than the others'.
+    """
+    links = sorted(world.get("links", []), key=lambda link: float(link["bytes_per_second"]))
+    if len(links) > 1:
+        least, usual = (float(links[i]["bytes_per_second"]) for i in (0, len(links) // 2))
+        if least < usual / 2:
+            return f" between {' and '.join(links[0]['hosts'])} ({least / 1e6:,.3g} MB/s)"
+    waits: dict[str, list[float]] = {}
+    for rank in world["parts"]:
+        waits.setdefault(str(rank["host"]), []).append(float(rank["all_reduce"]))
+    longest = max(waits, key=lambda host: min(waits[host]))
+    others = [wait for host, found in waits.items() if host != longest for wait in found]
+    if others and min(waits[longest]) - max(others) > STANDS_OUT * step:
+        return f" of {longest}"
+    return ""
+
+
+def _alone(world: dict[str, Any]) -> str:
+    """What the all-reduce does by itself over which link, if it was measured."""
+    found = world.get("all_reduce")
+    if not found:
+        return f" over {world['interface']}"
+    low, high = found["interval"]
+    return (
+        f": by itself, over {found['over']}, the all-reduce of {found['bytes'] / 1e6:,.1f} MB "
+        f"takes {_ms(found['seconds'])} ({_ms(low)} to {_ms(high)}), "
+        f"{found['bus_bytes_per_second'] / 1e6:,.3g} MB/s on the bus"
+    )
+
+
+def _own(rank: dict[str, Any]) -> float:
+    return sum(_of(rank, part) for part in PARTS if part != "all-reduce")
+
+
+def _of(rank: dict[str, Any], part: str) -> float:
+    return float(rank[_FIELDS[part]] or 0.0)
+
+
+def _ms(seconds: float) -> str:
+    return f"{short_number(1000 * seconds)} ms"

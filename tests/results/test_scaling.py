@@ -1,0 +1,269 @@
+"""What more devices bring: known laws are found again, planted faults named, gaps left empty."""
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import records
+import scaling_records as law
+
+from helpers.__main__ import main
+from helpers.errors import UserError
+from helpers.results import (
+    comparison,
+    learning_curves,
+    machine_cards,
+    prices,
+    report,
+    three_answers,
+)
+from helpers.results.report import tidy
+from helpers.results.scaling import cost, speed, split, step_parts
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PyTorch on 1 to 128 GPUs."""
+    folder = tmp_path_factory.mktemp("law")
+    return law.save(folder / "b", [law.make(devices=count) for count in law.EPOCHS])
+
+
+@pytest.fixture(scope="module")
+def compared(batch: Path) -> comparison.Comparison:
+    return comparison.load(batch, prices.read(["12.24 USD/h"]))
+
+
+def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Comparison) -> None:
+    found = speed.numbers(compared).set_index("devices")
+    factors = split.numbers(compared, law.TARGET).set_index("devices")
+    for count in law.EPOCHS:
+        ideal = law.speed_up(count)
+        assert found.loc[count, "efficiency"] == pytest.approx(ideal / count, rel=0.01)
+        assert found.loc[count, "speed_up"] == pytest.approx(ideal, rel=0.01)
+        assert factors.loc[count, "hardware"] == pytest.approx(ideal, rel=0.01)
+        assert factors.loc[count, "learning"] == pytest.approx(law.penalty(count), rel=0.01)
+        won = ideal / law.penalty(count)
+        assert factors.loc[count, "speed_up"] == pytest.approx(won, rel=0.01)
+
+
+def test_the_split_is_what_the_raw_records_say(
+    batch: Path, compared: comparison.Comparison
+) -> None:
+    """Recomputed from the files alone."""
+    way: dict[int, tuple[float, int]] = {}
+    for path in batch.glob("*/record.json"):
+        content = json.loads(path.read_text())
+        seconds, images = 0.0, 0
+        for epoch in content["epochs"]:
+            seconds += epoch["train_seconds"] + epoch["valid_seconds"]
+            images += epoch["images"]
+            if epoch["valid_top1"] >= 0.6:
+                break
+        way[content["devices"]["count"]] = (seconds, images)
+    found = split.numbers(compared, 0.6).set_index("devices")
+    for count, (seconds, images) in way.items():
+        assert found.loc[count, "speed_up"] == pytest.approx(way[1][0] / seconds)
+        assert found.loc[count, "learning"] == pytest.approx(images / way[1][1])
+        rate = (images / seconds) / (way[1][1] / way[1][0])
+        assert found.loc[count, "hardware"] == pytest.approx(rate)
+
+
+def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None:
+    assert split.target(compared) == law.TARGET  # 80 % was not reached on 128
+    said = split.sentences(compared)
+    assert said[2] == (
+        "PyTorch: 8 devices did 7.02 times the images a second of 1, needed 2.30 times the images, "
+        "so top-1 75 % came 3.05 times as soon (one run each)."
+    )
+    assert said[-1].startswith("PyTorch: 128 devices did 36.2 times the images a second of 1, but")
+    assert "top-1 80 % was not reached with 2,031,616 images (best 77.5 %)" in said[-1]
+    answer = three_answers.answers(compared)[-1]
+    assert answer.question == "More devices" and answer.verdict == "6.0 times as soon"
+
+
+def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
+    runs = [law.make(devices=1, seed=seed) for seed in (0, 1)]
+    runs += [law.make(devices=8, seed=0), law.make(devices=8, seed=1, needed=90)]  # ends at 52 %
+    one = comparison.load(law.save(tmp_path / "b", runs))
+    row = split.numbers(one, 0.75).set_index("devices").loc[8]
+    assert math.isnan(row["speed_up"]) and (row["reached"], row["runs"]) == (1, 2)
+    assert split.numbers(one, 0.5).set_index("devices").loc[8, "learning"] > 2
+    assert "not reached by 1 of 2 runs" in split.table(one).to_string()
+    assert any("in 1 of 2 runs, top-1 60 % was not reached" in s for s in split.sentences(one))
+    times = learning_curves.targets_table(one).loc["PyTorch, 8 devices"]
+    assert times["top-1 75 %", "time"].endswith(", 1 of 2 runs")
+
+
+def test_repeats_give_ranges(tmp_path: Path) -> None:
+    runs = [law.make(devices=n, faster=f) for n in (1, 4) for f in (0.9, 1.0, 1.1)]
+    one = comparison.load(law.save(tmp_path / "b", runs))
+    row = speed.numbers(one).set_index("devices").loc[4]
+    ideal = law.speed_up(4)
+    assert row["speed_up"] == pytest.approx(ideal)
+    assert row["speed_up_low"] == pytest.approx(ideal * 0.9 / 1.1)
+    assert row["efficiency_high"] == pytest.approx(ideal * 1.1 / 0.9 / 4)
+    way = split.numbers(one).set_index("devices").loc[4]
+    assert way["hardware_low"] == pytest.approx(ideal * 0.9 / 1.1)
+    assert way["hardware"] / way["learning"] == pytest.approx(way["speed_up"])
+
+
+def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_path: Path) -> None:
+    runs = [law.make(devices=1), law.make(devices=4), law.make(devices=8, nodes=2)]
+    runs += [law.make("Keras", devices=n, shared_gpus=1) for n in (1, 2)]
+    one = comparison.load(law.save(tmp_path / "b", runs))
+    found = speed.numbers(one).set_index("label")
+    assert set(found["series"]) == {"PyTorch"}
+    against = law.speed_up(8) / law.speed_up(4) / 2
+    assert found.loc["PyTorch 2 x 4", "node_efficiency"] == pytest.approx(against, rel=0.01)
+    assert found.loc["PyTorch 2 x 4", "base"] == 1
+    assert list(speed.sharing(one).index) == ["Keras sharing 1 GPU"] * 2
+    assert set(split.numbers(one)["kind"]) == {"gpu", "shared"}  # images needed are told of both
+    points = cost.pareto(one)
+    assert not points[points["label"].str.startswith("Keras")]["front"].any()
+
+
+def ranks(**world: Any) -> str:
+    """What is said of a run on two nodes with these parts."""
+    content = law.make(devices=4, nodes=2)
+    content["world"] |= world
+    entry = comparison.Entry(Path("a"), content)
+    return " ".join(step_parts.sentences(comparison.Comparison((entry,), (), (Path("a"),))))
+
+
+ALONE = {"bytes": 10**7, "rounds": 5, "seconds": 0.2, "interval": [0.19, 0.22]}
+
+
+def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
+    assert "rank 3 on node1 is the slowest: its own work takes 86.0 ms a step" in ranks(
+        parts=law.parts(3)
+    )
+    quiet = ranks(parts=law.parts(link=0.004))
+    assert "no rank's own work stands out" in quiet and "wait for the link" not in quiet
+    over = ALONE | {"bus_bytes_per_second": 5e7, "over": "gloo on eth0"}
+    slow = ranks(parts=law.parts(link=0.2), all_reduce=over)
+    assert "takes 78 % of a step, so they wait for the link: by itself, over gloo on eth0" in slow
+    assert "50 MB/s" in slow
+    links = [
+        {"hosts": ["node0", other], "bytes_per_second": rate}
+        for other, rate in (("node1", 1e7), ("node2", 1e8), ("node3", 1e8))
+    ]
+    assert "the link between node0 and node1 (10 MB/s)" in ranks(
+        parts=law.parts(link=0.2), links=links
+    )
+    unseen = [part | {"all_reduce": None} for part in law.parts()]
+    assert "cannot be told from compute" in ranks(parts=unseen)
+
+
+def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
+    measured = law.make(devices=4, nodes=2)
+    measured["world"]["parts"] = law.parts(3)
+    one = comparison.load(law.save(tmp_path / "b", [law.make(devices=4), measured]))
+    found = step_parts.numbers(one).set_index(["how", "part"])
+    assert found.loc[("measured", "compute"), ["seconds", "high"]].tolist() == [0.05, 0.08]
+    rate, batch = law.ALONE * law.speed_up(4), 4 * 128
+    waited = found.loc[("by ablation", "all-reduce"), "seconds"]
+    assert waited == pytest.approx(batch / rate * (1 / 1.25 - 1 / 1.6), rel=0.01)
+    assert ("by ablation", "update") not in found.index
+
+
+def test_costs_are_those_of_the_records_or_empty(compared: comparison.Comparison) -> None:
+    found = cost.numbers(compared).set_index("devices")
+    seconds = law.EPOCHS[8] * law.IMAGES / (law.ALONE * law.speed_up(8))
+    assert found.loc[8, "wh_to_target"] == pytest.approx(300 * 8 * seconds / 3600)
+    assert found.loc[8, "money_to_target"] == pytest.approx(12.24 * seconds / 3600)
+    assert found["peak_bytes"].isna().all()  # these records tell none
+    assert "peak memory" not in " ".join(cost.table(compared).columns)
+    front = cost.pareto(compared)
+    assert list(front[front["front"]]["devices"]) == [64]  # one price, so the soonest is cheapest
+
+
+def test_energy_of_some_of_the_gpus_is_none(tmp_path: Path) -> None:
+    content = law.make(devices=8, nodes=2)
+    gpus = [{"kind": "gpu"}] * 4
+    content["monitor"] = {"devices": gpus}
+    whole = content | {"monitor": {"devices": gpus * 2}}
+    one = comparison.load(law.save(tmp_path / "b", [content, law.make(devices=4)]))
+    assert cost.numbers(one)["wh_an_epoch"].notna().tolist() == [True, False]
+    other = comparison.load(law.save(tmp_path / "c", [whole]))
+    assert cost.numbers(other)["wh_an_epoch"].notna().all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["12"], "no price of a machine's hour"),
+        (["nan/h"], "no price"),
+        (["1e999/h"], "no price"),
+        (["-3/h"], "no price"),
+        (["box=1/h", "box=2/h"], "box has a price already"),
+        (["1 EUR/h", "a=1 USD/h"], "several currencies"),
+    ],
+)
+def test_a_price_that_is_none_is_one_line(texts: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        prices.read(texts)
+
+
+def test_prices_are_of_each_machine_of_a_run() -> None:
+    found = prices.read(["$3/h", "node1=$5/h"])
+    assert found is not None and found.currency == "$"
+    assert found.an_hour(records.make()) == 3
+    assert found.an_hour(law.make(devices=4, nodes=2)) == 8
+    named = prices.read(["node1=5/h"])
+    assert named is not None and named.an_hour(records.make()) is None
+
+
+def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
+    for name, cores, speed_of in (("a", 2, 100.0), ("b", 64, 150.0)):
+        content = records.make(gpu=True, speed=speed_of)
+        content["run"]["host"] = f"box{name}"
+        content["hardware"] |= {"cores": cores, "topology": ["GPUs 0-1: NVLink"]}
+        records.save(tmp_path / name, content)
+    one = comparison.load([tmp_path / "a", tmp_path / "b"])
+    assert sorted(entry.label for entry in one.entries) == ["PyTorch on boxa", "PyTorch on boxb"]
+    cards = machine_cards.cards(one)
+    assert cards.loc["CPU", "boxb"] == "A CPU, 64 cores"
+    assert cards.loc["between GPUs", "boxa"] == "GPUs 0-1: NVLink"
+    assert list(machine_cards.against(one).loc["PyTorch, 2 devices"]) == [
+        "100", "150", "1.50 (one run each)",
+    ]  # fmt: skip
+
+
+def test_the_tidy_table_and_json_hold_every_number(
+    batch: Path, compared: comparison.Comparison, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pd.read_parquet(io.BytesIO(tidy.parquet(compared)))
+    losses = table[(table["measure"] == "valid_loss") & (table["devices"] == 8)]
+    assert list(losses["epoch"]) == list(range(1, law.LAST + 1)) and losses["value"].notna().all()
+    reached = table[(table["measure"] == "images_to_target") & (table["devices"] == 8)]
+    assert reached.set_index("target")["value"][0.75] == law.EPOCHS[8] * law.IMAGES
+    assert main(["report", str(batch), "--json", "--price", "2/h"]) == 0
+    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert {"runs", "split", "scaling", "cost", "step_parts", "epochs"} <= set(told["tables"])
+    assert len(told["tables"]["runs"]) == len(law.EPOCHS)
+    assert not (batch / report.HTML).exists()
+    assert main(["report", str(batch), "--json", "--to", "x"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"parts": [{"rank": 0, "host": "a"}]},
+        {"parts": [law.parts()[0] | {"compute": 1e300}]},
+        {"parts": [law.parts()[0] | {"data": -1.0}]},
+        {"all_reduce": {"seconds": 0.1}},
+    ],
+)
+def test_a_strangers_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
+    content = law.make(devices=2, nodes=2)
+    content["world"] |= bad
+    folder = tmp_path / "b" / "run"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps(content))
+    one = comparison.load(tmp_path / "b")
+    assert one.entries == () and len(one.unreadable) == 1 and "\n" not in one.unreadable[0]
