@@ -29,6 +29,7 @@ from gpumon.series import Series, Source, Unavailable
 from gpumon.writer import Writer, say
 
 if sys.platform == "linux":
+    from gpumon.allowance import allowance_sources
     from gpumon.process import process_source
 
 RETRY_SECONDS = 1.0
@@ -40,7 +41,7 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
     devices: list[dict[str, Any]] = []
     rest = host_sources()
     if sys.platform == "linux":
-        rest.append(process_source(config["parent"]))
+        rest += [process_source(config["parent"]), *allowance_sources(config["parent"])]
     try:
         nvml = open_nvml()
     except Unavailable as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpumon import gaps, stats
 from gpumon.errors import MonitorError
+from gpumon.mine import Mine, mine_of
 from gpumon.recording import NAN, Mark, Recording
 from gpumon.tables import Row
 from gpumon.throttle import SLOWING
@@ -78,6 +79,7 @@ class _Known:
     measured: list[bool]
     counted: list[float]
     counter: list[float]
+    mine: Mine | None = None
 
 
 def _known(recording: Recording, device: dict[str, Any]) -> _Known:
@@ -88,6 +90,11 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     series: dict[str, Sequence[float]] = {
         key: found for key, of in wanted.items() if (found := recording.series(of))
     }
+    mine = mine_of(recording, device) if device["kind"] == "host" else None
+    if mine and mine.cpu:
+        series |= {"machine": series["busy"], "busy": mine.cpu}
+    if mine and mine.memory:
+        series |= {"machine memory": series["memory"], "memory": mine.memory}
     if bits := series.get("slowed"):
         series["slowed"] = [b if math.isnan(b) else float(int(b) & SLOWING > 0) for b in bits]
     counter = series.pop("energy", ())
@@ -98,6 +105,7 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
         recording.known(name),
         [recording.times[place] for place in read],
         [counter[place] for place in read],
+        mine,
     )
 
 
@@ -188,6 +196,12 @@ def _figures(
         row["memory peak (MiB)"] = stats.peak(series["memory"])
     if "power" in series:
         row["power mean (W)"] = stats.mean(series["power"])
+    if "machine" in series and known.mine:
+        row["allowed cores"] = known.mine.cores
+        row["machine CPU mean (%)"] = stats.mean(series["machine"])
+    if "machine memory" in series and known.mine:
+        row["allowed memory (MiB)"] = known.mine.most
+        row["machine memory peak (MiB)"] = stats.peak(series["machine memory"])
     if "slowed" in series:
         row["slowed share (%)"] = 100 * stats.mean(series["slowed"])
     if known.counter:

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
 from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
-from gpumon.drawing.style import Theme, theme
+from gpumon.drawing.style import KINDS, Theme, colour_of, theme
 from gpumon.errors import MonitorError
 from gpumon.notes import notes
 from gpumon.units import clock
@@ -30,14 +30,13 @@ RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
 LETTER = 0.072  # inches, a mean letter of a note
 # A name is no formula, whatever dollar signs it holds.
 CONTEXT: Any = {"font.size": 8.5, "axes.linewidth": 0.6, "text.parse_math": False}
-# Steps a line may have in an inch: more than about one in two pixels of an area, or one in four of
-# a line over it, is a smear and not a chart. What is condensed keeps its range as a faint shade.
-STEPS = {"busy": 53, "host": 53, "activity": 33, "memory": 33, "power": 25}
+# What is condensed to fit keeps its range as a faint shade.
+PIXELS = 105  # in an inch
 
 
 def steps(kind: str, inches: float) -> int:
     """The most steps of a line of some kind in a chart so many inches wide."""
-    return max(10, round(STEPS[kind] * inches))
+    return max(10, round(PIXELS / KINDS[kind].pixels * inches))
 
 
 class Chart(Figure):
@@ -179,18 +178,18 @@ def _lane(
     axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float, inside: float
 ) -> None:
     for line in lane.lines:
-        colour = getattr(colours, line.kind)
+        colour, look = colour_of(line.kind, colours), KINDS[line.kind]
         times, mean, low, high = condense(
             recording.times, line.values, recording.end, steps(line.kind, inside)
         )
         corners, heights = outline(times, mean, recording.end)
-        if line.kind in ("busy", "host"):
+        if look.area:
             axes.fill_between(corners, heights, color=colour, alpha=0.30, linewidth=0)
             axes.plot(corners, heights, color=colour, linewidth=0.9)
         else:
-            dashes = legend.DASHES[line.kind]
+            dashes = legend.stroke(line.kind)
             axes.plot(corners, heights, color=colour, linewidth=1.2, linestyle=dashes)
-        if low is not high and line.kind in ("busy", "host"):
+        if low is not high and look.area:
             lows, highs = (outline(times, each, recording.end)[1] for each in (low, high))
             axes.fill_between(corners, lows, highs, color=colour, alpha=0.14, linewidth=0)
     if lane.lost is not None:
@@ -219,7 +218,7 @@ def _side_texts(axes: Axes, lane: Lane, colours: Theme, inches: float) -> None:
             right,
             first - number * step,
             line.note,
-            color=getattr(colours, line.kind),
+            color=colour_of(line.kind, colours),
             fontsize=8,
             **place,
         )

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpumon.drawing.bands import MOST_LEVELS, labels, shown
 from gpumon.drawing.lanes import Floats, Lane, condense, lanes_of
-from gpumon.drawing.style import THEMES, phase_colours
+from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
 from gpumon.notes import notes
 from gpumon.recording import Mark, Recording
@@ -25,6 +25,7 @@ from gpumon.trace import Trace
 
 STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
+MOST_STEPS = 1000
 MOST_MARKS = 3000
 
 _numbers = itertools.count(1)
@@ -89,8 +90,9 @@ def markup(
     kinds: what each kind of line is called in the legend.
     """
     legend = [
-        f'<span><i data-kind="{kind}"></i>{html.escape(label)}</span>'
-        for kind, label in kinds.items()
+        f'<span><i data-kind="{kind}"></i>{html.escape(kinds[kind])}</span>'
+        for kind, look in KINDS.items()
+        if kind in kinds and look.named
     ]
     legend += [
         f'<span><i data-phase="{html.escape(phase)}"></i>{html.escape(phase)}</span>'
@@ -147,6 +149,7 @@ def themed(phases: list[str], theme: str) -> dict[str, Any]:
         raise MonitorError(f"theme={theme!r}: choose auto, {' or '.join(THEMES)}")
     return {
         "theme": theme,
+        "looks": {kind: asdict(look) for kind, look in KINDS.items()},
         "themes": {name: asdict(colours) for name, colours in THEMES.items()},
         "colours": {name: phase_colours(phases, colours) for name, colours in THEMES.items()},
     }
@@ -167,11 +170,11 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
     lines = []
     for line in lane.lines:
         times, mean, low, high = condense(
-            recording.times, line.values, recording.end, STEPS[line.kind]
+            recording.times, line.values, recording.end, STEPS.get(line.kind, MOST_STEPS)
         )
         entry: dict[str, Any] = {
             "kind": line.kind,
-            "short": SHORT.get(line.kind, line.kind),
+            "short": line.short or SHORT.get(line.kind, line.kind),
             "note": line.note,
             "unit": line.unit,
             "scale": line.scale,
@@ -179,7 +182,7 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
             "t": [round(float(t), 3) for t in times],
             "v": plain_values(mean),
         }
-        if line.kind in ("busy", "host") and low is not high:
+        if KINDS[line.kind].area and low is not high:
             entry |= {"low": plain_values(low), "high": plain_values(high)}
         lines.append(entry)
     return {

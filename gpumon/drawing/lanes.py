@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumon import stats
+from gpumon.mine import mine_of
 from gpumon.notes import at
 from gpumon.recording import Recording
 from gpumon.units import mebibytes
@@ -23,9 +24,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class Line:
-    """One series as percent of its full scale. kind: busy, activity, host, memory or power.
+    """One series as percent of its full scale. kind: how it looks, one of ``style.KINDS``.
 
-    ``values * scale`` is in ``unit``.
+    ``values * scale`` is in ``unit``. short: what a pointer at it is told; empty: what its kind is.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Line:
     note: str
     scale: float = 1.0
     unit: str = "%"
+    short: str = ""
 
 
 @dataclass
@@ -127,16 +129,30 @@ def _memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
 
 
 def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
+    """CPU and memory; where the program may use less than the host has, of that, and the host's."""
     name = device["name"]
     lane = Lane(name, "Host", device.get("machine") or f"{device['cores']} cores", host=True)
-    busy = recording.series(f"{name}/cpu (%)")
-    if busy is not None:
-        note = in_words(stats.mean(stats.known(busy, weights)), "% CPU")
-        lane.lines.append(Line("host", "CPU, all cores", np.asarray(busy), note))
+    mine = mine_of(recording, device)
+    cpu = recording.series(f"{name}/cpu (%)")
+    if mine.cpu is not None and cpu is not None:
+        lane.subtitle = f"{mine.cores:g} of {lane.subtitle}"
+        note = in_words(stats.mean(stats.known(mine.cpu, weights)), "% of its CPU")
+        lane.lines.append(Line("host", "CPU, allowed cores", np.asarray(mine.cpu), note))
+        note = in_words(stats.mean(stats.known(cpu, weights)), "% of all")
+        lane.lines.append(Line("machine", "CPU, all cores", np.asarray(cpu), note))
+    elif cpu is not None:
+        note = in_words(stats.mean(stats.known(cpu, weights)), "% CPU")
+        lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        lane.lines.append(_memory_line(memory, total, stats.peak(stats.known(memory, weights))))
+        whole = _memory_line(memory, total, stats.peak(stats.known(memory, weights)))
+        if mine.memory is not None:
+            peak = stats.peak(stats.known(mine.memory, weights))
+            lane.lines.append(_memory_line(mine.memory, mine.most, peak))
+            whole.kind, whole.label = "machine_memory", "memory, the machine's"
+            whole.note += " of all"
+        lane.lines.append(whole)
     return lane
 
 
