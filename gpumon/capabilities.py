@@ -16,6 +16,7 @@ def capabilities(interval: float = 0.1) -> dict[str, Any]:
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         # The shell's tree: this very process takes the sampler's part and does not count itself.
         "parent": os.getppid(),
+        "family": os.getppid(),
         "interval": interval,
     }
     sources, devices, nvml = gather(config)

@@ -137,6 +137,12 @@ EVENTS = {
     "back": {"series": Field(lambda value: isinstance(value, list), "list")},
     "device lost": {"device": TEXT, "reason": TEXT},
     "gap": {"reason": TEXT},
+    "shared": {
+        "device": TEXT,
+        "process": Field(count, "process"),
+        "name": OPTIONAL_TEXT,
+        "memory (MiB)": AMOUNT,
+    },
     "end": {"why": TEXT, "sampler cpu (s)": AMOUNT, "sampler memory (MiB)": AMOUNT},
 }
 

@@ -149,6 +149,7 @@ class Monitor:
             "gpus": self.gpus,
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "parent": os.getpid(),
+            "family": launch.family(self.rank),
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
             "version": gpumon.__version__,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from gpumon.meaning import gpu_name, neighbour
 from gpumon.recording import Recording
 from gpumon.units import clock, lasting
 
 MOST_GAPS = 3
+MOST_NEIGHBOURS = 3
 
 
 def notes(recording: Recording) -> list[str]:
@@ -16,14 +20,32 @@ def notes(recording: Recording) -> list[str]:
 
 
 def losses(recording: Recording) -> list[str]:
-    """Which GPUs were lost, where samples are missing, and what could not be read."""
+    """Which GPUs were lost or shared, where samples are missing, and what could not be read."""
     lost = [
         f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}. "
         "From then on, sums over all GPUs are not known."
         for event in recording.events
         if event["event"] == "device lost"
     ]
-    return lost + _gaps(recording) + _damaged(recording)
+    return lost + _shared(recording) + _gaps(recording) + _damaged(recording)
+
+
+def _shared(recording: Recording) -> list[str]:
+    """A sentence for each GPU that others used too."""
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    for event in recording.events:
+        if event["event"] == "shared":
+            by_device.setdefault(event["device"], []).append(event)
+    told = []
+    for device, events in by_device.items():
+        who = ", ".join(map(neighbour, events[:MOST_NEIGHBOURS]))
+        more = len(events) - MOST_NEIGHBOURS
+        who += f" and {more} more" if more > 0 else ""
+        told.append(
+            f"{gpu_name(device)} was shared from {at(events[0]['t'], recording)[3:]} on, with "
+            f"{who}: its figures are not the program's alone."
+        )
+    return told
 
 
 def at(second: float, recording: Recording) -> str:

@@ -48,6 +48,9 @@ SERIES = {
     "power": "power (W)",
     "slowed": "throttle reasons (bits)",
     "energy": "energy (J)",
+    "others' memory": "memory others (MiB)",
+    "others' use": "SM use others (%)",
+    "others": "other processes (count)",
 }
 
 
@@ -196,6 +199,9 @@ def _figures(
         row["memory peak (MiB)"] = stats.peak(series["memory"])
     if "power" in series:
         row["power mean (W)"] = stats.mean(series["power"])
+    if any(known.series.get("others", ())):
+        row["others' memory peak (MiB)"] = stats.peak(series.get("others' memory", {}))
+        row["others' SM use mean (%)"] = stats.mean(series.get("others' use", {}))
     if "machine" in series and known.mine:
         row["allowed cores"] = known.mine.cores
         row["machine CPU mean (%)"] = stats.mean(series["machine"])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumon import stats
+from gpumon.meaning import gpu_name
 from gpumon.mine import mine_of
 from gpumon.notes import at
 from gpumon.recording import Recording
@@ -61,16 +62,20 @@ class Lane:
 def lanes_of(recording: Recording, window: tuple[float, float]) -> list[Lane]:
     """The lanes of a trace, GPUs first, the figures at their side over the window."""
     weights = stats.weights(recording.times, recording.end, [window])
-    return [
-        (_host if device["kind"] == "host" else _gpu)(recording, device, weights)
-        for device in recording.devices
-    ]
+    lanes = []
+    for device in recording.devices:
+        if device["kind"] == "host":
+            lanes.append(_host(recording, device, weights))
+        else:
+            lanes += [_gpu(recording, device, weights), *_whose(recording, device, weights)]
+    return lanes
 
 
 def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     name = device["name"]
-    title = name.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
-    lane = Lane(name, title, device.get("machine") or device["product"].removeprefix("NVIDIA "))
+    lane = Lane(
+        name, gpu_name(name), device.get("machine") or device["product"].removeprefix("NVIDIA ")
+    )
     busy = recording.series(f"{name}/utilisation (%)")
     if busy is not None:
         note = in_words(stats.mean(stats.known(busy, weights)), "% busy")
@@ -106,6 +111,30 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
         reasons = [s["reason"] for s in keys if s.get("reason")]
         lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
     return lane
+
+
+def _whose(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> list[Lane]:
+    """A second lane of a GPU that was shared: what the program used of it, and what others did."""
+    name = device["name"]
+    if not any(recording.series(f"{name}/other processes (count)") or ()):
+        return []
+    lane = Lane(name, f"{gpu_name(name)}, whose", "mine and others'")
+    for whose, kind in (("mine", "mine"), ("others", "others")):
+        use = recording.series(f"{name}/SM use {whose} (%)")
+        if use is not None:
+            word = "mine" if whose == "mine" else "others'"
+            note = in_words(stats.mean(stats.known(use, weights)), f"% SM {word}")
+            lane.lines.append(Line(kind, "", np.asarray(use), note, short=f"SM use, {word}"))
+    for whose in ("mine", "others"):
+        memory = recording.series(f"{name}/memory {whose} (MiB)")
+        if memory is not None:
+            word = "mine" if whose == "mine" else "others'"
+            total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
+            line = _memory_line(memory, total, stats.peak(stats.known(memory, weights)))
+            line.kind, line.label = f"memory_{whose}", ""
+            line.note, line.short = f"{line.note.removesuffix(' peak')} {word}", f"memory, {word}"
+            lane.lines.append(line)
+    return [lane]
 
 
 def in_words(value: float, unit: str) -> str:

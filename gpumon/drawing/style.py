@@ -37,7 +37,7 @@ class Look:
 
     colour: the field of :class:`Theme`. area: filled down to zero, with its range as a shade. dash:
     lengths of strokes and gaps; empty: no gaps. pixels: the least width of a step, since more steps
-    would be a smear and not a chart. named: it is in the legend; else the figure beside it names it.
+    would be a smear and no chart. named: it is in the legend; else the figure beside it names it.
     """
 
     colour: str
