@@ -54,6 +54,10 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument("--theme", choices=["light", "dark"], default="light")
         each.add_argument("--title")
 
+    plot.add_argument(
+        "--series", help="what else to draw, with commas: temperature,clocks,PCIe,..."
+    )
+
     export = commands.add_parser("export", help="write a trace as CSV, Parquet or Prometheus text")
     export.add_argument("trace", nargs="+", type=Path)
     export.add_argument("-o", "--out", type=Path, required=True, help="a .csv, .parquet or .prom")
@@ -96,10 +100,13 @@ def run(options: argparse.Namespace) -> int:
         print(trace.export(options.out))
     else:
         out = options.out or trace.path.with_name(trace.path.name + ".png")
+        series = options.series.split(",") if options.series else []
         if out.suffix == ".html":
-            _write(out, trace.html(title=options.title, theme=options.theme).encode())
+            _write(
+                out, trace.html(title=options.title, theme=options.theme, series=series).encode()
+            )
         else:
-            _save(trace.plot(theme=options.theme, title=options.title), out)
+            _save(trace.plot(theme=options.theme, title=options.title, series=series), out)
     return 0
 
 

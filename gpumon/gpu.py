@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpumon.gpm import METRICS, SHORTEST, gpm_source, gpm_supported
+from gpumon.hardware import hardware_sources
 from gpumon.links import link_sources
 from gpumon.nvml import Device, ask, nvml
 from gpumon.series import Series, Source, Unavailable
@@ -27,14 +28,21 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
     """
     if device.handle is None:
         return []
-    sources = [
-        utilisation_source(device, interval),
-        _memory(device),
+    whole = [
         _power(device),
         _energy(device),
         _temperature(device),
         _clocks(device),
         _throttle(device),
+    ]
+    if device.kind != "mig":
+        whole += hardware_sources(device)
+    if device.kind == "parent":
+        return whole  # the rest its instances tell
+    sources = [
+        utilisation_source(device, interval),
+        _memory(device),
+        *whole,
         *sharing_sources(device, mine),
     ]
     try:

@@ -124,11 +124,15 @@ HEADER = {
 NVML = {"reason": OPTIONAL_TEXT}
 DEVICE = {
     "name": TEXT,
-    "kind": Field(lambda value: value in ("gpu", "mig", "host"), "kind of device"),
+    "kind": Field(lambda value: value in ("gpu", "mig", "parent", "host"), "kind of device"),
     "uuid": OPTIONAL_TEXT,
     "memory total (MiB)": AMOUNT,
 }
-GPU = DEVICE | {"product": TEXT, "power limit (W)": AMOUNT}
+GPU = DEVICE | {
+    "product": TEXT,
+    "cuda": Field(known(count), "number of a device"),
+    "power limit (W)": AMOUNT,
+}
 HOST = DEVICE | {"cores": Field(lambda value: count(value, 1e6), "number of cores")}
 SERIES = {"key": Field(lambda value: text(value) and "/" in value, "key"), "reason": OPTIONAL_TEXT}
 
@@ -143,6 +147,9 @@ EVENTS = {
         "name": OPTIONAL_TEXT,
         "memory (MiB)": AMOUNT,
     },
+    "xid": {"device": TEXT, "xid": Field(count, "XID")},
+    "ecc": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
+    "remapped": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
     "end": {"why": TEXT, "sampler cpu (s)": AMOUNT, "sampler memory (MiB)": AMOUNT},
 }
 

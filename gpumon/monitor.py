@@ -148,6 +148,7 @@ class Monitor:
             "interval": self.interval,
             "gpus": self.gpus,
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
             "family": launch.family(self.rank),
             "rank": self.rank,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpumon.meaning import gpu_name, neighbour
+from gpumon.meaning import HARDWARE, gpu_name, neighbour, sentence, slowings
 from gpumon.recording import Recording
 from gpumon.units import clock, lasting
 
 MOST_GAPS = 3
 MOST_NEIGHBOURS = 3
+MOST_FAULTS = 8
+SLOWED_SHARE = 0.01
+"""Of the whole time: less of it is in the chart, and in no sentence."""
 
 
 def notes(recording: Recording) -> list[str]:
@@ -20,14 +23,54 @@ def notes(recording: Recording) -> list[str]:
 
 
 def losses(recording: Recording) -> list[str]:
-    """Which GPUs were lost or shared, where samples are missing, and what could not be read."""
+    """What befell the GPUs, where samples are missing, and what could not be read."""
     lost = [
         f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}. "
         "From then on, sums over all GPUs are not known."
         for event in recording.events
         if event["event"] == "device lost"
     ]
-    return lost + _shared(recording) + _gaps(recording) + _damaged(recording)
+    return (
+        lost
+        + _hardware(recording)
+        + _slowed(recording)
+        + _shared(recording)
+        + _gaps(recording)
+        + _damaged(recording)
+    )
+
+
+def _hardware(recording: Recording) -> list[str]:
+    """What went wrong in the GPUs; the same again and again is told once."""
+    told: dict[str, list[float]] = {}
+    for event in recording.events:
+        if event["event"] in HARDWARE:
+            text = f"{gpu_name(event['device'])}: {sentence(event)}"
+            told.setdefault(text, []).append(event["t"])
+    lines = [
+        f"{text}, {at(moments[0], recording)}"
+        + (f" and {len(moments) - 1} times more." if len(moments) > 1 else ".")
+        for text, moments in told.items()
+    ]
+    more = len(lines) - MOST_FAULTS
+    return lines[:MOST_FAULTS] + ([f"And {more} other errors of the GPUs."] if more > 0 else [])
+
+
+def _slowed(recording: Recording) -> list[str]:
+    """For how long power or heat held which GPU's clocks down."""
+    told = []
+    for device in recording.devices:
+        bits = recording.series(f"{device['name']}/throttle reasons (bits)") or ()
+        seconds: dict[str, list[float]] = {}
+        for start, end, why in slowings(recording.times, bits, recording.end):
+            seconds.setdefault(why, []).append(end - start)
+        told += [
+            f"{gpu_name(device['name'])}: clocks held down ({why}) for {lasting(sum(each))}, "
+            f"in {len(each)} stretch{'es' * (len(each) > 1)}."
+            for why, each in seconds.items()
+            if sum(each) >= SLOWED_SHARE * recording.end
+        ]
+    return told
 
 
 def _shared(recording: Recording) -> list[str]:

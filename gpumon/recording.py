@@ -89,7 +89,8 @@ class Recording:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        return [device for device in self.devices if device["kind"] != "host"]
+        """GPUs and MIG instances; not the whole GPUs that the instances are parts of."""
+        return [device for device in self.devices if device["kind"] in ("gpu", "mig")]
 
 
 def load(prefix: Path) -> Recording:

@@ -25,7 +25,7 @@ from gpumon.gpu import gpu_sources
 from gpumon.host import host_description, host_sources, sampler_memory
 from gpumon.lines import FORMAT
 from gpumon.meaning import shared
-from gpumon.nvml import close_nvml, find_devices, open_nvml
+from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
 from gpumon.series import Series, Source, Unavailable
 from gpumon.sharing import Family
 from gpumon.writer import Writer, say
@@ -51,7 +51,7 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
         devices.append(host_description())
         return rest, devices, nvml
     try:
-        found = find_devices(config["gpus"], config["visible"])
+        found = with_parents(find_devices(config["gpus"], config["visible"], config["order"]))
         family = Family(lambda: members(config))
         for device in found:
             devices.append(device.describe())

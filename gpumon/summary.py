@@ -165,15 +165,19 @@ def _rows(
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
     longest = gaps.longest(recording.header["interval (s)"])
+    gpus: list[Row] = []
+    place = 0
     for device in known:
         rows.append(common | _figures(device, spans, weights, idle_below, longest))
-    gpus = rows[: len(recording.gpus)]
+        if device.device["kind"] in ("gpu", "mig"):
+            gpus.append(rows[-1])
+            place = len(rows)
     if gpus:
         together = _together(gpus, longest)
         joules, covered = (together.get(key, NAN) for key in ("energy (J)", "energy covers (s)"))
         # What is not covered by the joules is left out of the images too.
         together["images/J"] = common["images/s"] * covered / joules if joules > 0 else NAN
-        rows.insert(len(gpus), common | together)
+        rows.insert(place, common | together)
     return rows
 
 

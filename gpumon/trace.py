@@ -164,8 +164,10 @@ class Trace:
         """The chart: a lane a device, a band a phase, on one time axis.
 
         theme: ``"light"`` or ``"dark"``. title: a line above. window: (start, end) in seconds.
-        size: (width, height) in inches. devices: names of the lanes wanted. The figure shows
-        itself as the value of a notebook cell; it does not touch pyplot.
+        size: (width, height) in inches. devices: names of the lanes wanted. series: what else to
+        draw, in lanes of their own, by the beginnings of names: ``temperature``, ``clocks``,
+        ``PCIe``, ``NVLink``, ``disk``, ``network``, ``page faults``, ... The figure
+        shows itself as the value of a notebook cell; it does not touch pyplot.
         """
         with needed_for("a chart"):
             from gpumon.drawing.chart import draw
@@ -174,12 +176,14 @@ class Trace:
             options["theme_name"] = options.pop("theme")
         return draw(self, **options)
 
-    def html(self, *, title: str | None = None, theme: str = "auto") -> str:
+    def html(
+        self, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+    ) -> str:
         """The chart as one self-contained page; see :mod:`gpumon.drawing.interactive`."""
         with needed_for("an interactive chart"):
             from gpumon.drawing.interactive import page
 
-        return page(self, title=title, theme=theme)
+        return page(self, title=title, theme=theme, series=series)
 
     def export(self, target: PathLike, kind: str | None = None) -> Path:
         """Write to a .csv, .parquet or .prom file; see :func:`gpumon.export.export`."""

@@ -164,6 +164,11 @@ function gpumonChart(root, data) {
         g.setLineDash(dash.map(length => 1.25 * length));
         g.beginPath(); steps(g, seen, y, "line"); g.stroke(); g.setLineDash([]);
       }
+      (lane.marks || []).forEach(([moment, words], i) => {
+        g.strokeStyle = g.fillStyle = theme.machine; g.lineWidth = 0.9; g.font = font(10); g.textAlign = "left";
+        g.setLineDash([3, 2]); g.beginPath(); g.moveTo(x(moment), top); g.lineTo(x(moment), top + tall); g.stroke(); g.setLineDash([]);
+        g.fillText(words, x(moment) + 4, y(92 - 14 * (i % 3)) + 4);
+      });
       if (lane.lost) {
         const [moment, words] = lane.lost;
         g.strokeStyle = g.fillStyle = theme.activity; g.lineWidth = 1.2; g.font = font(11); g.textAlign = "left";
@@ -176,7 +181,7 @@ function gpumonChart(root, data) {
         g.fillText(lane.reason, (LEFT + width - RIGHT) / 2, top + tall / 2 + 4, width - LEFT - RIGHT - 8);
       }
       g.fillStyle = theme.faint; g.font = font(10); g.textAlign = "right";
-      for (const [v, drop] of tall > 80 ? [[0, 0], [100, 8]] : [[100, 8]]) g.fillText(v ? v + " %" : v, LEFT - 4, y(v) + drop);
+      for (const [v, drop] of tall > 80 ? [[0, 0], [100, 8]] : [[100, 8]]) g.fillText(v ? lane.top || "100 %" : v, LEFT - 4, y(v) + drop);
       g.fillStyle = theme.text; g.font = "600 " + font(13);
       const notes = lane.lines.map(line => line.members ? note(line) : line.note);
       if (narrow) {

@@ -68,10 +68,13 @@ def script() -> str:
     return f"{STYLE}<script>\n{code()}</script>\n"
 
 
-def fragment(trace: Trace, *, title: str | None = None, theme: str = "auto") -> str:
+def fragment(
+    trace: Trace, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+) -> str:
     """One chart; the page must hold ``script()`` before it. theme: auto, light or dark."""
     recording = trace.recording
-    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)))
+    names = [series] if isinstance(series, str) else series
+    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), names)
     data = _data(recording, lanes, theme)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
     return markup(data, kinds, title=title, notes=notes(recording))
@@ -113,14 +116,16 @@ def markup(
     )
 
 
-def page(trace: Trace, *, title: str | None = None, theme: str = "auto") -> str:
+def page(
+    trace: Trace, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+) -> str:
     """A whole HTML document with one chart."""
     heading = html.escape(title or f"gpumon {trace.path.name}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f'<meta name="color-scheme" content="light dark"><title>{heading}</title>{script()}</head>'
-        f"<body>{fragment(trace, title=title, theme=theme)}</body></html>\n"
+        f"<body>{fragment(trace, title=title, theme=theme, series=series)}</body></html>\n"
     )
 
 
@@ -131,7 +136,7 @@ def _data(recording: Recording, lanes: list[Lane], theme: str) -> dict[str, Any]
         deepest = max(mark.depth for mark in marks)
         marks = [mark for mark in marks if mark.depth < deepest]
     names = list(dict.fromkeys(mark.name for mark in marks))
-    gpus = sum(not lane.host for lane in lanes)
+    gpus = len({lane.name for lane in lanes if not lane.host})
     return {
         "start": 0.0,
         "end": round(max(recording.end, 1e-3), 3),
@@ -178,7 +183,7 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
             "note": line.note,
             "unit": line.unit,
             "scale": line.scale,
-            "digits": 1 if line.unit == "GiB" else 0,
+            "digits": 1 if line.unit == "GiB" or 0 < line.scale < 0.1 else 0,
             "t": [round(float(t), 3) for t in times],
             "v": plain_values(mean),
         }
@@ -191,6 +196,8 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
         "host": lane.host,
         "lines": lines,
         "lost": lane.lost,
+        "marks": lane.marks,
+        "top": lane.top,
         "reason": lane.reason,
     }
 

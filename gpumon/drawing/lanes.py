@@ -44,7 +44,8 @@ class Lane:
     """One device.
 
     reason: why it has no utilisation. host: it is a machine's CPU and memory, not a GPU. lost: the
-    second in which the device was lost to the driver, and how the chart says it.
+    second in which the device was lost to the driver, and how the chart says it. marks: other
+    moments, likewise. top: what its highest value is called.
     """
 
     name: str
@@ -54,28 +55,39 @@ class Lane:
     reason: str = ""
     host: bool = False
     lost: tuple[float, str] | None = None
+    marks: list[tuple[float, str]] = field(default_factory=list)
+    top: str = "100 %"
 
     def line(self, kind: str) -> Line | None:
         return next((line for line in self.lines if line.kind == kind), None)
 
 
-def lanes_of(recording: Recording, window: tuple[float, float]) -> list[Lane]:
-    """The lanes of a trace, GPUs first, the figures at their side over the window."""
+def lanes_of(
+    recording: Recording, window: tuple[float, float], series: Sequence[str] = ()
+) -> list[Lane]:
+    """The lanes of a trace, GPUs first, the figures at their side over the window.
+
+    series: what else is to be drawn, in lanes of their own; see :func:`gpumon.Trace.plot`.
+    """
+    from gpumon.drawing import more_lanes
+
     weights = stats.weights(recording.times, recording.end, [window])
     lanes = []
     for device in recording.devices:
         if device["kind"] == "host":
             lanes.append(_host(recording, device, weights))
         else:
-            lanes += [_gpu(recording, device, weights), *_whose(recording, device, weights)]
-    return lanes
+            lane = _gpu(recording, device, weights)
+            if device["kind"] == "parent":
+                more_lanes.complete_parent(lane, recording, device, weights)
+            lane.marks = more_lanes.marks(recording, device["name"])
+            lanes += [lane, *more_lanes.whose(recording, device, weights)]
+    return lanes + more_lanes.chosen(recording, series, weights)
 
 
 def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     name = device["name"]
-    lane = Lane(
-        name, gpu_name(name), device.get("machine") or device["product"].removeprefix("NVIDIA ")
-    )
+    lane = Lane(name, gpu_name(name), _subtitle(device))
     busy = recording.series(f"{name}/utilisation (%)")
     if busy is not None:
         note = in_words(stats.mean(stats.known(busy, weights)), "% busy")
@@ -88,7 +100,7 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     if memory is not None:
         peak = stats.peak(stats.known(memory, weights))
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        lane.lines.append(_memory_line(memory, total, peak))
+        lane.lines.append(memory_line(memory, total, peak))
     power = recording.series(f"{name}/power (W)")
     if power is not None:
         limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
@@ -113,28 +125,12 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     return lane
 
 
-def _whose(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> list[Lane]:
-    """A second lane of a GPU that was shared: what the program used of it, and what others did."""
-    name = device["name"]
-    if not any(recording.series(f"{name}/other processes (count)") or ()):
-        return []
-    lane = Lane(name, f"{gpu_name(name)}, whose", "mine and others'")
-    for whose, kind in (("mine", "mine"), ("others", "others")):
-        use = recording.series(f"{name}/SM use {whose} (%)")
-        if use is not None:
-            word = "mine" if whose == "mine" else "others'"
-            note = in_words(stats.mean(stats.known(use, weights)), f"% SM {word}")
-            lane.lines.append(Line(kind, "", np.asarray(use), note, short=f"SM use, {word}"))
-    for whose in ("mine", "others"):
-        memory = recording.series(f"{name}/memory {whose} (MiB)")
-        if memory is not None:
-            word = "mine" if whose == "mine" else "others'"
-            total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-            line = _memory_line(memory, total, stats.peak(stats.known(memory, weights)))
-            line.kind, line.label = f"memory_{whose}", ""
-            line.note, line.short = f"{line.note.removesuffix(' peak')} {word}", f"memory, {word}"
-            lane.lines.append(line)
-    return [lane]
+def _subtitle(device: dict[str, Any]) -> str:
+    """The machine or the product, and CUDA's number where it is another than the driver's."""
+    text = str(device.get("machine") or device["product"].removeprefix("NVIDIA "))
+    cuda = device.get("cuda")
+    own = device["name"].rpartition(":")[2]
+    return text if cuda is None or own == f"gpu{cuda}" else f"cuda:{cuda}, {text}"
 
 
 def in_words(value: float, unit: str) -> str:
@@ -151,7 +147,7 @@ def devices_in_words(recording: Recording) -> str:
     return f"{count} GPU{'s' * (count > 1)}" + (f", {lost} lost" if lost else "")
 
 
-def _memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
+def memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
     label = "memory, % of the device's"
     note = f"{mebibytes(peak)} peak" if not math.isnan(peak) else "no figure, memory"
     return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
@@ -175,10 +171,10 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        whole = _memory_line(memory, total, stats.peak(stats.known(memory, weights)))
+        whole = memory_line(memory, total, stats.peak(stats.known(memory, weights)))
         if mine.memory is not None:
             peak = stats.peak(stats.known(mine.memory, weights))
-            lane.lines.append(_memory_line(mine.memory, mine.most, peak))
+            lane.lines.append(memory_line(mine.memory, mine.most, peak))
             whole.kind, whole.label = "machine_memory", "memory, the machine's"
             whole.note += " of all"
         lane.lines.append(whole)
