@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("--interval", type=float, default=0.1, help="seconds between samples")
     record.add_argument("--out", type=Path, help="the trace (default: gpumon-trace)")
     record.add_argument("--gpus", help="NVML indices or UUIDs, with commas (default: visible ones)")
+    record.add_argument("--limit", type=float, metavar="MB", help="drop the oldest samples beyond")
     record.add_argument("program", nargs=argparse.REMAINDER, metavar="-- command ...")
 
     watch = commands.add_parser("watch", help="follow a trace, or this machine, in the terminal")
@@ -127,7 +128,7 @@ def _record(options: argparse.Namespace) -> int:
         raise MonitorError("nothing to run: gpumon record [options] -- command ...")
     gpus = options.gpus.split(",") if options.gpus else None
     path = options.out or default_path()
-    code = record(command, Monitor(path, options.interval, gpus))
+    code = record(command, Monitor(path, options.interval, gpus, limit=options.limit))
     print(f"gpumon: trace in {path}; see it with: gpumon plot {path}", file=sys.stderr)
     return code
 

@@ -19,7 +19,16 @@ def notes(recording: Recording) -> list[str]:
     """Why there is no GPU, and the losses."""
     reason = recording.header["nvml"].get("reason")
     none = [f"No GPU lane: {reason}."] if reason and not recording.gpus else []
-    return none + losses(recording)
+    return none + losses(recording) + _coarse(recording)
+
+
+def _coarse(recording: Recording) -> list[str]:
+    if recording.ranges is None:
+        return []
+    return [
+        f"The trace is long: figures and lines are of means over {lasting(recording.step)}, and "
+        "shades show the range within them."
+    ]
 
 
 def losses(recording: Recording) -> list[str]:

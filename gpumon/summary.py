@@ -93,6 +93,8 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     series: dict[str, Sequence[float]] = {
         key: found for key, of in wanted.items() if (found := recording.series(of))
     }
+    if ranged := recording.range(wanted["memory"]):
+        series["most memory"] = ranged[1]
     mine = mine_of(recording, device) if device["kind"] == "host" else None
     if mine and mine.cpu:
         series |= {"machine": series["busy"], "busy": mine.cpu}
@@ -164,7 +166,7 @@ def _rows(
         common["start (s)"] = marks[0].start
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
-    longest = gaps.longest(recording.header["interval (s)"])
+    longest = gaps.longest(recording.step)
     gpus: list[Row] = []
     place = 0
     for device in known:
@@ -200,7 +202,7 @@ def _figures(
     if "activity" in series:
         row["SM activity mean (%)"] = stats.mean(series["activity"])
     if "memory" in series:
-        row["memory peak (MiB)"] = stats.peak(series["memory"])
+        row["memory peak (MiB)"] = stats.peak(series.get("most memory", series["memory"]))
     if "power" in series:
         row["power mean (W)"] = stats.mean(series["power"])
     if any(known.series.get("others", ())):

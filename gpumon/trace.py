@@ -221,6 +221,8 @@ class Trace:
         times, interval = self.recording.sampled, self.recording.header["interval (s)"]
         if self.parts:
             return {"asked (s)": interval, "samples": len(times)}  # each part has its own
+        if self.recording.ranges is not None:
+            return {"asked (s)": interval, "read as means over (s)": self.recording.step}
         result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
         # The last sample of a closed trace is taken when told to stop, off the grid.
         closed = any(event["event"] == "end" for event in self.recording.events)

@@ -162,7 +162,7 @@ def frame_axes(
     origin: float = 0.0,
     top: str = "100 %",
 ) -> None:
-    """The empty lane: its scale up to ``top``, its grid, the time axis (from ``origin``) if last."""
+    """The empty lane: scale to ``top``, grid, and if last the time axis from ``origin``."""
     axes.set_facecolor(colours.lane)
     axes.set_xlim(*window)
     axes.set_ylim(0, 104)
@@ -186,7 +186,7 @@ def _lane(
     for line in lane.lines:
         colour, look = colour_of(line.kind, colours), KINDS[line.kind]
         times, mean, low, high = condense(
-            recording.times, line.values, recording.end, steps(line.kind, inside)
+            recording.times, line.values, recording.end, steps(line.kind, inside), line.ranged
         )
         corners, heights = outline(times, mean, recording.end)
         if look.area:

@@ -175,7 +175,11 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
     lines = []
     for line in lane.lines:
         times, mean, low, high = condense(
-            recording.times, line.values, recording.end, STEPS.get(line.kind, MOST_STEPS)
+            recording.times,
+            line.values,
+            recording.end,
+            STEPS.get(line.kind, MOST_STEPS),
+            line.ranged,
         )
         entry: dict[str, Any] = {
             "kind": line.kind,

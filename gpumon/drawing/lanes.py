@@ -27,7 +27,8 @@ Floats = npt.NDArray[np.float64]
 class Line:
     """One series as percent of its full scale. kind: how it looks, one of ``style.KINDS``.
 
-    ``values * scale`` is in ``unit``. short: what a pointer at it is told; empty: what its kind is.
+    ``values * scale`` is in ``unit``. short: what a pointer at it is told; empty: what its kind
+    is. ranged: the lowest and the highest of each value, where values are means over some time.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Line:
     scale: float = 1.0
     unit: str = "%"
     short: str = ""
+    ranged: tuple[Floats, Floats] | None = None
 
 
 @dataclass
@@ -92,6 +94,7 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     if busy is not None:
         note = in_words(stats.mean(stats.known(busy, weights)), "% busy")
         lane.lines.append(Line("busy", "GPU utilisation", np.asarray(busy), note))
+        lane.lines[-1].ranged = _ranged(recording, f"{name}/utilisation (%)")
     activity = recording.series(f"{name}/SM activity (%)")
     if activity is not None:
         note = in_words(stats.mean(stats.known(activity, weights)), "% SM active")
@@ -123,6 +126,11 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
         reasons = [s["reason"] for s in keys if s.get("reason")]
         lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
     return lane
+
+
+def _ranged(recording: Recording, key: str) -> tuple[Floats, Floats] | None:
+    found = recording.range(key)
+    return None if found is None else (np.asarray(found[0], float), np.asarray(found[1], float))
 
 
 def _subtitle(device: dict[str, Any]) -> str:
@@ -168,6 +176,7 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
     elif cpu is not None:
         note = in_words(stats.mean(stats.known(cpu, weights)), "% CPU")
         lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
+        lane.lines[-1].ranged = _ranged(recording, f"{name}/cpu (%)")
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
@@ -182,16 +191,23 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
 
 
 def condense(
-    times: npt.ArrayLike, values: Floats, end: float, most: int
+    times: npt.ArrayLike,
+    values: Floats,
+    end: float,
+    most: int,
+    ranged: tuple[Floats, Floats] | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
+
+    ranged: the lowest and the highest of each value, where values are means themselves.
 
     What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
     drawn into it.
     """
     times = np.asarray(times, dtype=float)
+    least, greatest = ranged or (values, values)
     if len(times) <= most:
-        return times, values, values, values
+        return times, values, least, greatest
     edges, width = np.linspace(times[0], end, most + 1, retstep=True)
     held = np.diff(np.append(times, end))
     alone = np.flatnonzero(held > width * 1.000001)
@@ -202,8 +218,8 @@ def condense(
     total = np.add.reduceat(seconds, places)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.add.reduceat(np.where(known, values, 0.0) * seconds, places) / total
-    low = np.minimum.reduceat(np.where(known, values, np.inf), places)
-    high = np.maximum.reduceat(np.where(known, values, -np.inf), places)
+    low = np.minimum.reduceat(np.where(np.isnan(least), np.inf, least), places)
+    high = np.maximum.reduceat(np.where(np.isnan(greatest), -np.inf, greatest), places)
     empty = total == 0
     return (
         times[places],
