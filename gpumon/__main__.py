@@ -1,8 +1,9 @@
-"""The command: gpumon record, watch, summary, plot, compare, export, devices."""
+"""The command: gpumon record, watch, summary, plot, compare, export, serve, devices."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -59,9 +60,23 @@ def parser() -> argparse.ArgumentParser:
         "--series", help="what else to draw, with commas: temperature,clocks,PCIe,..."
     )
 
-    export = commands.add_parser("export", help="write a trace as CSV, Parquet or Prometheus text")
+    export = commands.add_parser("export", help="write a trace for other tools")
     export.add_argument("trace", nargs="+", type=Path)
-    export.add_argument("-o", "--out", type=Path, required=True, help="a .csv, .parquet or .prom")
+    export.add_argument(
+        "-o", "--out", type=Path, required=True, help="a .csv, .parquet, .prom or .json"
+    )
+    export.add_argument(
+        "--with",
+        type=Path,
+        dest="beside",
+        metavar="PROFILE",
+        help="of torch.profiler, into a .json",
+    )
+
+    serve = commands.add_parser("serve", help="the latest values over HTTP, for Prometheus")
+    serve.add_argument("trace", nargs="?", type=Path, help="default: this machine, from now on")
+    serve.add_argument("--host", default="127.0.0.1", help="default: this machine alone")
+    serve.add_argument("--port", type=int, default=9401)
 
     devices = commands.add_parser("devices", help="what this machine can measure, and why not more")
     devices.add_argument("--json", action="store_true")
@@ -80,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.command == "watch":
         return _watch(options)
+    if options.command == "serve":
+        return _serve(options)
     if options.command == "compare":
         return _compare(options)
     from gpumon.summary import summarize
@@ -98,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             print(text(columns, rows))
     elif options.command == "export":
-        print(trace.export(options.out))
+        print(trace.export(options.out, beside=options.beside))
     else:
         out = options.out or trace.path.with_name(trace.path.name + ".png")
         series = options.series.split(",") if options.series else []
@@ -143,11 +160,31 @@ def _watch(options: argparse.Namespace) -> int:
         return 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        Monitor(Path(folder) / "trace", interval=0.25) as monitor,
+        Monitor(Path(folder) / "trace", interval=0.25).of_everybody() as monitor,
     ):
         if options.once:
             time.sleep(1.3)  # until the slowest series has a value
         watch(monitor.path, once=options.once)
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from gpumon.files import prefix_of
+    from gpumon.monitor import Monitor
+    from gpumon.serve import server
+
+    with contextlib.ExitStack() as stack:
+        if options.trace is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            machine = Monitor(Path(folder) / "trace", interval=1.0, limit=20)
+            prefix = stack.enter_context(machine.of_everybody()).path
+        else:
+            prefix = prefix_of(options.trace)
+        serving = stack.enter_context(server(prefix, options.host, options.port))
+        where = f"http://{options.host}:{serving.server_address[1]}/metrics"
+        print(f"gpumon: serving {where}; end with Ctrl-C", file=sys.stderr, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            serving.serve_forever()
     return 0
 
 

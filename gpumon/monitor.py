@@ -95,6 +95,7 @@ class Monitor:
         self.live = live
         self.limit = limit
         self.marker = Marker(marks_file(self.path))
+        self._family: int | None = launch.family(self.rank)
         self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
@@ -121,6 +122,11 @@ class Monitor:
     def running(self) -> bool:
         """Whether the sampling process is alive."""
         return self._process is not None and self._process.poll() is None
+
+    def of_everybody(self) -> Monitor:
+        """This monitor, for a whole machine: nobody's processes are others'."""
+        self._family = None
+        return self
 
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """A context manager that marks a phase; see :meth:`gpumon.Marker.phase`."""
@@ -159,7 +165,7 @@ class Monitor:
             "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
             "limit": None if self.limit is None else int(self.limit * 1e6),
-            "family": launch.family(self.rank),
+            "family": self._family,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
             "version": gpumon.__version__,

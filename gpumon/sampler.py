@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from gpumon.files import samples_file
 from gpumon.gaps import longest
 from gpumon.gpu import gpu_sources
@@ -70,6 +72,8 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
 
 def members(config: dict[str, Any]) -> list[int]:
     """The watched program's processes, and those that its launcher started, where it has one."""
+    if config["family"] is None:
+        return psutil.pids()
     if sys.platform == "linux":
         return list(tree(config["family"]))
     return [config["parent"]]

@@ -185,11 +185,13 @@ class Trace:
 
         return page(self, title=title, theme=theme, series=series)
 
-    def export(self, target: PathLike, kind: str | None = None) -> Path:
-        """Write to a .csv, .parquet or .prom file; see :func:`gpumon.export.export`."""
+    def export(
+        self, target: PathLike, kind: str | None = None, beside: PathLike | None = None
+    ) -> Path:
+        """Write a .csv, .parquet, .prom or .json file; see :func:`gpumon.export.export`."""
         from gpumon.export import export
 
-        return export(self, target, kind)
+        return export(self, target, kind, beside)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""
