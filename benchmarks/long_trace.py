@@ -43,7 +43,7 @@ opened = time.perf_counter() - started
 {call}
 seconds = time.perf_counter() - started
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([opened, seconds, peak, len(trace.recording.times)]))
+print(json.dumps([opened, seconds, peak, len(trace.recording.times), time.process_time()]))
 """
 
 
@@ -150,8 +150,9 @@ def main() -> None:
                 text=True,
                 check=True,
             )
-            opened, seconds, peak, rows = json.loads(done.stdout)
+            opened, seconds, peak, rows, used = json.loads(done.stdout)
             figures = {"opened, s": round(opened, 2), "in all, s": round(seconds, 2)}
+            figures["processor, s"] = round(used, 2)
             told = {"figure": name, "days": options.days, "gpus": options.gpus, "rows": rows}
             print(json.dumps(told | figures | {"peak, MB": round(peak), "rounds": 1}))
 

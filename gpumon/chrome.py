@@ -55,17 +55,13 @@ def _phases(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
     rows: dict[int, list[list[float]]] = {}
     for mark in recording.marks:
         process = mark.process if isinstance(mark.process, int) else 0
-        for place, ends in enumerate(rows.setdefault(process, [])):
-            while ends and ends[-1] <= mark.start:
-                ends.pop()
-            if not ends or mark.end <= ends[-1]:
-                break
-        else:
-            place, ends = len(rows[process]), []
-            rows[process].append(ends)
+        known = rows.setdefault(process, [])
+        place = _row(known, mark.start, mark.end)
+        if place == len(known):
+            known.append([])
             name = "gpumon phases" + (f" {place + 1}" if place else "")
             yield _meta("thread_name", process, name) | {"tid": FIRST_THREAD + place}
-        ends.append(mark.end)
+        known[place].append(mark.end)
         yield {
             "ph": "X",
             "cat": "gpumon",
@@ -76,6 +72,16 @@ def _phases(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
             "dur": _micro(mark.end - mark.start),
             "args": mark.attributes,
         }
+
+
+def _row(rows: list[list[float]], start: float, end: float) -> int:
+    """The first row that a slice nests in, or one more; rows: the ends of their open slices."""
+    for place, ends in enumerate(rows):
+        while ends and ends[-1] <= start:
+            ends.pop()
+        if not ends or end <= ends[-1]:
+            return place
+    return len(rows)
 
 
 def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""``%load_ext gpumon``, then ``%%gpumon`` before a cell: the cell under a monitor, and its chart."""
+"""``%load_ext gpumon``, then ``%%gpumon``: a cell under a monitor, and its chart."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ class Phase:
             return cast(Function, awaited)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise MonitorError(
-                f"the phase {self._name!r} cannot decorate a generator, which leaves off in between: "
+                f"the phase {self._name!r} cannot decorate a generator, which rests in between: "
                 "use `with` inside it"
             )
 

@@ -55,7 +55,7 @@ class Monitor:
         another process; elsewhere, say how to follow the trace in a terminal.
 
     limit: MB that the samples of a long trace may take; then the oldest are dropped, and means over
-        10 s stay of them. None: all are kept.
+        20 s stay of them. None: all are kept.
 
     Once running it never raises for the sampler's sake: trouble is one warning, and the program
     goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can

@@ -19,7 +19,7 @@ from gpumon.tiers import ROW, Rows, Tier, masks, read_rows
 NAN = float("nan")
 MOST_VALUES = 20_000_000
 """That a trace may have to be read sample by sample: 160 MB."""
-A_PART = 20_000
+A_PART = 10_000
 """Samples that a part may have, about."""
 
 
@@ -122,7 +122,7 @@ def load(prefix: Path) -> Recording:
     damaged = 0
     if short:
         for part in earlier:
-            damaged += table.take(parts.samples_of(prefix, part), [])
+            damaged += table.take_part(prefix, part)
     events: list[dict[str, Any]] = []
     rows = None
     if earlier and not short:
@@ -198,6 +198,26 @@ class Table:
             else:
                 damaged += 1
         return damaged
+
+    def take_part(self, prefix: Path, part: dict[str, Any]) -> int:
+        """Add a part's samples; 1 where it is damaged, and then none of them."""
+        try:
+            times, changes = parts.read_part(prefix, part, len(self.columns))
+        except parts.Damaged:
+            return 1
+        if self.times and times and times[0] < self.times[-1]:
+            return 1
+        begun = len(self.times)
+        for column, (places, values) in zip(self.columns, changes, strict=True):
+            if len(places) == len(times):
+                self._hold(column, begun)
+                column.extend(values)
+                continue
+            for place, value in zip(places, values, strict=True):
+                self._hold(column, begun + place)
+                column.append(value)
+        self.times.extend(times)
+        return 0
 
     def add(self, line: list[Any]) -> None:
         moment = len(self.times)

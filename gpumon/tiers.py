@@ -1,4 +1,4 @@
-"""Tiers: what a long trace is read as, a row every ten seconds with each series' mean and range.
+"""Tiers: what a long trace is read as, a row every twenty seconds with each series' mean and range.
 
 A week of eight GPUs at 10 Hz has a thousand million values. The sampler keeps the rows while it
 records; a reader takes them in place of samples that would not fit into memory, or that were
@@ -20,7 +20,7 @@ from typing import Any
 
 from gpumon.gaps import longest
 
-ROW = 10.0
+ROW = 20.0
 """Seconds."""
 NAN = float("nan")
 AT_ONCE = 2**22

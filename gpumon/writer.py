@@ -38,7 +38,7 @@ class Writer:
         self.missed = 0
         self._path = path
         self._prefix = prefix_of(path)
-        self._line = b""
+        self._length = 0
         self._file = take(path) if file is None else file
         self._last: list[float | None] = []
         self._owed: list[dict[str, Any]] = []
@@ -48,7 +48,7 @@ class Writer:
         self._limit = limit
         self._header: dict[str, Any] = {}
         self._events: list[dict[str, Any]] = []
-        self._packer = Packer()
+        self._packer: Packer | None = None
         self._full = PART
         self._tier: Tier | None = None
         self._rows: list[bytes] | None = []
@@ -92,17 +92,18 @@ class Writer:
         """Fold a sample that was written into rows, and begin a new part where this one is full."""
         if not self._header:
             return
-        self._packer.add(self._line, now)
-        if self._tier is None:
+        if self._tier is None or self._packer is None:
             count = len(self._header["series"])
+            self._packer = Packer(count)
             self._tier = Tier(count, self._header["interval (s)"], masks(self._header))
+        self._packer.add(self._length, now, changed)
         row = self._tier.sample(now, changed)
         if row is not None:
             with contextlib.suppress(OSError):
                 self._row(row)
         if self._packer.size >= self._full:
             try:
-                self._begin_part()
+                self._begin_part(self._packer)
             except (OSError, MonitorError) as error:
                 # This part goes on, until there is room for the next.
                 self._full += PART
@@ -116,12 +117,12 @@ class Writer:
         with tiers_file(self._prefix).open("ab") as file:
             file.write(row)
 
-    def _begin_part(self) -> None:
+    def _begin_part(self, packer: Packer) -> None:
         """Compress what there is into a part and begin the file anew, unseen until it is whole."""
         found = self._header.get("parts", [])
         place = 1 + int(found[-1]["file"][:6]) if found else 1
         folder = parts_folder(self._prefix)
-        parts = [*found, self._packer.write(folder, place)]
+        parts = [*found, packer.write(folder, place)]
         dropped = self._header.get("dropped", False)
         while self._limit is not None and sum(p["bytes"] for p in parts) > self._limit:
             (folder / parts.pop(0)["file"]).unlink(missing_ok=True)
@@ -147,7 +148,7 @@ class Writer:
             raise
         os.close(self._file)
         self._file, self._header, self._last = file_number, header, []
-        self._packer, self._full = Packer(), PART
+        self._packer, self._full = Packer(len(header["series"])), PART
 
     def _lost(self, now: float) -> None:
         """The first sample of a gap leaves an event to be written as soon as one can be."""
@@ -173,7 +174,7 @@ class Writer:
             self._complain(why)
             return False
         self._torn = False
-        self._line = data
+        self._length = len(data)
         return True
 
     def _complain(self, why: str) -> None:
