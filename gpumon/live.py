@@ -9,6 +9,7 @@ thread, through IPython's display.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -98,6 +99,10 @@ def _draw(trace: Trace) -> bytes:
     return trace.plot()._repr_png_()  # type: ignore[attr-defined, no-any-return]
 
 
+def _put_bytes(data: bytes, file: Path) -> None:
+    file.write_bytes(data)
+
+
 class _NotebookOutput:
     """An output of a cell that holds one PNG, through IPython."""
 
@@ -139,7 +144,7 @@ def main(arguments: list[str]) -> int:
         with contextlib.suppress(MonitorError, OSError):
             growing = growing or Growing(prefix)
             data = _draw(Trace(growing.recording()))
-            write_whole(target, lambda file, data=data: file.write_bytes(data))
+            write_whole(target, functools.partial(_put_bytes, data))
         wait = max(config["period"], REST * (time.monotonic() - started))
     return 0
 

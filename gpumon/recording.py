@@ -263,7 +263,7 @@ def _fold(
 
 def _with(column: array[float], places: Sequence[int], more: Iterable[float]) -> array[float]:
     """The column with one more value before each of the places, which are in order."""
-    longer, done = array(column.typecode), 0
+    longer, done = column[:0], 0
     for place, value in zip(places, more):  # noqa: B905 (`more` may be without end)
         longer += column[done:place]
         longer.append(value)

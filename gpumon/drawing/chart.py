@@ -200,8 +200,8 @@ def _lane(
             axes.fill_between(corners, lows, highs, color=colour, alpha=0.14, linewidth=0)
     for number, (moment, text) in enumerate(lane.marks):
         axes.axvline(moment, color=colours.machine, linewidth=0.9, linestyle=(0, (3, 2)))
-        high = 92 - 14 * (number % 3)
-        axes.text(moment, high, f" {text}", color=colours.machine, fontsize=7.5, clip_on=True)
+        level = 92 - 14 * (number % 3)
+        axes.text(moment, level, f" {text}", color=colours.machine, fontsize=7.5, clip_on=True)
     if lane.lost is not None:
         moment, text = lane.lost
         axes.axvline(moment, color=colours.activity, linewidth=1.2)

@@ -341,7 +341,7 @@ def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
 
     async def both() -> list[str]:
         with marker.phase("run"):
-            return await asyncio.gather(fetch(0.02), fetch(0.01))
+            return list(await asyncio.gather(fetch(0.02), fetch(0.01)))
 
     assert load(1) == 2 and load.__name__ == "load"
     assert asyncio.run(both()) == ["run/fetch", "run/fetch"]
