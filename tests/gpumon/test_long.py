@@ -41,7 +41,14 @@ class Recorded:
             now = self.number * STEP
             if not gap[0] <= now < gap[1]:
                 bits = 4.0 if now % 100 > 95 else 0.0
-                row = [value(self.number), 100.0 + self.number, 300.0, 20.0, 4000.0, bits]
+                row: list[float | None] = [
+                    value(self.number),
+                    100.0 + self.number,
+                    300.0,
+                    20.0,
+                    4000.0,
+                    bits,
+                ]
                 self.writer.sample(now, row)
             self.number += 1
 
@@ -91,7 +98,9 @@ def test_rows_have_mean_and_range_and_no_invention(
     trace = as_rows(tmp_path / "t", monkeypatch)
     read = trace.recording
     assert read.step == ROW and len(read.times) < SECONDS / ROW + 3
-    busy, (low, high) = read.series("gpu0/utilisation (%)"), read.range("gpu0/utilisation (%)")
+    busy, ranged = read.series("gpu0/utilisation (%)"), read.range("gpu0/utilisation (%)")
+    assert ranged is not None
+    low, high = ranged
     assert busy is not None
     first = [value(number) for number in range(40)]
     assert busy[0] == pytest.approx(sum(first) / len(first)) and (low[0], high[0]) == (10, 90)
@@ -143,9 +152,14 @@ def test_live_reads_only_what_is_new(
 ) -> None:
     made = Recorded(tmp_path / "t")
     growing = follow.Growing(tmp_path / "t", most=150)
-    parsed: list[int] = []
+    parsed: list[bytes] = []
     whole = follow.parse
-    monkeypatch.setattr(follow, "parse", lambda line: (parsed.append(1), whole(line))[1])
+
+    def counted(line: bytes) -> Any:
+        parsed.append(line)
+        return whole(line)
+
+    monkeypatch.setattr(follow, "parse", counted)
     for seconds in range(5, 51, 5):  # parts are begun meanwhile
         made.go(5)
         parsed.clear()
