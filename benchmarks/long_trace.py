@@ -93,7 +93,7 @@ def write(prefix: Path, gpus: int, seconds: float) -> None:
             elif key.startswith("power"):
                 values[place] = round(rng.gauss(610, 12), 1)
             elif key.startswith("energy"):
-                values[place] = round(610 * number * INTERVAL + rng.gauss(0, 3), 1)
+                values[place] = round((values[place] or 0) + rng.gauss(610, 12) * INTERVAL, 1)
             elif key.endswith("(MiB/s)"):
                 values[place] = round(rng.gauss(900, 90))
             elif key.startswith("cpu"):
