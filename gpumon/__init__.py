@@ -35,7 +35,19 @@ _LAZY = {
 }
 
 
+_MODULES = ("callbacks", "otel")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext gpumon``: adds the cell magic ``%%gpumon``."""
+    from gpumon.magic import register
+
+    register(shell)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"gpumon.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
     with needed_for(f"gpumon.{name}"):

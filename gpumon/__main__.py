@@ -1,8 +1,9 @@
-"""The command: gpumon record, watch, summary, plot, compare, export, devices."""
+"""The command: gpumon record, watch, summary, plot, compare, export, serve, devices."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -31,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("--interval", type=float, default=0.1, help="seconds between samples")
     record.add_argument("--out", type=Path, help="the trace (default: gpumon-trace)")
     record.add_argument("--gpus", help="NVML indices or UUIDs, with commas (default: visible ones)")
+    record.add_argument("--limit", type=float, metavar="MB", help="drop the oldest samples beyond")
     record.add_argument("program", nargs=argparse.REMAINDER, metavar="-- command ...")
 
     watch = commands.add_parser("watch", help="follow a trace, or this machine, in the terminal")
@@ -54,9 +56,27 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument("--theme", choices=["light", "dark"], default="light")
         each.add_argument("--title")
 
-    export = commands.add_parser("export", help="write a trace as CSV, Parquet or Prometheus text")
+    plot.add_argument(
+        "--series", help="what else to draw, with commas: temperature,clocks,PCIe,..."
+    )
+
+    export = commands.add_parser("export", help="write a trace for other tools")
     export.add_argument("trace", nargs="+", type=Path)
-    export.add_argument("-o", "--out", type=Path, required=True, help="a .csv, .parquet or .prom")
+    export.add_argument(
+        "-o", "--out", type=Path, required=True, help="a .csv, .parquet, .prom or .json"
+    )
+    export.add_argument(
+        "--with",
+        type=Path,
+        dest="beside",
+        metavar="PROFILE",
+        help="of torch.profiler, into a .json",
+    )
+
+    serve = commands.add_parser("serve", help="the latest values over HTTP, for Prometheus")
+    serve.add_argument("trace", nargs="?", type=Path, help="default: this machine, from now on")
+    serve.add_argument("--host", default="127.0.0.1", help="default: this machine alone")
+    serve.add_argument("--port", type=int, default=9401)
 
     devices = commands.add_parser("devices", help="what this machine can measure, and why not more")
     devices.add_argument("--json", action="store_true")
@@ -75,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.command == "watch":
         return _watch(options)
+    if options.command == "serve":
+        return _serve(options)
     if options.command == "compare":
         return _compare(options)
     from gpumon.summary import summarize
@@ -93,13 +115,16 @@ def run(options: argparse.Namespace) -> int:
         else:
             print(text(columns, rows))
     elif options.command == "export":
-        print(trace.export(options.out))
+        print(trace.export(options.out, beside=options.beside))
     else:
         out = options.out or trace.path.with_name(trace.path.name + ".png")
+        series = options.series.split(",") if options.series else []
         if out.suffix == ".html":
-            _write(out, trace.html(title=options.title, theme=options.theme).encode())
+            _write(
+                out, trace.html(title=options.title, theme=options.theme, series=series).encode()
+            )
         else:
-            _save(trace.plot(theme=options.theme, title=options.title), out)
+            _save(trace.plot(theme=options.theme, title=options.title, series=series), out)
     return 0
 
 
@@ -120,7 +145,7 @@ def _record(options: argparse.Namespace) -> int:
         raise MonitorError("nothing to run: gpumon record [options] -- command ...")
     gpus = options.gpus.split(",") if options.gpus else None
     path = options.out or default_path()
-    code = record(command, Monitor(path, options.interval, gpus))
+    code = record(command, Monitor(path, options.interval, gpus, limit=options.limit))
     print(f"gpumon: trace in {path}; see it with: gpumon plot {path}", file=sys.stderr)
     return code
 
@@ -135,11 +160,31 @@ def _watch(options: argparse.Namespace) -> int:
         return 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        Monitor(Path(folder) / "trace", interval=0.25) as monitor,
+        Monitor(Path(folder) / "trace", interval=0.25).of_everybody() as monitor,
     ):
         if options.once:
             time.sleep(1.3)  # until the slowest series has a value
         watch(monitor.path, once=options.once)
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from gpumon.files import prefix_of
+    from gpumon.monitor import Monitor
+    from gpumon.serve import server
+
+    with contextlib.ExitStack() as stack:
+        if options.trace is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            machine = Monitor(Path(folder) / "trace", interval=1.0, limit=20)
+            prefix = stack.enter_context(machine.of_everybody()).path
+        else:
+            prefix = prefix_of(options.trace)
+        serving = stack.enter_context(server(prefix, options.host, options.port))
+        where = f"http://{options.host}:{serving.server_address[1]}/metrics"
+        print(f"gpumon: serving {where}; end with Ctrl-C", file=sys.stderr, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            serving.serve_forever()
     return 0
 
 

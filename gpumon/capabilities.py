@@ -14,8 +14,10 @@ def capabilities(interval: float = 0.1) -> dict[str, Any]:
     config = {
         "gpus": None,
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "order": os.environ.get("CUDA_DEVICE_ORDER"),
         # The shell's tree: this very process takes the sampler's part and does not count itself.
         "parent": os.getppid(),
+        "family": os.getppid(),
         "interval": interval,
     }
     sources, devices, nvml = gather(config)
@@ -36,7 +38,9 @@ def describe(found: dict[str, Any]) -> str:
     names = [device["name"] for device in found["devices"]] + ["process", "sampler"]
     for name in names:
         known: dict[str, Any] = next((d for d in found["devices"] if d["name"] == name), {})
-        lines.append("  ".join([name, *(known[k] for k in ("product", "uuid") if k in known)]))
+        cuda = known.get("cuda")
+        words = [name] + ([f"cuda:{cuda}"] if cuda is not None else [])
+        lines.append("  ".join([*words, *(known[k] for k in ("product", "uuid") if k in known)]))
         own = [s for s in found["series"] if s["key"].startswith(f"{name}/")]
         cores = [s for s in own if s["key"].startswith("host/cpu") and s["key"][8].isdigit()]
         for entry in own:

@@ -1,16 +1,17 @@
-"""A trace for other tools: CSV, Parquet, and Prometheus' text format."""
+"""A trace for other tools: CSV, Parquet, Prometheus' text format, Chrome's trace format."""
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 import os
-import re
 from bisect import bisect_left
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpumon import chrome, metrics
 from gpumon.errors import MonitorError, needed_for
 from gpumon.output import write_whole
 
@@ -20,34 +21,27 @@ if TYPE_CHECKING:
     from gpumon.recording import Recording
     from gpumon.trace import Trace
 
-FORMATS = ("csv", "parquet", "prom")
-
-UNITS = {
-    "%": ("percent", 1.0),
-    "MiB": ("bytes", 2.0**20),
-    "MiB/s": ("bytes_per_second", 2.0**20),
-    "W": ("watts", 1.0),
-    "J": ("joules", 1.0),
-    "C": ("celsius", 1.0),
-    "MHz": ("hertz", 1e6),
-    "bits": ("bits", 1.0),
-    "count": ("", 1.0),
-}
-# What only grows: Prometheus takes its rate, and wants to see it in the name.
-COUNTERS = ("J",)
+FORMATS = ("csv", "parquet", "prom", "json")
 
 
-def export(trace: Trace, target: str | os.PathLike[str], kind: str | None = None) -> Path:
+def export(
+    trace: Trace,
+    target: str | os.PathLike[str],
+    kind: str | None = None,
+    beside: str | os.PathLike[str] | None = None,
+) -> Path:
     """Write a trace to a file.
 
     CSV and Parquet contain every sample, with wall time and the outermost open phase; the
-    Prometheus file contains the last value of each series, for a node exporter's textfile folder.
+    Prometheus file contains the last value of each series, for a node exporter's textfile folder;
+    the JSON file is Chrome's trace format, which Perfetto opens too.
     The file appears whole or not at all.
 
     Args:
         trace: what to write.
         target: the file.
-        kind: ``csv``, ``parquet`` or ``prom``; None: the target's ending.
+        kind: ``csv``, ``parquet``, ``prom`` or ``json``; None: the target's ending.
+        beside: for ``json``, a profile of torch.profiler that the file is to hold as well.
 
     Returns:
         The file.
@@ -59,14 +53,19 @@ def export(trace: Trace, target: str | os.PathLike[str], kind: str | None = None
     kind = kind or path.suffix.lstrip(".").lower()
     if kind not in FORMATS:
         raise MonitorError(
-            f"cannot export to {path}: no format {kind!r}; use .csv, .parquet or .prom"
+            f"cannot export to {path}: no format {kind!r}; use .csv, .parquet, .prom or .json"
         )
+    if beside is not None and kind != "json":
+        raise MonitorError(f"cannot export to {path} with a profile: use .json")
     if kind == "parquet":
         with needed_for("Parquet"):
             import pandas  # noqa: F401
             import pyarrow  # noqa: F401
     if kind == "prom":
         write_whole(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
+    elif kind == "json":
+        told = json.dumps(chrome.document(trace.recording, Path(beside) if beside else None))
+        write_whole(path, lambda file: file.write_text(told, encoding="utf-8"))
     elif kind == "csv":
         write_whole(path, lambda file: _write_csv(trace, file))
     else:
@@ -117,41 +116,11 @@ def _phases(recording: Recording) -> list[str]:
 
 
 def prometheus(trace: Trace) -> str:
-    """The last value of every series in Prometheus' text format, in its base units.
-
-    ``gpu0/memory used (MiB)`` becomes ``gpumon_memory_used_bytes{device="gpu0",...}``; a series
-    that is not available is left out, as that format has it.
-    """
+    """The last value of every series in Prometheus' text format; see :mod:`gpumon.metrics`."""
     recording = trace.recording
-    products = {device["name"]: device for device in trace.devices}
-    metrics: dict[tuple[str, str], list[str]] = {}
-    for key, column in zip(recording.keys, recording.columns, strict=True):
-        value = column[-1] if column else math.nan
-        found = re.fullmatch(r"(.+)/(.+) \((.+)\)", key)
-        if found is None or math.isnan(value):
-            continue
-        device, quantity, unit = found.groups()
-        labels = {"device": device, "host": trace.header["host"]}
-        core = re.fullmatch(r"cpu(\d+)", quantity)
-        if core:
-            quantity, labels["core"] = "cpu core", core.group(1)
-        for name in ("uuid", "product"):
-            text = products.get(device, {}).get(name)
-            if text:
-                labels[name] = text
-        suffix, factor = UNITS.get(unit, (unit, 1.0))
-        owner = device.rpartition(":")[2]
-        kind, ending = ("counter", "total") if unit in COUNTERS else ("gauge", "")
-        owner = owner if owner in ("sampler", "process") else ""
-        words = ["gpumon", owner, quantity, suffix, ending]
-        metric = re.sub(r"[^a-z0-9_]+", "_", "_".join(filter(None, words)).lower())
-        text = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-        metrics.setdefault((metric, kind), []).append(f"{metric}{{{text}}} {value * factor:.10g}")
-    lines = []
-    for (metric, kind), samples in metrics.items():
-        lines += [f"# TYPE {metric} {kind}", *samples]
-    return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return str(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    last = {
+        key: column[-1]
+        for key, column in zip(recording.keys, recording.columns, strict=True)
+        if column
+    }
+    return metrics.prometheus(metrics.metrics(recording.header, last))

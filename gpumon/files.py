@@ -1,4 +1,4 @@
-"""The trace on disk: two append-only text files beside each other.
+"""The trace on disk: two text files beside each other.
 
 ``PREFIX.jsonl`` is written by the sampler alone. One JSON value a line:
 
@@ -13,6 +13,8 @@
 ``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
 closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
 
+A long trace has two more, :mod:`gpumon.parts` and :mod:`gpumon.tiers`.
+
 A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
 """
 
@@ -21,11 +23,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpumon import parts
 from gpumon.errors import MonitorError
-from gpumon.lines import check_header, is_event, is_mark, is_sample, lines_of
+from gpumon.lines import DAMAGED, check_header, is_mark, lines_of
 
 SAMPLES = ".jsonl"
 MARKS = ".marks.jsonl"
@@ -107,35 +111,47 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     return sorted(map(prefix_of, files), key=lambda prefix: (len(prefix.name), prefix.name))
 
 
-def read_samples(prefix: Path) -> tuple[dict[str, Any], list[Any], list[dict[str, Any]], int]:
-    """Header, sample lines, events, and how many lines were damaged; or a MonitorError."""
+def read_header(prefix: Path) -> dict[str, Any]:
+    """The header of a trace, checked; or a MonitorError."""
+    return next(iter(read_lines(prefix)))  # type: ignore[no-any-return]
+
+
+def read_lines(prefix: Path) -> Iterator[Any]:
+    """The lines of a trace: its checked header first, then the others, None for a damaged one.
+
+    Raises MonitorError where there is no trace.
+    """
     path = samples_file(prefix)
-    lines, damaged = lines_of(path)
-    header = next((h for h in lines if isinstance(h, dict) and "gpumon" in h), None)
+    header, some, damaged = None, False, 0
+    lines = lines_of(path)
+    for line in lines:
+        if isinstance(line, dict) and "gpumon" in line:
+            header = line
+            break
+        some = True
+        damaged += 1
     if header is None:
-        what = "has no header line" if lines or damaged else "holds no whole line"
+        what = "has no header line" if some else "holds no whole line"
         what = what if path.exists() else "does not exist"
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     check_header(header, path)
-    series = len(header["series"])
-    samples: list[Any] = []
-    events = []
+    if wrong := parts.fault(header):
+        raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
+    yield header
+    yield from [None] * damaged
     for line in lines:
-        if is_sample(line, series) and not (samples and line[0] < samples[-1][0]):
-            samples.append(line)
-        elif is_event(line, series):
-            events.append(line)
-        elif line is not header:
-            damaged += 1
-    return header, samples, events, damaged
+        yield None if line is DAMAGED else line
 
 
 def read_marks(prefix: Path) -> tuple[list[list[Any]], int]:
     """The mark lines of a trace in the order written, and how many lines were damaged."""
-    lines, damaged = lines_of(marks_file(prefix))
-    marks = [line for line in lines if is_mark(line)]
-    foreign = sum(1 for line in lines if not (is_mark(line) or _heads_marks(line)))
-    return marks, damaged + foreign
+    marks, damaged = [], 0
+    for line in lines_of(marks_file(prefix)):
+        if is_mark(line):
+            marks.append(line)
+        elif not _heads_marks(line):
+            damaged += 1
+    return marks, damaged
 
 
 def _heads_marks(line: Any) -> bool:

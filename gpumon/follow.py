@@ -4,31 +4,57 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+from array import array
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from gpumon.files import marks_file, read_samples, samples_file
+from gpumon.files import marks_file, read_header, samples_file
 from gpumon.gaps import longest
 from gpumon.lines import Damaged, is_event, is_mark, is_sample, parse
+from gpumon.recording import Recording, Table, recording
+from gpumon.tiers import masks
 
 
 class Tail:
-    """The whole new lines of a growing file since the last look."""
+    """The whole new lines of a growing file since the last look.
+
+    Where another file has taken its place, as when a long trace begins a new part, the rest of the
+    old one comes first.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._offset = 0
+        self._file: IO[bytes] | None = None
         self._rest = b""
 
     def lines(self) -> list[Any]:
+        values = self._new()
+        if not self._same():
+            self.close()
+            values += self._new()
+        return values
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file, self._rest = None, b""
+
+    def _same(self) -> bool:
+        """Whether the file that is read is still that of the name, or none has taken its place."""
         try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
+            there = self.path.stat()
+        except OSError:
+            return True
+        return self._file is None or os.path.samestat(os.fstat(self._file.fileno()), there)
+
+    def _new(self) -> list[Any]:
+        try:
+            self._file = self._file or self.path.open("rb")
+            data = self._file.read()
         except OSError:
             return []
-        self._offset += len(data)
         *whole, self._rest = (self._rest + data).split(b"\n")
         values = []
         for line in whole:
@@ -36,12 +62,15 @@ class Tail:
                 values.append(parse(line))
         return values
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class Follower:
     """The latest values of a trace, a history of each, and the phases that are open."""
 
     def __init__(self, prefix: Path, history: int = 600) -> None:
-        self.header = read_samples(prefix)[0]
+        self.header = read_header(prefix)
         self.now: dict[str, float] = {}
         self.time = 0.0
         self.ended: str | None = None
@@ -100,3 +129,52 @@ class Follower:
         for key, values in self.history.items():
             values.extend([math.nan] * min(missed, values.maxlen or 0))
             values.append(self.now.get(key, math.nan))
+
+
+class Growing:
+    """A trace in memory that takes in only what is new; what becomes long becomes means.
+
+    most: rows that it may have. Beyond them each two become their mean.
+    """
+
+    def __init__(self, prefix: Path, most: int = 20_000) -> None:
+        self.prefix = prefix
+        self.header = read_header(prefix)
+        self.step = float(self.header["interval (s)"])
+        self._table = Table(len(self.header["series"]))
+        self._masks = set(masks(self.header))
+        self._most = most
+        self._events: list[dict[str, Any]] = []
+        self._marked: list[list[Any]] = []
+        self._samples = Tail(samples_file(prefix))
+        self._marks = Tail(marks_file(prefix))
+
+    def recording(self) -> Recording:
+        """What there is of it by now."""
+        new: list[Any] = []
+        for line in self._samples.lines():
+            if isinstance(line, dict) and "gpumon" in line:
+                self._events.clear()  # those of the parts before come again
+            else:
+                new.append(line)
+        self._table.take(new, self._events)
+        self._marked += filter(is_mark, self._marks.lines())
+        times, columns = self._table.filled()
+        while len(times) > self._most:
+            times, columns = self._halve()
+        events, marks = list(self._events), list(self._marked)
+        return recording(self.prefix, self.header, times, columns, events, marks, self.step, 0)
+
+    def _halve(self) -> tuple[array[float], list[array[float]]]:
+        """Each two rows as one, with their means; of bit masks the first."""
+        table = self._table
+        self.step *= 2
+        for number, column in enumerate(table.columns):
+            pairs = column[::2]
+            for place, second in enumerate(column[1::2] if number not in self._masks else ()):
+                first = pairs[place]
+                mean = (first + second) / 2
+                pairs[place] = mean if mean == mean else second if first != first else first
+            table.columns[number] = pairs
+        table.times = table.times[::2]
+        return table.times, table.columns

@@ -43,7 +43,7 @@ def find(
     for event in noted:
         place = bisect_right(edges, event["t"]) - 1
         if 0 <= place < len(edges) - 1:
-            starts.setdefault(place, event["t"])
+            starts[place] = min(starts.get(place, event["t"]), event["t"])
             reasons.setdefault(place, {})[event["reason"]] = None
     return [
         {

@@ -11,26 +11,39 @@ from collections.abc import Callable
 from typing import Any
 
 from gpumon.gpm import METRICS, SHORTEST, gpm_source, gpm_supported
+from gpumon.hardware import hardware_sources
 from gpumon.links import link_sources
 from gpumon.nvml import Device, ask, nvml
 from gpumon.series import Series, Source, Unavailable
+from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
 
 MIB = 2**20
 
 
-def gpu_sources(device: Device, interval: float) -> list[Source]:
-    """Every source of a device, unprobed; an unreachable device has none."""
+def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -> list[Source]:
+    """Every source of a device, unprobed; an unreachable device has none.
+
+    mine: the numbers of the watched program's processes.
+    """
     if device.handle is None:
         return []
-    sources = [
-        utilisation_source(device, interval),
-        _memory(device),
+    whole = [
         _power(device),
         _energy(device),
         _temperature(device),
         _clocks(device),
         _throttle(device),
+    ]
+    if device.kind != "mig":
+        whole += hardware_sources(device)
+    if device.kind == "parent":
+        return whole  # the rest its instances tell
+    sources = [
+        utilisation_source(device, interval),
+        _memory(device),
+        *whole,
+        *sharing_sources(device, mine),
     ]
     try:
         gpm_supported(device)

@@ -49,3 +49,12 @@ def rank() -> int | None:
         if re.fullmatch(r"[0-9]{1,9}", text := os.environ.get(name, "")):
             return int(text)
     return None
+
+
+def family(rank: int | None) -> int:
+    """The process whose descendants are the program's own: this one, or a rank's launcher.
+
+    The ranks of one machine are no strangers to each other: whoever started this one started them.
+    """
+    parent = os.getppid()
+    return parent if rank is not None and parent > 1 else os.getpid()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,9 @@ HUGE = 1e15
 
 
 _JSON = json.JSONDecoder(parse_constant=lambda _: None)
+
+
+DAMAGED = object()
 
 
 class Damaged(Exception):
@@ -53,13 +56,11 @@ def _plain(value: Any, levels: int) -> Any:
     return value
 
 
-def lines_of(path: Path) -> tuple[list[Any], int]:
-    """Every whole line of a file, parsed, and how many were damaged; nothing where no file is.
+def lines_of(path: Path) -> Iterator[Any]:
+    """Every whole line of a file, parsed, and ``DAMAGED`` for one that is; none where no file is.
 
     A last line without its end is being written, or was cut off by a kill, and is no damage.
     """
-    values: list[Any] = []
-    damaged = 0
     try:
         # Not to wait for a pipe that nobody writes to.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -70,14 +71,14 @@ def lines_of(path: Path) -> tuple[list[Any], int]:
                     raise MonitorError(f"{path} is not a gpumon trace: it has an endless line")
                 try:
                     if line.strip():
-                        values.append(parse(line))
+                        yield parse(line)
                 except Damaged:
-                    damaged += line.endswith(b"\n")
+                    if line.endswith(b"\n"):
+                        yield DAMAGED
     except FileNotFoundError:
         pass
     except OSError as error:
         raise MonitorError(f"cannot read the trace {path}: {error.strerror}") from error
-    return values, damaged
 
 
 def number(value: Any, least: float = -HUGE, most: float = HUGE) -> bool:
@@ -124,11 +125,15 @@ HEADER = {
 NVML = {"reason": OPTIONAL_TEXT}
 DEVICE = {
     "name": TEXT,
-    "kind": Field(lambda value: value in ("gpu", "mig", "host"), "kind of device"),
+    "kind": Field(lambda value: value in ("gpu", "mig", "parent", "host"), "kind of device"),
     "uuid": OPTIONAL_TEXT,
     "memory total (MiB)": AMOUNT,
 }
-GPU = DEVICE | {"product": TEXT, "power limit (W)": AMOUNT}
+GPU = DEVICE | {
+    "product": TEXT,
+    "cuda": Field(known(count), "number of a device"),
+    "power limit (W)": AMOUNT,
+}
 HOST = DEVICE | {"cores": Field(lambda value: count(value, 1e6), "number of cores")}
 SERIES = {"key": Field(lambda value: text(value) and "/" in value, "key"), "reason": OPTIONAL_TEXT}
 
@@ -137,6 +142,15 @@ EVENTS = {
     "back": {"series": Field(lambda value: isinstance(value, list), "list")},
     "device lost": {"device": TEXT, "reason": TEXT},
     "gap": {"reason": TEXT},
+    "shared": {
+        "device": TEXT,
+        "process": Field(count, "process"),
+        "name": OPTIONAL_TEXT,
+        "memory (MiB)": AMOUNT,
+    },
+    "xid": {"device": TEXT, "xid": Field(count, "XID")},
+    "ecc": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
+    "remapped": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
     "end": {"why": TEXT, "sampler cpu (s)": AMOUNT, "sampler memory (MiB)": AMOUNT},
 }
 

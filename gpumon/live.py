@@ -9,6 +9,7 @@ thread, through IPython's display.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -16,11 +17,14 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpumon import launch
 from gpumon.errors import needed_for
 from gpumon.output import temporary, write_whole
+
+if TYPE_CHECKING:
+    from gpumon.trace import Trace
 
 REST = 20.0
 
@@ -86,13 +90,17 @@ class LiveView:
         self._thread.join(5)
         for file in (self._file, temporary(self._file, self._process.pid)):
             file.unlink(missing_ok=True)
-        self._put(_draw(self._prefix))
+        from gpumon.trace import read
+
+        self._put(_draw(read(self._prefix)))
 
 
-def _draw(prefix: Path) -> bytes:
-    from gpumon.trace import read
+def _draw(trace: Trace) -> bytes:
+    return trace.plot()._repr_png_()  # type: ignore[attr-defined, no-any-return]
 
-    return read(prefix).plot()._repr_png_()  # type: ignore[attr-defined, no-any-return]
+
+def _put_bytes(data: bytes, file: Path) -> None:
+    file.write_bytes(data)
 
 
 class _NotebookOutput:
@@ -117,6 +125,8 @@ def main(arguments: list[str]) -> int:
     import select
 
     from gpumon.errors import MonitorError
+    from gpumon.follow import Growing
+    from gpumon.trace import Trace
 
     config = json.loads(arguments[0])
     prefix = Path(config["path"])
@@ -124,6 +134,7 @@ def main(arguments: list[str]) -> int:
     with contextlib.suppress(OSError):
         os.nice(10)
     wait = config["period"]
+    growing: Growing | None = None
     ended = False
     while not ended:
         ended = bool(select.select([0], [], [], wait)[0])
@@ -131,7 +142,9 @@ def main(arguments: list[str]) -> int:
             return 0
         started = time.monotonic()
         with contextlib.suppress(MonitorError, OSError):
-            write_whole(target, lambda file: file.write_bytes(_draw(prefix)))
+            growing = growing or Growing(prefix)
+            data = _draw(Trace(growing.recording()))
+            write_whole(target, functools.partial(_put_bytes, data))
         wait = max(config["period"], REST * (time.monotonic() - started))
     return 0
 

@@ -7,22 +7,26 @@ lock and no queue between them, and what was marked is on disk if the program is
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import itertools
 import json
 import os
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from gpumon.errors import MonitorError
 from gpumon.files import marks_file
 
 # Where `gpumon record` tells the program that it runs which trace is its own.
 TRACE_VARIABLE = "GPUMON_TRACE"
+Function = TypeVar("Function", bound=Callable[..., Any])
 MOST_OWED = 10_000
 """Marks kept while the disk refuses them."""
 
@@ -164,18 +168,28 @@ class Marker:
 _recorded: list[Marker] = []
 
 
-def phase(name: str, /, **attributes: Any) -> Phase | contextlib.AbstractContextManager[None]:
+class NoPhase(contextlib.nullcontext[None]):
+    """What stands for a phase where nobody records; it decorates too."""
+
+    def __call__(self, function: Function) -> Function:
+        return function
+
+
+def phase(name: str, /, **attributes: Any) -> Phase | NoPhase:
     """Mark a phase of a program that runs under ``gpumon record``; otherwise do nothing."""
     if not _recorded:
         path = os.environ.get(TRACE_VARIABLE)
         if not path:
-            return contextlib.nullcontext()
+            return NoPhase()
         _recorded.append(Marker(marks_file(Path(path))))
     return _recorded[0].phase(name, **attributes)
 
 
 class Phase:
     """One phase, open between ``__enter__`` and ``__exit__``; made by ``phase()``.
+
+    As a decorator it is a phase for each call of a function, or of a coroutine function from its
+    first step to its last.
 
     outer: the phase that was open around it, of any marker. path: ``outer/inner``, once it is open.
     """
@@ -190,6 +204,31 @@ class Phase:
         self._name = name
         self._attributes = attributes
         self._number = -1
+
+    def __call__(self, function: Function) -> Function:
+        def again() -> Phase:
+            return Phase(self.marker, self._name, self._attributes)
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*arguments: Any, **named: Any) -> Any:
+                with again():
+                    return await function(*arguments, **named)
+
+            return cast(Function, awaited)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise MonitorError(
+                f"the phase {self._name!r} cannot decorate a generator, which rests in between: "
+                "use `with` inside it"
+            )
+
+        @functools.wraps(function)
+        def called(*arguments: Any, **named: Any) -> Any:
+            with again():
+                return function(*arguments, **named)
+
+        return cast(Function, called)
 
     def __enter__(self) -> Phase:
         if self.open:

@@ -91,6 +91,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         sorted(marks, key=lambda mark: (mark.start, mark.depth)),
         end,
         sum(part.damaged for part in recordings),
+        max(part.step for part in recordings),
     )
 
 

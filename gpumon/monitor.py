@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 import gpumon
-from gpumon import launch
+from gpumon import launch, parts
 from gpumon.errors import MonitorError, printable
 from gpumon.files import marks_file, prefix_of, samples_file, take
 from gpumon.marks import Marker, Phase
@@ -54,6 +54,9 @@ class Monitor:
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
         another process; elsewhere, say how to follow the trace in a terminal.
 
+    limit: MB that the samples of a long trace may take; then the oldest are dropped, and means over
+        20 s stay of them. None: all are kept.
+
     Once running it never raises for the sampler's sake: trouble is one warning, and the program
     goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
     be handed to worker processes of the same machine.
@@ -67,6 +70,7 @@ class Monitor:
         *,
         rank: int | None = None,
         live: bool = False,
+        limit: float | None = None,
     ) -> None:
         if not SHORTEST <= interval <= LONGEST:
             raise MonitorError(
@@ -86,8 +90,12 @@ class Monitor:
             self.path = self.path.with_name(f"{self.path.name}-rank{self.rank}")
         self.interval = float(interval)
         self.gpus = None if gpus is None else list(gpus)
+        if limit is not None and not limit > 0:
+            raise MonitorError(f"limit={limit!r}: the MB of samples to keep must be above 0")
         self.live = live
+        self.limit = limit
         self.marker = Marker(marks_file(self.path))
+        self._family: int | None = launch.family(self.rank)
         self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
@@ -115,6 +123,11 @@ class Monitor:
         """Whether the sampling process is alive."""
         return self._process is not None and self._process.poll() is None
 
+    def of_everybody(self) -> Monitor:
+        """This monitor, for a whole machine: nobody's processes are others'."""
+        self._family = None
+        return self
+
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """A context manager that marks a phase; see :meth:`gpumon.Marker.phase`."""
         if self._process is not None and time.monotonic() > self._heard + LISTEN_SECONDS:
@@ -131,6 +144,7 @@ class Monitor:
             # Held from here on: a second monitor that starts meanwhile must not touch a thing.
             held = take(samples_file(self.path))
             try:
+                parts.remove(self.path)
                 self.marker.path.unlink(missing_ok=True)  # never through a link, see take()
                 self.marker.path.write_text('{"gpumon marks": 1}\n')
             except BaseException:
@@ -148,7 +162,10 @@ class Monitor:
             "interval": self.interval,
             "gpus": self.gpus,
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
+            "limit": None if self.limit is None else int(self.limit * 1e6),
+            "family": self._family,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
             "version": gpumon.__version__,

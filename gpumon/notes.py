@@ -2,28 +2,102 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from gpumon.meaning import HARDWARE, gpu_name, neighbour, sentence, slowings
 from gpumon.recording import Recording
 from gpumon.units import clock, lasting
 
 MOST_GAPS = 3
+MOST_NEIGHBOURS = 3
+MOST_FAULTS = 8
+SLOWED_SHARE = 0.01
+"""Of the whole time: less of it is in the chart, and in no sentence."""
 
 
 def notes(recording: Recording) -> list[str]:
     """Why there is no GPU, and the losses."""
     reason = recording.header["nvml"].get("reason")
     none = [f"No GPU lane: {reason}."] if reason and not recording.gpus else []
-    return none + losses(recording)
+    return none + losses(recording) + _coarse(recording)
+
+
+def _coarse(recording: Recording) -> list[str]:
+    if recording.ranges is None:
+        return []
+    return [
+        f"The trace is long: figures and lines are of means over {lasting(recording.step)}, and "
+        "shades show the range within them."
+    ]
 
 
 def losses(recording: Recording) -> list[str]:
-    """Which GPUs were lost, where samples are missing, and what could not be read."""
+    """What befell the GPUs, where samples are missing, and what could not be read."""
     lost = [
         f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}. "
         "From then on, sums over all GPUs are not known."
         for event in recording.events
         if event["event"] == "device lost"
     ]
-    return lost + _gaps(recording) + _damaged(recording)
+    return (
+        lost
+        + _hardware(recording)
+        + _slowed(recording)
+        + _shared(recording)
+        + _gaps(recording)
+        + _damaged(recording)
+    )
+
+
+def _hardware(recording: Recording) -> list[str]:
+    """What went wrong in the GPUs; the same again and again is told once."""
+    told: dict[str, list[float]] = {}
+    for event in recording.events:
+        if event["event"] in HARDWARE:
+            text = f"{gpu_name(event['device'])}: {sentence(event)}"
+            told.setdefault(text, []).append(event["t"])
+    lines = [
+        f"{text}, {at(moments[0], recording)}"
+        + (f" and {len(moments) - 1} times more." if len(moments) > 1 else ".")
+        for text, moments in told.items()
+    ]
+    more = len(lines) - MOST_FAULTS
+    return lines[:MOST_FAULTS] + ([f"And {more} other errors of the GPUs."] if more > 0 else [])
+
+
+def _slowed(recording: Recording) -> list[str]:
+    """For how long power or heat held which GPU's clocks down."""
+    told = []
+    for device in recording.devices:
+        bits = recording.series(f"{device['name']}/throttle reasons (bits)") or ()
+        seconds: dict[str, list[float]] = {}
+        for start, end, why in slowings(recording.times, bits, recording.end):
+            seconds.setdefault(why, []).append(end - start)
+        told += [
+            f"{gpu_name(device['name'])}: clocks held down ({why}) for {lasting(sum(each))}, "
+            f"in {len(each)} stretch{'es' * (len(each) > 1)}."
+            for why, each in seconds.items()
+            if sum(each) >= SLOWED_SHARE * recording.end
+        ]
+    return told
+
+
+def _shared(recording: Recording) -> list[str]:
+    """A sentence for each GPU that others used too."""
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    for event in recording.events:
+        if event["event"] == "shared":
+            by_device.setdefault(event["device"], []).append(event)
+    told = []
+    for device, events in by_device.items():
+        who = ", ".join(map(neighbour, events[:MOST_NEIGHBOURS]))
+        more = len(events) - MOST_NEIGHBOURS
+        who += f" and {more} more" if more > 0 else ""
+        told.append(
+            f"{gpu_name(device)} was shared from {at(events[0]['t'], recording)[3:]} on, with "
+            f"{who}: its figures are not the program's alone."
+        )
+    return told
 
 
 def at(second: float, recording: Recording) -> str:

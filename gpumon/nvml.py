@@ -1,6 +1,7 @@
 """NVML: open it, find this run's GPUs, and one gate through which every query goes.
 
-NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES, so devices are chosen by UUID.
+NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES, so devices are chosen by UUID, and
+each is told CUDA's own number for it.
 It must be opened in the process that samples: it is not fork-safe and its handles do not pickle.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpumon.cuda_order import ask_cuda
 from gpumon.series import Unavailable
 
 # Errors that asking again cannot cure.
@@ -24,7 +26,11 @@ _LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 
 @dataclass
 class Device:
-    """A GPU or a MIG instance. name: ``gpu0`` by NVML's index, ``gpu0-mig1`` for an instance."""
+    """A GPU or a MIG instance. name: ``gpu0`` by NVML's index, ``gpu0-mig1`` for an instance.
+
+    cuda: the number by which the program knows it; None: CUDA does not show it. whole: the GPU that
+    an instance is a part of. kind: gpu, mig, or parent for such a whole GPU.
+    """
 
     name: str
     handle: Any
@@ -34,13 +40,16 @@ class Device:
     power_limit_w: float | None = None
     parent: Any = None
     instance: int | None = None
-    visible: int | None = None
+    cuda: int | None = None
+    whole: Device | None = None
+    kind: str = "gpu"
     extra: dict[str, Any] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "kind": "gpu" if self.parent is None else "mig",
+            "kind": self.kind,
+            "cuda": self.cuda,
             "uuid": self.uuid,
             "product": self.product,
             "memory total (MiB)": self.memory_mib,
@@ -100,16 +109,21 @@ def close_nvml() -> None:
         ask(nvml().nvmlShutdown)
 
 
-def find_devices(wanted: list[str | int] | None, visible: str | None) -> list[Device]:
+def find_devices(
+    wanted: list[str | int] | None, visible: str | None, order: str | None = None
+) -> list[Device]:
     """The devices to watch, in NVML's order.
 
     wanted: UUIDs or NVML indices, or None for those that ``visible`` (the text of
-    CUDA_VISIBLE_DEVICES; None: all) lets the program see. Raises Unavailable, naming what there
-    is, if a wanted device is not there.
+    CUDA_VISIBLE_DEVICES; None: all) lets the program see. order: the text of CUDA_DEVICE_ORDER.
+    Raises Unavailable, naming what there is, if a wanted device is not there.
     """
     devices = _all_devices()
+    seen = _seen(devices, visible, order)
+    for number, device in enumerate(seen):
+        device.cuda = number
     if wanted is None:
-        return devices if visible is None else _visible(devices, visible)
+        return [d for d in devices if d in seen]
     chosen = []
     for want in wanted:
         found = [d for d in devices if _is(d, str(want))]
@@ -122,6 +136,33 @@ def find_devices(wanted: list[str | int] | None, visible: str | None) -> list[De
     return [d for d in devices if d in chosen]
 
 
+def with_parents(devices: list[Device]) -> list[Device]:
+    """The devices, and before the MIG instances of a GPU that GPU, whose power they share."""
+    found: list[Device] = []
+    for device in devices:
+        if device.whole is not None and device.whole not in found:
+            device.whole.kind = "parent"
+            found.append(device.whole)
+        found.append(device)
+    return found
+
+
+def _seen(devices: list[Device], visible: str | None, order: str | None) -> list[Device]:
+    """The devices that the program sees, in the order in which CUDA numbers them."""
+    kinds = {d.product for d in devices if d.kind == "gpu" and d.handle is not None}
+    by_bus = order == "PCI_BUS_ID" or len(kinds) < 2 or any(d.kind == "mig" for d in devices)
+    if not by_bus and visible != "":
+        told = ask_cuda()
+        if not isinstance(told, str):
+            found = [d for name in told for d in devices if d.uuid.partition("-")[2] == name]
+            if len(found) == len(told):
+                return found
+            told = "CUDA shows GPUs that NVML does not know"
+        for device in devices:
+            device.extra["order"] = f"taken for the bus's: {told}"
+    return devices if visible is None else _visible(devices, visible)
+
+
 def _is(device: Device, want: str) -> bool:
     """Whether a name, NVML index, or (the beginning of a) UUID means this device."""
     if want.isdigit():
@@ -132,14 +173,12 @@ def _is(device: Device, want: str) -> bool:
 def _visible(devices: list[Device], text: str) -> list[Device]:
     """What CUDA shows for a CUDA_VISIBLE_DEVICES: it stops at the first entry it cannot find."""
     chosen: list[Device] = []
-    for order, entry in enumerate(part.strip() for part in text.split(",")):
+    for entry in (part.strip() for part in text.split(",")):
         found = [d for d in devices if entry and _is(d, entry)]
         if not found:
             break
-        for device in found:
-            device.visible = order if device.visible is None else device.visible
         chosen += [d for d in found if d not in chosen]
-    return [d for d in devices if d in chosen]
+    return chosen
 
 
 def _all_devices() -> list[Device]:
@@ -188,7 +227,7 @@ def _mig_instances(parent: Device, index: int) -> list[Device]:
         if handle is None:
             continue
         device = _device(f"gpu{index}-mig{slot}", handle)
-        device.parent = parent.handle
+        device.parent, device.whole, device.kind = parent.handle, parent, "mig"
         device.power_limit_w = None
         device.instance = _maybe(pynvml.nvmlDeviceGetGpuInstanceId, handle)
         found.append(device)

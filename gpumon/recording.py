@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from gpumon import gaps
-from gpumon.files import read_marks, read_samples
-from gpumon.lines import number
+from gpumon import gaps, parts
+from gpumon.files import read_lines, read_marks
+from gpumon.lines import is_event, is_sample, number
+from gpumon.tiers import ROW, Rows, Tier, masks, read_rows
 
 NAN = float("nan")
+MOST_VALUES = 20_000_000
+"""That a trace may have to be read sample by sample: 160 MB."""
+A_PART = 10_000
+"""Samples that a part may have, about."""
 
 
 @dataclass
@@ -41,7 +46,9 @@ class Recording:
     times: n moments in seconds since the start. columns: for each series of the header its n
     values, each holding until the next sample, NaN where the series is not available; a gap
     (:mod:`gpumon.gaps`) is a NaN in every column and an event. damaged: lines that were left out
-    because they could not be read. NumPy takes the arrays as they are, but nothing here needs it.
+    because they could not be read. step: seconds between two of the times. ranges: where the values
+    are means over the step, the lowest and the highest of each series. NumPy takes the arrays as
+    they are, but nothing here needs it.
     """
 
     prefix: Path
@@ -52,6 +59,12 @@ class Recording:
     marks: list[Mark]
     end: float
     damaged: int = 0
+    step: float = 0.0
+    ranges: list[tuple[array[float], array[float]]] | None = None
+
+    def range(self, key: str) -> tuple[array[float], array[float]] | None:
+        """The lowest and highest values of a key where its values are means; else None."""
+        return self.ranges[self.keys.index(key)] if self.ranges and key in self.keys else None
 
     @property
     def gaps(self) -> list[dict[str, Any]]:
@@ -89,25 +102,68 @@ class Recording:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        return [device for device in self.devices if device["kind"] != "host"]
+        """GPUs and MIG instances; not the whole GPUs that the instances are parts of."""
+        return [device for device in self.devices if device["kind"] in ("gpu", "mig")]
 
 
 def load(prefix: Path) -> Recording:
-    """Read a trace's files, whole or cut off; MonitorError if there is none."""
-    header, samples, events, damaged = read_samples(prefix)
-    lines, foreign = read_marks(prefix)
-    times, columns = _table(samples, len(header["series"]))
-    interval = header["interval (s)"]
+    """Read a trace's files, whole or cut off; MonitorError if there is none.
+
+    What has more than ``MOST_VALUES``, or whose first parts were dropped, is read as rows of means
+    (:mod:`gpumon.tiers`).
+    """
+    lines = read_lines(prefix)
+    header = next(lines)
+    count, interval = len(header["series"]), header["interval (s)"]
+    earlier = header.get("parts", [])
+    before = sum(part["samples"] for part in earlier)
+    short = (before + A_PART) * count <= MOST_VALUES and not header.get("dropped")
+    table = Table(count)
+    damaged = 0
+    if short:
+        for part in earlier:
+            damaged += table.take_part(prefix, part)
+    events: list[dict[str, Any]] = []
+    rows = None
+    if earlier and not short:
+        rows, damaged = read_rows(prefix, count)
+        damaged += _fold(rows, table, lines, header, events)
+    else:
+        damaged += table.take(lines, events)
+    marks, foreign = read_marks(prefix)
+    times, columns = (rows.times, rows.means) if rows else table.filled()
+    step = max(interval, ROW) if rows else interval
+    found = recording(prefix, header, times, columns, events, marks, step, damaged + foreign)
+    if rows:
+        places = [bisect_right(rows.times, gap["t"]) for gap in found.gaps]
+        found.ranges = [
+            (_with(low, places, repeat(NAN)), _with(high, places, repeat(NAN)))
+            for low, high in zip(rows.lows, rows.highs, strict=True)
+        ]
+    return found
+
+
+def recording(
+    prefix: Path,
+    header: dict[str, Any],
+    times: array[float],
+    columns: list[array[float]],
+    events: list[dict[str, Any]],
+    marked: list[list[Any]],
+    step: float,
+    damaged: int,
+) -> Recording:
+    """A recording of what was read, with its gaps found. step: seconds between two of the times."""
     closing = [event["t"] for event in events if event["event"] == "end"]
     last = times[-1] if times else 0.0
-    end = max(closing[-1] if closing else last + interval, last)
-    marks = _marks(lines, header["start (monotonic s)"])
+    end = max(closing[-1] if closing else last + step, last)
+    marks = _marks(marked, header["start (monotonic s)"])
     # A program that outlives its sampler goes on without samples, which is a gap too.
     end = max([end, *(mark.end for mark in marks)])
     for mark in marks:
         mark.end = end if mark.open else mark.end
     noted = [event for event in events if event["event"] == "gap"]
-    found = gaps.find(times, end, interval, noted)
+    found = gaps.find(times, end, step, noted)
     starts = [gap["t"] for gap in found]
     places = [bisect_right(times, start) for start in starts]
     events = [event for event in events if event["event"] != "gap"] + found
@@ -119,31 +175,95 @@ def load(prefix: Path) -> Recording:
         sorted(events, key=lambda event: event["t"]),
         marks,
         end,
-        damaged + foreign,
+        damaged,
+        step,
     )
 
 
-def _table(samples: list[list[Any]], count: int) -> tuple[array[float], list[array[float]]]:
-    """Unfold the changes into whole columns: a series that is not named has kept its value."""
-    columns = [array("d") for _ in range(count)]
+class Table:
+    """Whole columns from lines that name only what changed; it can be read while it grows."""
 
-    def hold(column: array[float], moments: int) -> None:
-        column.extend(repeat(column[-1] if column else NAN, moments - len(column)))
+    def __init__(self, count: int) -> None:
+        self.times = array("d")
+        self.columns = [array("d") for _ in range(count)]
 
-    for moment, line in enumerate(samples):
+    def take(self, lines: Iterable[Any], events: list[dict[str, Any]]) -> int:
+        """Add the samples among the lines, and the events to ``events``; the number of others."""
+        damaged = 0
+        for line in lines:
+            if is_sample(line, len(self.columns)) and not (self.times and line[0] < self.times[-1]):
+                self.add(line)
+            elif is_event(line, len(self.columns)):
+                events.append(line)
+            else:
+                damaged += 1
+        return damaged
+
+    def take_part(self, prefix: Path, part: dict[str, Any]) -> int:
+        """Add a part's samples; 1 where it is damaged, and then none of them."""
+        try:
+            times, changes = parts.read_part(prefix, part, len(self.columns))
+        except parts.Damaged:
+            return 1
+        if self.times and times and times[0] < self.times[-1]:
+            return 1
+        begun = len(self.times)
+        for column, (places, values) in zip(self.columns, changes, strict=True):
+            if len(places) == len(times):
+                self._hold(column, begun)
+                column.extend(values)
+                continue
+            for place, value in zip(places, values, strict=True):
+                self._hold(column, begun + place)
+                column.append(value)
+        self.times.extend(times)
+        return 0
+
+    def add(self, line: list[Any]) -> None:
+        moment = len(self.times)
         for place in range(1, len(line), 2):
-            column, value = columns[line[place]], line[place + 1]
-            hold(column, moment)
+            column, value = self.columns[line[place]], line[place + 1]
+            self._hold(column, moment)
             del column[moment:]  # a line may name a series twice: the last one counts
             column.append(NAN if value is None else value)
-    for column in columns:
-        hold(column, len(samples))
-    return array("d", [line[0] for line in samples]), columns
+        self.times.append(line[0])
+
+    def filled(self) -> tuple[array[float], list[array[float]]]:
+        """Times and columns: a series that was not named has kept its value."""
+        for column in self.columns:
+            self._hold(column, len(self.times))
+        return self.times, self.columns
+
+    def _hold(self, column: array[float], moments: int) -> None:
+        if len(column) < moments:
+            column.extend(repeat(column[-1] if column else NAN, moments - len(column)))
+
+
+def _fold(
+    rows: Rows,
+    table: Table,
+    lines: Iterable[Any],
+    header: dict[str, Any],
+    events: list[dict[str, Any]],
+) -> int:
+    """Add the samples that are in no row yet, which are the last ones; gives the damaged lines."""
+    damaged = table.take(lines, events)
+    times, columns = table.filled()
+    tier = Tier(len(columns), header["interval (s)"], masks(header))
+    begun = bisect_left(times, rows.times[-1] + ROW) if rows.times else 0
+    closing = [event["t"] for event in events if event["event"] == "end"]
+    for place in range(begun, len(times)):
+        now = [(n, None if c[place] != c[place] else c[place]) for n, c in enumerate(columns)]
+        if row := tier.sample(times[place], now):
+            rows.add(row)
+    if times and (row := tier.close(closing[-1] if closing else math.inf)):
+        rows.add(row)
+    return damaged
 
 
 def _with(column: array[float], places: Sequence[int], more: Iterable[float]) -> array[float]:
     """The column with one more value before each of the places, which are in order."""
-    longer, done = array("d"), 0
+    longer, done = column[:0], 0
     for place, value in zip(places, more):  # noqa: B905 (`more` may be without end)
         longer += column[done:place]
         longer.append(value)

@@ -19,17 +19,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from gpumon.files import samples_file
 from gpumon.gaps import longest
 from gpumon.gpu import gpu_sources
 from gpumon.host import host_description, host_sources, sampler_memory
 from gpumon.lines import FORMAT
-from gpumon.nvml import close_nvml, find_devices, open_nvml
+from gpumon.meaning import shared
+from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
 from gpumon.series import Series, Source, Unavailable
+from gpumon.sharing import Family
 from gpumon.writer import Writer, say
 
 if sys.platform == "linux":
-    from gpumon.process import process_source
+    from gpumon.allowance import allowance_sources
+    from gpumon.process import process_source, tree
 
 RETRY_SECONDS = 1.0
 
@@ -40,7 +45,7 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
     devices: list[dict[str, Any]] = []
     rest = host_sources()
     if sys.platform == "linux":
-        rest.append(process_source(config["parent"]))
+        rest += [process_source(config["parent"]), *allowance_sources(config["parent"])]
     try:
         nvml = open_nvml()
     except Unavailable as error:
@@ -48,10 +53,11 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
         devices.append(host_description())
         return rest, devices, nvml
     try:
-        found = find_devices(config["gpus"], config["visible"])
+        found = with_parents(find_devices(config["gpus"], config["visible"], config["order"]))
+        family = Family(lambda: members(config))
         for device in found:
             devices.append(device.describe())
-            sources += gpu_sources(device, config["interval"])
+            sources += gpu_sources(device, config["interval"], family)
         if not found:
             nvml["reason"] = (
                 f"CUDA_VISIBLE_DEVICES={config['visible']!r} hides every GPU"
@@ -62,6 +68,15 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
         nvml = _without_gpus(config, error)
     devices.append(host_description())
     return sources + rest, devices, nvml
+
+
+def members(config: dict[str, Any]) -> list[int]:
+    """The watched program's processes, and those that its launcher started, where it has one."""
+    if config["family"] is None:
+        return psutil.pids()
+    if sys.platform == "linux":
+        return list(tree(config["family"]))
+    return [config["parent"]]
 
 
 def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
@@ -131,12 +146,21 @@ class Sampler:
             if self.retry[index]:
                 self.retry[index] = 0.0
                 self.writer.event(now, "back", series=self._numbers(index, source))
+            self._tell(source, now)
             for place, value in enumerate(values):
                 self.values[offset + place] = self._settle(
                     offset + place, source.series[place], value, now
                 )
         self.writer.sample(now, self.values)
         self.before, self.reading = now, time.monotonic() - began
+
+    def _tell(self, source: Source, now: float) -> None:
+        """Write the events that a reading came upon; what spoils a run is told at once."""
+        for name, details in source.noted:
+            self.writer.line({"t": round(now, 4), "event": name, **details})
+            if name == "shared":
+                say(f"warning: {shared(details)}")
+        source.noted.clear()
 
     def _note_gap(self, now: float) -> None:
         """Say why there was no sample for long: nothing else knows."""
@@ -254,7 +278,7 @@ def main(arguments: list[str]) -> int:
     header = header_of(config, sources, devices, nvml)
     start = time.monotonic()
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    writer = Writer(samples_file(Path(config["path"])), config["file"])
+    writer = Writer(samples_file(Path(config["path"])), config["file"], config["limit"])
     writer.line(header)
     gc.collect()
     gc.freeze()

@@ -6,7 +6,7 @@ Kept free of imports, because the sampling process loads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -55,6 +55,7 @@ class Source:
 
     A value may be None (nothing to say yet) or an Unavailable (this one failed, the others not).
     every: seconds between two readings, 0 for each sample. device: the name before the slash.
+    noted: events (name and details) that a reading came upon, until the sampler has written them.
     """
 
     device: str
@@ -62,6 +63,7 @@ class Source:
     read: Callable[[], Sequence[float | Unavailable | None]]
     every: float = 0.0
     dead: bool = False
+    noted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def describe(self) -> list[dict[str, Any]]:
         return [

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpumon import gaps, stats
 from gpumon.errors import MonitorError
+from gpumon.mine import Mine, mine_of
 from gpumon.recording import NAN, Mark, Recording
 from gpumon.tables import Row
 from gpumon.throttle import SLOWING
@@ -47,6 +48,9 @@ SERIES = {
     "power": "power (W)",
     "slowed": "throttle reasons (bits)",
     "energy": "energy (J)",
+    "others' memory": "memory others (MiB)",
+    "others' use": "SM use others (%)",
+    "others": "other processes (count)",
 }
 
 
@@ -78,6 +82,7 @@ class _Known:
     measured: list[bool]
     counted: list[float]
     counter: list[float]
+    mine: Mine | None = None
 
 
 def _known(recording: Recording, device: dict[str, Any]) -> _Known:
@@ -88,6 +93,13 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     series: dict[str, Sequence[float]] = {
         key: found for key, of in wanted.items() if (found := recording.series(of))
     }
+    if ranged := recording.range(wanted["memory"]):
+        series["most memory"] = ranged[1]
+    mine = mine_of(recording, device) if device["kind"] == "host" else None
+    if mine and mine.cpu:
+        series |= {"machine": series["busy"], "busy": mine.cpu}
+    if mine and mine.memory:
+        series |= {"machine memory": series["memory"], "memory": mine.memory}
     if bits := series.get("slowed"):
         series["slowed"] = [b if math.isnan(b) else float(int(b) & SLOWING > 0) for b in bits]
     counter = series.pop("energy", ())
@@ -98,6 +110,7 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
         recording.known(name),
         [recording.times[place] for place in read],
         [counter[place] for place in read],
+        mine,
     )
 
 
@@ -153,16 +166,20 @@ def _rows(
         common["start (s)"] = marks[0].start
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
-    longest = gaps.longest(recording.header["interval (s)"])
+    longest = gaps.longest(recording.step)
+    gpus: list[Row] = []
+    place = 0
     for device in known:
         rows.append(common | _figures(device, spans, weights, idle_below, longest))
-    gpus = rows[: len(recording.gpus)]
+        if device.device["kind"] in ("gpu", "mig"):
+            gpus.append(rows[-1])
+            place = len(rows)
     if gpus:
         together = _together(gpus, longest)
         joules, covered = (together.get(key, NAN) for key in ("energy (J)", "energy covers (s)"))
         # What is not covered by the joules is left out of the images too.
         together["images/J"] = common["images/s"] * covered / joules if joules > 0 else NAN
-        rows.insert(len(gpus), common | together)
+        rows.insert(place, common | together)
     return rows
 
 
@@ -185,9 +202,18 @@ def _figures(
     if "activity" in series:
         row["SM activity mean (%)"] = stats.mean(series["activity"])
     if "memory" in series:
-        row["memory peak (MiB)"] = stats.peak(series["memory"])
+        row["memory peak (MiB)"] = stats.peak(series.get("most memory", series["memory"]))
     if "power" in series:
         row["power mean (W)"] = stats.mean(series["power"])
+    if any(known.series.get("others", ())):
+        row["others' memory peak (MiB)"] = stats.peak(series.get("others' memory", {}))
+        row["others' SM use mean (%)"] = stats.mean(series.get("others' use", {}))
+    if "machine" in series and known.mine:
+        row["allowed cores"] = known.mine.cores
+        row["machine CPU mean (%)"] = stats.mean(series["machine"])
+    if "machine memory" in series and known.mine:
+        row["allowed memory (MiB)"] = known.mine.most
+        row["machine memory peak (MiB)"] = stats.peak(series["machine memory"])
     if "slowed" in series:
         row["slowed share (%)"] = 100 * stats.mean(series["slowed"])
     if known.counter:

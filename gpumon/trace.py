@@ -164,8 +164,10 @@ class Trace:
         """The chart: a lane a device, a band a phase, on one time axis.
 
         theme: ``"light"`` or ``"dark"``. title: a line above. window: (start, end) in seconds.
-        size: (width, height) in inches. devices: names of the lanes wanted. The figure shows
-        itself as the value of a notebook cell; it does not touch pyplot.
+        size: (width, height) in inches. devices: names of the lanes wanted. series: what else to
+        draw, in lanes of their own, by the beginnings of names: ``temperature``, ``clocks``,
+        ``PCIe``, ``NVLink``, ``disk``, ``network``, ``page faults``, ... The figure
+        shows itself as the value of a notebook cell; it does not touch pyplot.
         """
         with needed_for("a chart"):
             from gpumon.drawing.chart import draw
@@ -174,18 +176,22 @@ class Trace:
             options["theme_name"] = options.pop("theme")
         return draw(self, **options)
 
-    def html(self, *, title: str | None = None, theme: str = "auto") -> str:
+    def html(
+        self, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+    ) -> str:
         """The chart as one self-contained page; see :mod:`gpumon.drawing.interactive`."""
         with needed_for("an interactive chart"):
             from gpumon.drawing.interactive import page
 
-        return page(self, title=title, theme=theme)
+        return page(self, title=title, theme=theme, series=series)
 
-    def export(self, target: PathLike, kind: str | None = None) -> Path:
-        """Write to a .csv, .parquet or .prom file; see :func:`gpumon.export.export`."""
+    def export(
+        self, target: PathLike, kind: str | None = None, beside: PathLike | None = None
+    ) -> Path:
+        """Write a .csv, .parquet, .prom or .json file; see :func:`gpumon.export.export`."""
         from gpumon.export import export
 
-        return export(self, target, kind)
+        return export(self, target, kind, beside)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""
@@ -217,6 +223,8 @@ class Trace:
         times, interval = self.recording.sampled, self.recording.header["interval (s)"]
         if self.parts:
             return {"asked (s)": interval, "samples": len(times)}  # each part has its own
+        if self.recording.ranges is not None:
+            return {"asked (s)": interval, "read as means over (s)": self.recording.step}
         result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
         # The last sample of a closed trace is taken when told to stop, off the grid.
         closed = any(event["event"] == "end" for event in self.recording.events)

@@ -8,10 +8,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gpumon.errors import printable
-from gpumon.files import take
+from gpumon.errors import MonitorError, printable
+from gpumon.files import prefix_of, take
+from gpumon.parts import PART, Packer, parts_folder
+from gpumon.tiers import Tier, masks, tiers_file
 
 MOST_OWED = 100
+MOST_EVENTS = 1000
+"""That each new part begins with."""
 
 
 def say(message: str) -> None:
@@ -25,32 +29,43 @@ class Writer:
 
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
-    and written then.
+    and written then. A file that is full becomes a part (:mod:`gpumon.parts`); limit: bytes that
+    parts may have, the oldest of which are dropped.
     """
 
-    def __init__(self, path: Path, file: int | None = None) -> None:
+    def __init__(self, path: Path, file: int | None = None, limit: int | None = None) -> None:
         self.ticks = 0
         self.missed = 0
         self._path = path
+        self._prefix = prefix_of(path)
+        self._length = 0
         self._file = take(path) if file is None else file
         self._last: list[float | None] = []
         self._owed: list[dict[str, Any]] = []
         self._trouble: str | None = None
         self._torn = False
         self._gap = False
+        self._limit = limit
+        self._header: dict[str, Any] = {}
+        self._events: list[dict[str, Any]] = []
+        self._packer: Packer | None = None
+        self._full = PART
+        self._tier: Tier | None = None
+        self._rows: list[bytes] | None = []
 
     def sample(self, now: float, values: list[float | None]) -> None:
         """Append the values that differ from the last sample's; all of them the first time."""
         self._pay()
-        parts = [f"{now:.4f}"]
         last = self._last
-        whole = len(last) != len(values)
-        for index, value in enumerate(values):
-            if whole or value != last[index]:
-                parts.append(f"{index},{'null' if value is None else f'{value:.10g}'}")
-        if not self._owed and self._write("[" + ",".join(parts) + "]"):
+        if len(last) == len(values):
+            changed = [(n, value) for n, value in enumerate(values) if value != last[n]]
+        else:
+            changed = list(enumerate(values))
+        told = [f"{n},{'null' if value is None else f'{value:.10g}'}" for n, value in changed]
+        if not self._owed and self._write("[" + ",".join([f"{now:.4f}", *told]) + "]"):
             self._last = values.copy()
             self._gap = False
+            self._keep(now, changed)
         else:
             self._last = []
             self._lost(now)
@@ -60,6 +75,10 @@ class Writer:
 
     def line(self, value: dict[str, Any]) -> None:
         """Append a header or an event, after those that are still owed."""
+        if "gpumon" in value:
+            self._header = value
+        elif len(self._events) < MOST_EVENTS:
+            self._events.append(value)
         self._owed.append(value)
         del self._owed[MOST_OWED:]
         self._pay()
@@ -68,6 +87,68 @@ class Writer:
         """One last try at what is owed."""
         self._pay()
         os.close(self._file)
+
+    def _keep(self, now: float, changed: list[tuple[int, float | None]]) -> None:
+        """Fold a sample that was written into rows, and begin a new part where this one is full."""
+        if not self._header:
+            return
+        if self._tier is None or self._packer is None:
+            count = len(self._header["series"])
+            self._packer = Packer(count)
+            self._tier = Tier(count, self._header["interval (s)"], masks(self._header))
+        self._packer.add(self._length, now, changed)
+        row = self._tier.sample(now, changed)
+        if row is not None:
+            with contextlib.suppress(OSError):
+                self._row(row)
+        if self._packer.size >= self._full:
+            try:
+                self._begin_part(self._packer)
+            except (OSError, MonitorError) as error:
+                # This part goes on, until there is room for the next.
+                self._full += PART
+                self._complain(getattr(error, "strerror", None) or str(error))
+
+    def _row(self, row: bytes) -> None:
+        """Append a row; until there is a part, a reader needs none and they wait in memory."""
+        if self._rows is not None:
+            self._rows.append(row)
+            return
+        with tiers_file(self._prefix).open("ab") as file:
+            file.write(row)
+
+    def _begin_part(self, packer: Packer) -> None:
+        """Compress what there is into a part and begin the file anew, unseen until it is whole."""
+        found = self._header.get("parts", [])
+        place = 1 + int(found[-1]["file"][:6]) if found else 1
+        folder = parts_folder(self._prefix)
+        parts = [*found, packer.write(folder, place)]
+        dropped = self._header.get("dropped", False)
+        while self._limit is not None and sum(p["bytes"] for p in parts) > self._limit:
+            (folder / parts.pop(0)["file"]).unlink(missing_ok=True)
+            dropped = True
+        if self._rows is not None:
+            with tiers_file(self._prefix).open("wb") as file:
+                file.write(b"".join(self._rows))
+            self._rows = None
+        header = self._header | {"parts": parts} | ({"dropped": True} if dropped else {})
+        new = self._path.with_name(f".{self._path.name}.new")
+        file_number = take(new)
+        try:
+            for line in (header, *self._events):
+                data = (json.dumps(line, ensure_ascii=False) + "\n").encode(
+                    "utf-8", "backslashreplace"
+                )
+                if os.write(file_number, data) < len(data):
+                    raise OSError("the disk took only part of a line")
+            new.replace(self._path)
+        except OSError:
+            os.close(file_number)
+            new.unlink(missing_ok=True)
+            raise
+        os.close(self._file)
+        self._file, self._header, self._last = file_number, header, []
+        self._packer, self._full = Packer(len(header["series"])), PART
 
     def _lost(self, now: float) -> None:
         """The first sample of a gap leaves an event to be written as soon as one can be."""
@@ -93,6 +174,7 @@ class Writer:
             self._complain(why)
             return False
         self._torn = False
+        self._length = len(data)
         return True
 
     def _complain(self, why: str) -> None:

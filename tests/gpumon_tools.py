@@ -79,10 +79,12 @@ def write(
     process: int = 7,
     without: Sequence[int] = (),
     events: Sequence[dict[str, Any]] = (),
+    more: dict[str, list[float | None]] | None = None,
 ) -> Path:
     """A trace of GPUs with the given utilisation a step, and of a host at 50 %.
 
     energy: the counter of every GPU, if they have one. without: samples that were not written.
+    more: further series, by their keys.
     """
     keys: list[str] = []
     devices: list[dict[str, Any]] = []
@@ -119,6 +121,8 @@ def write(
     }
     for name in gpus if energy else ():
         header["series"].append({"key": f"{name}/energy (J)", "api": "", "reason": None})
+    for key in more or {}:
+        header["series"].append({"key": key, "api": "", "reason": None})
     count = max((len(values) for values in gpus.values()), default=4)
     lines = [json.dumps(header), *map(json.dumps, events)]
     for number in range(count):
@@ -130,6 +134,10 @@ def write(
         row += [len(keys) - 2, 50, len(keys) - 1, 4000]
         for place in range(len(gpus) if energy else 0):
             row += [len(keys) + place, (energy or [])[number]]
+        for place, values in enumerate(
+            (more or {}).values(), len(header["series"]) - len(more or {})
+        ):
+            row += [place, values[number]]
         lines.append(json.dumps(row))
     end = {"t": count * step, "event": "end", "why": "closed"}
     end |= {"sampler cpu (s)": 0.01, "sampler memory (MiB)": 30}

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
 from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
-from gpumon.drawing.style import Theme, theme
+from gpumon.drawing.style import KINDS, Theme, colour_of, theme
 from gpumon.errors import MonitorError
 from gpumon.notes import notes
 from gpumon.units import clock
@@ -30,14 +30,13 @@ RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
 LETTER = 0.072  # inches, a mean letter of a note
 # A name is no formula, whatever dollar signs it holds.
 CONTEXT: Any = {"font.size": 8.5, "axes.linewidth": 0.6, "text.parse_math": False}
-# Steps a line may have in an inch: more than about one in two pixels of an area, or one in four of
-# a line over it, is a smear and not a chart. What is condensed keeps its range as a faint shade.
-STEPS = {"busy": 53, "host": 53, "activity": 33, "memory": 33, "power": 25}
+# What is condensed to fit keeps its range as a faint shade.
+PIXELS = 105  # in an inch
 
 
 def steps(kind: str, inches: float) -> int:
     """The most steps of a line of some kind in a chart so many inches wide."""
-    return max(10, round(STEPS[kind] * inches))
+    return max(10, round(PIXELS / KINDS[kind].pixels * inches))
 
 
 class Chart(Figure):
@@ -57,6 +56,7 @@ def draw(
     window: tuple[float, float] | None = None,
     size: tuple[float, float] | None = None,
     devices: Sequence[str] | None = None,
+    series: Sequence[str] = (),
 ) -> Chart:
     """Draw a trace; see :meth:`gpumon.Trace.plot`."""
     colours = theme(theme_name)
@@ -64,7 +64,7 @@ def draw(
     start, end = window or (0.0, max(recording.end, 1e-3))
     if not start < end:
         raise MonitorError(f"window={window!r}: the start must come before the end, in seconds")
-    lanes = lanes_of(recording, (start, end))
+    lanes = lanes_of(recording, (start, end), _names(series))
     if devices is not None:
         lanes = [lane for lane in lanes if lane.name in devices]
         if not lanes:
@@ -73,6 +73,10 @@ def draw(
     bands = Bands(recording.marks, (start, end), colours)
     with mpl.rc_context(CONTEXT):
         return _draw(recording, lanes, bands, colours, title, (start, end), size)
+
+
+def _names(series: Sequence[str]) -> Sequence[str]:
+    return [series] if isinstance(series, str) else series
 
 
 def _draw(
@@ -131,7 +135,7 @@ def _draw(
     for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
-        frame_axes(axes, colours, window, number == last, tall * scale > 0.8)
+        frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)
         bands.tint(axes)
         _lane(axes, recording, lane, colours, tall * scale, inside)
     legend.draw(figure, rows, LEFT, legend_at, colours)
@@ -143,7 +147,7 @@ def _draw(
 
 def _heights(lanes: Sequence[Lane]) -> list[float]:
     """Inches: lanes get lower as there are more of them, so that eight GPUs still fit a page."""
-    gpus = sum(not lane.host for lane in lanes)
+    gpus = len({lane.name for lane in lanes if not lane.host})
     tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
     host = 1.1 if gpus == 0 else min(tall, 0.8)
     return [host if lane.host else tall for lane in lanes]
@@ -156,12 +160,13 @@ def frame_axes(
     last: bool,
     tall: bool,
     origin: float = 0.0,
+    top: str = "100 %",
 ) -> None:
-    """The empty lane: its scale, its grid, and the time axis (from ``origin``) under the last."""
+    """The empty lane: scale to ``top``, grid, and if last the time axis from ``origin``."""
     axes.set_facecolor(colours.lane)
     axes.set_xlim(*window)
     axes.set_ylim(0, 104)
-    axes.set_yticks([0, 50, 100], ["0" if tall else "", "", "100 %"])
+    axes.set_yticks([0, 50, 100], ["0" if tall else "", "", top])
     axes.grid(axis="y", color=colours.grid, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=colours.faint, length=0, labelsize=7.5, pad=3)
@@ -179,20 +184,24 @@ def _lane(
     axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float, inside: float
 ) -> None:
     for line in lane.lines:
-        colour = getattr(colours, line.kind)
+        colour, look = colour_of(line.kind, colours), KINDS[line.kind]
         times, mean, low, high = condense(
-            recording.times, line.values, recording.end, steps(line.kind, inside)
+            recording.times, line.values, recording.end, steps(line.kind, inside), line.ranged
         )
         corners, heights = outline(times, mean, recording.end)
-        if line.kind in ("busy", "host"):
+        if look.area:
             axes.fill_between(corners, heights, color=colour, alpha=0.30, linewidth=0)
             axes.plot(corners, heights, color=colour, linewidth=0.9)
         else:
-            dashes = legend.DASHES[line.kind]
+            dashes = legend.stroke(line.kind)
             axes.plot(corners, heights, color=colour, linewidth=1.2, linestyle=dashes)
-        if low is not high and line.kind in ("busy", "host"):
+        if low is not high and look.area:
             lows, highs = (outline(times, each, recording.end)[1] for each in (low, high))
             axes.fill_between(corners, lows, highs, color=colour, alpha=0.14, linewidth=0)
+    for number, (moment, text) in enumerate(lane.marks):
+        axes.axvline(moment, color=colours.machine, linewidth=0.9, linestyle=(0, (3, 2)))
+        level = 92 - 14 * (number % 3)
+        axes.text(moment, level, f" {text}", color=colours.machine, fontsize=7.5, clip_on=True)
     if lane.lost is not None:
         moment, text = lane.lost
         axes.axvline(moment, color=colours.activity, linewidth=1.2)
@@ -219,7 +228,7 @@ def _side_texts(axes: Axes, lane: Lane, colours: Theme, inches: float) -> None:
             right,
             first - number * step,
             line.note,
-            color=getattr(colours, line.kind),
+            color=colour_of(line.kind, colours),
             fontsize=8,
             **place,
         )

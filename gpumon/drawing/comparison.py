@@ -18,7 +18,7 @@ from gpumon.drawing.bands import Bands
 from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, Chart, frame_axes, steps
 from gpumon.drawing.lanes import condense, in_words, outline
 from gpumon.drawing.runs import LABELS, WORDS, Run, runs_of
-from gpumon.drawing.style import Theme, phase_colours, theme
+from gpumon.drawing.style import Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
 from gpumon.trace import Trace
 from gpumon.units import lasting
@@ -122,7 +122,7 @@ def _lane(axes: mpl.axes.Axes, run: Run, colours: Theme, inside: float) -> None:
     weights = stats.weights(times, end, [(run.origin, end)])
     notes: list[tuple[str, str]] = []
     for kind, members in run.lines.items():
-        colour = getattr(colours, kind)
+        colour = colour_of(kind, colours)
         stack = np.vstack(list(members.values()))[:, :count]
         known = ~np.isnan(stack).all(axis=0)
         middle, low, high = (np.full(stack.shape[1], np.nan) for _ in range(3))

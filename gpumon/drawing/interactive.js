@@ -38,6 +38,8 @@ function gpumonChart(root, data) {
     return span <= 3600 && whole < 3600 ? m + ":" + two(whole % 60)
       : Math.floor(m / 60) + ":" + two(m % 60) + ":" + two(whole % 60);
   }
+  // How a line is drawn; "kind" of a line and of a swatch in the legend.
+  const look = ({ kind }) => data.looks[kind], colour = of => theme[look(of).colour];
   const x = t => LEFT + (t - view[0]) / (view[1] - view[0]) * (width - LEFT - RIGHT);
   const time = px => view[0] + (px - LEFT) / (width - LEFT - RIGHT) * (view[1] - view[0]);
 
@@ -50,9 +52,8 @@ function gpumonChart(root, data) {
   }
 
   // What shows of a line, as steps no narrower than some pixels: time-weighted means, and the range.
-  const WIDTH = { busy: 2, host: 2, activity: 3, memory: 3, power: 4 };
   function visible(line) {
-    const bins = Math.floor((width - LEFT - RIGHT) / WIDTH[line.kind]), n = line.t.length;
+    const bins = Math.floor((width - LEFT - RIGHT) / look(line).pixels), n = line.t.length;
     const out = { t: [], v: [], low: [], high: [], end: line.end || data.end };
     let start = 0, last = n - 1;
     while (start < n - 1 && line.t[start + 1] <= view[0]) start++;
@@ -116,7 +117,7 @@ function gpumonChart(root, data) {
     root.style.background = theme.background;
     root.style.color = theme.text;
     root.style.setProperty("--faint", theme.faint);
-    for (const swatch of root.querySelectorAll("[data-kind]")) swatch.style.background = theme[swatch.dataset.kind];
+    for (const swatch of root.querySelectorAll("[data-kind]")) swatch.style.background = colour(swatch.dataset);
     for (const swatch of root.querySelectorAll("[data-phase]")) swatch.style.background = data.colours[name][swatch.dataset.phase];
     width = root.clientWidth;
     const narrow = width < 560;
@@ -153,16 +154,21 @@ function gpumonChart(root, data) {
       g.globalAlpha = 1; g.strokeStyle = theme.grid; g.lineWidth = 0.6;
       for (const v of [50, 100]) { g.beginPath(); g.moveTo(LEFT, y(v)); g.lineTo(width - RIGHT, y(v)); g.stroke(); }
       for (const line of lane.lines) {
-        const area = line.kind === "busy" || line.kind === "host", colour = theme[line.kind], seen = visible(line);
+        const { area, dash } = look(line), seen = visible(line);
         if (area) {
-          g.fillStyle = colour; g.globalAlpha = 0.3;
+          g.fillStyle = colour(line); g.globalAlpha = 0.3;
           g.beginPath(); steps(g, seen, y, "area"); g.fill();
           if (seen.ranged) { g.globalAlpha = 0.14; g.beginPath(); steps(g, seen, y, "range"); g.fill(); }
         }
-        g.globalAlpha = 1; g.strokeStyle = colour; g.lineWidth = area ? 1 : 1.4;
-        g.setLineDash(line.kind === "power" ? [5, 2] : []);
+        g.globalAlpha = 1; g.strokeStyle = colour(line); g.lineWidth = area ? 1 : 1.4;
+        g.setLineDash(dash.map(length => 1.25 * length));
         g.beginPath(); steps(g, seen, y, "line"); g.stroke(); g.setLineDash([]);
       }
+      (lane.marks || []).forEach(([moment, words], i) => {
+        g.strokeStyle = g.fillStyle = theme.machine; g.lineWidth = 0.9; g.font = font(10); g.textAlign = "left";
+        g.setLineDash([3, 2]); g.beginPath(); g.moveTo(x(moment), top); g.lineTo(x(moment), top + tall); g.stroke(); g.setLineDash([]);
+        g.fillText(words, x(moment) + 4, y(92 - 14 * (i % 3)) + 4);
+      });
       if (lane.lost) {
         const [moment, words] = lane.lost;
         g.strokeStyle = g.fillStyle = theme.activity; g.lineWidth = 1.2; g.font = font(11); g.textAlign = "left";
@@ -175,14 +181,14 @@ function gpumonChart(root, data) {
         g.fillText(lane.reason, (LEFT + width - RIGHT) / 2, top + tall / 2 + 4, width - LEFT - RIGHT - 8);
       }
       g.fillStyle = theme.faint; g.font = font(10); g.textAlign = "right";
-      for (const [v, drop] of tall > 80 ? [[0, 0], [100, 8]] : [[100, 8]]) g.fillText(v ? v + " %" : v, LEFT - 4, y(v) + drop);
+      for (const [v, drop] of tall > 80 ? [[0, 0], [100, 8]] : [[100, 8]]) g.fillText(v ? lane.top || "100 %" : v, LEFT - 4, y(v) + drop);
       g.fillStyle = theme.text; g.font = "600 " + font(13);
       const notes = lane.lines.map(line => line.members ? note(line) : line.note);
       if (narrow) {
         const y0 = top - item.head + HEAD - 5;
         g.textAlign = "left"; g.fillText(lane.title, 0, y0, width * 0.55);
         g.textAlign = "right"; g.font = font(11);
-        g.fillStyle = theme[lane.lines.length ? lane.lines[0].kind : "text"];
+        g.fillStyle = lane.lines.length ? colour(lane.lines[0]) : theme.text;
         g.fillText(notes.join(", "), width - RIGHT, y0, width * 0.42);
       } else {
         g.textAlign = "right"; g.fillText(lane.title, LEFT - 12, top + tall / 2, LEFT - 16);
@@ -190,7 +196,7 @@ function gpumonChart(root, data) {
         g.fillText(lane.subtitle, LEFT - 12, top + tall / 2 + 14, LEFT - 16);
         g.textAlign = "left"; g.font = font(11);
         lane.lines.forEach((line, i) => {
-          g.fillStyle = theme[line.kind];
+          g.fillStyle = colour(line);
           g.fillText(notes[i], width - RIGHT + 8, top + tall / 2 + 4 + (i - (lane.lines.length - 1) / 2) * 14, RIGHT - 8);
         });
       }
@@ -222,10 +228,10 @@ function gpumonChart(root, data) {
     const lane = (lanes.find(l => pointer.y >= l.top - GAP - l.head && pointer.y < l.top + l.tall) || lanes[0]).lane;
     const t = time(pointer.x), here = (lane.phases || data.phases).filter(p => p.start <= t && t < p.end);
     tip.textContent = "";
-    const add = (text, kind) => {
-      const line = document.createElement("div");
-      if (kind) line.style.color = theme[kind];
-      line.textContent = text; tip.appendChild(line);
+    const add = (text, line) => {
+      const row = document.createElement("div");
+      if (line) row.style.color = colour(line);
+      row.textContent = text; tip.appendChild(row);
     };
     add(clock(t) + (here.length ? " · " + here[here.length - 1].labels[0] : ""));
     add(lane.title);
@@ -233,7 +239,7 @@ function gpumonChart(root, data) {
       const v = at(line, t);
       for (const m of line.members && line.members.length > 1 ? line.members : []) if (!hidden.has(m.name))
         add(m.name + " " + (at({ t: line.t, v: m.v, end: line.end }, t) ?? "n/a") + " %");
-      add(line.short + (line.low ? " mean " : " ") + (v === null ? "not available" : (v * line.scale).toFixed(line.digits) + " " + line.unit), line.kind);
+      add(line.short + (line.low ? " mean " : " ") + (v === null ? "not available" : (v * line.scale).toFixed(line.digits) + " " + line.unit), line);
     }
     tip.style.display = "block";
     tip.style.background = theme.background; tip.style.borderColor = theme.grid;
@@ -250,24 +256,24 @@ function gpumonChart(root, data) {
   canvas.addEventListener("pointerup", () => {
     if (!drag) return;
     const [a, b] = [time(Math.min(drag.from, drag.to)), time(Math.max(drag.from, drag.to))];
-    if (Math.abs(drag.to - drag.from) > 5) look(a, b);
+    if (Math.abs(drag.to - drag.from) > 5) show(a, b);
     drag = null; again();
   });
   canvas.addEventListener("pointercancel", () => { drag = null; again(); });
-  canvas.addEventListener("dblclick", () => { look(...first); });
+  canvas.addEventListener("dblclick", () => { show(...first); });
 
-  function look(a, b) { // never beyond the recording, never closer than a hundredth of a second
+  function show(a, b) { // never beyond the recording, never closer than a hundredth of a second
     const span = Math.min(Math.max(b - a, 0.01), full[1] - full[0]);
     const start = Math.min(Math.max(a, full[0]), full[1] - span);
     view = [start, start + span];
     again();
   }
-  const zoom = by => { const middle = (view[0] + view[1]) / 2, half = (view[1] - view[0]) / 2 * by; look(middle - half, middle + half); };
-  const move = by => look(view[0] + by * (view[1] - view[0]), view[1] + by * (view[1] - view[0]));
+  const zoom = by => { const middle = (view[0] + view[1]) / 2, half = (view[1] - view[0]) / 2 * by; show(middle - half, middle + half); };
+  const move = by => show(view[0] + by * (view[1] - view[0]), view[1] + by * (view[1] - view[0]));
   const actions = {
-    "in": () => zoom(0.5), "out": () => zoom(2), "first": () => look(...first), "all": () => look(...full),
+    "in": () => zoom(0.5), "out": () => zoom(2), "first": () => show(...first), "all": () => show(...full),
     "ArrowLeft": () => move(-0.2), "ArrowRight": () => move(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5),
-    "-": () => zoom(2), "Escape": () => look(...first), "Home": () => look(...full),
+    "-": () => zoom(2), "Escape": () => show(...first), "Home": () => show(...full),
   };
   canvas.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(actions, event.key)) return;

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpumon.drawing.bands import MOST_LEVELS, labels, shown
 from gpumon.drawing.lanes import Floats, Lane, condense, lanes_of
-from gpumon.drawing.style import THEMES, phase_colours
+from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
 from gpumon.notes import notes
 from gpumon.recording import Mark, Recording
@@ -25,6 +25,7 @@ from gpumon.trace import Trace
 
 STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
+MOST_STEPS = 1000
 MOST_MARKS = 3000
 
 _numbers = itertools.count(1)
@@ -67,10 +68,13 @@ def script() -> str:
     return f"{STYLE}<script>\n{code()}</script>\n"
 
 
-def fragment(trace: Trace, *, title: str | None = None, theme: str = "auto") -> str:
+def fragment(
+    trace: Trace, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+) -> str:
     """One chart; the page must hold ``script()`` before it. theme: auto, light or dark."""
     recording = trace.recording
-    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)))
+    names = [series] if isinstance(series, str) else series
+    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), names)
     data = _data(recording, lanes, theme)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
     return markup(data, kinds, title=title, notes=notes(recording))
@@ -89,8 +93,9 @@ def markup(
     kinds: what each kind of line is called in the legend.
     """
     legend = [
-        f'<span><i data-kind="{kind}"></i>{html.escape(label)}</span>'
-        for kind, label in kinds.items()
+        f'<span><i data-kind="{kind}"></i>{html.escape(kinds[kind])}</span>'
+        for kind, look in KINDS.items()
+        if kind in kinds and look.named
     ]
     legend += [
         f'<span><i data-phase="{html.escape(phase)}"></i>{html.escape(phase)}</span>'
@@ -111,14 +116,16 @@ def markup(
     )
 
 
-def page(trace: Trace, *, title: str | None = None, theme: str = "auto") -> str:
+def page(
+    trace: Trace, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+) -> str:
     """A whole HTML document with one chart."""
     heading = html.escape(title or f"gpumon {trace.path.name}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f'<meta name="color-scheme" content="light dark"><title>{heading}</title>{script()}</head>'
-        f"<body>{fragment(trace, title=title, theme=theme)}</body></html>\n"
+        f"<body>{fragment(trace, title=title, theme=theme, series=series)}</body></html>\n"
     )
 
 
@@ -129,7 +136,7 @@ def _data(recording: Recording, lanes: list[Lane], theme: str) -> dict[str, Any]
         deepest = max(mark.depth for mark in marks)
         marks = [mark for mark in marks if mark.depth < deepest]
     names = list(dict.fromkeys(mark.name for mark in marks))
-    gpus = sum(not lane.host for lane in lanes)
+    gpus = len({lane.name for lane in lanes if not lane.host})
     return {
         "start": 0.0,
         "end": round(max(recording.end, 1e-3), 3),
@@ -147,6 +154,7 @@ def themed(phases: list[str], theme: str) -> dict[str, Any]:
         raise MonitorError(f"theme={theme!r}: choose auto, {' or '.join(THEMES)}")
     return {
         "theme": theme,
+        "looks": {kind: asdict(look) for kind, look in KINDS.items()},
         "themes": {name: asdict(colours) for name, colours in THEMES.items()},
         "colours": {name: phase_colours(phases, colours) for name, colours in THEMES.items()},
     }
@@ -167,19 +175,23 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
     lines = []
     for line in lane.lines:
         times, mean, low, high = condense(
-            recording.times, line.values, recording.end, STEPS[line.kind]
+            recording.times,
+            line.values,
+            recording.end,
+            STEPS.get(line.kind, MOST_STEPS),
+            line.ranged,
         )
         entry: dict[str, Any] = {
             "kind": line.kind,
-            "short": SHORT.get(line.kind, line.kind),
+            "short": line.short or SHORT.get(line.kind, line.kind),
             "note": line.note,
             "unit": line.unit,
             "scale": line.scale,
-            "digits": 1 if line.unit == "GiB" else 0,
+            "digits": 1 if line.unit == "GiB" or 0 < line.scale < 0.1 else 0,
             "t": [round(float(t), 3) for t in times],
             "v": plain_values(mean),
         }
-        if line.kind in ("busy", "host") and low is not high:
+        if KINDS[line.kind].area and low is not high:
             entry |= {"low": plain_values(low), "high": plain_values(high)}
         lines.append(entry)
     return {
@@ -188,6 +200,8 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
         "host": lane.host,
         "lines": lines,
         "lost": lane.lost,
+        "marks": lane.marks,
+        "top": lane.top,
         "reason": lane.reason,
     }
 

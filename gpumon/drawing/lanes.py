@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumon import stats
+from gpumon.meaning import gpu_name
+from gpumon.mine import mine_of
 from gpumon.notes import at
 from gpumon.recording import Recording
 from gpumon.units import mebibytes
@@ -23,9 +25,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class Line:
-    """One series as percent of its full scale. kind: busy, activity, host, memory or power.
+    """One series as percent of its full scale. kind: how it looks, one of ``style.KINDS``.
 
-    ``values * scale`` is in ``unit``.
+    ``values * scale`` is in ``unit``. short: what a pointer at it is told; empty: what its kind
+    is. ranged: the lowest and the highest of each value, where values are means over some time.
     """
 
     kind: str
@@ -34,6 +37,8 @@ class Line:
     note: str
     scale: float = 1.0
     unit: str = "%"
+    short: str = ""
+    ranged: tuple[Floats, Floats] | None = None
 
 
 @dataclass
@@ -41,7 +46,8 @@ class Lane:
     """One device.
 
     reason: why it has no utilisation. host: it is a machine's CPU and memory, not a GPU. lost: the
-    second in which the device was lost to the driver, and how the chart says it.
+    second in which the device was lost to the driver, and how the chart says it. marks: other
+    moments, likewise. top: what its highest value is called.
     """
 
     name: str
@@ -51,36 +57,51 @@ class Lane:
     reason: str = ""
     host: bool = False
     lost: tuple[float, str] | None = None
+    marks: list[tuple[float, str]] = field(default_factory=list)
+    top: str = "100 %"
 
     def line(self, kind: str) -> Line | None:
         return next((line for line in self.lines if line.kind == kind), None)
 
 
-def lanes_of(recording: Recording, window: tuple[float, float]) -> list[Lane]:
-    """The lanes of a trace, host by host, the figures at their side over the window."""
+def lanes_of(
+    recording: Recording, window: tuple[float, float], series: Sequence[str] = ()
+) -> list[Lane]:
+    """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
+
+    series: what else is to be drawn, in lanes of their own; see :func:`gpumon.Trace.plot`.
+    """
     machines = {device["name"]: device.get("machine") for device in recording.devices}
-    lanes = _lanes(recording, window)
+    lanes = _lanes(recording, window, series)
     order = list(dict.fromkeys(machines[lane.name] for lane in lanes))
     return sorted(lanes, key=lambda lane: order.index(machines[lane.name]))
 
 
-def _lanes(recording: Recording, window: tuple[float, float]) -> list[Lane]:
-    """GPUs first, hosts last."""
+def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[str]) -> list[Lane]:
+    from gpumon.drawing import more_lanes
+
     weights = stats.weights(recording.times, recording.end, [window])
-    return [
-        (_host if device["kind"] == "host" else _gpu)(recording, device, weights)
-        for device in recording.devices
-    ]
+    lanes = []
+    for device in recording.devices:
+        if device["kind"] == "host":
+            lanes.append(_host(recording, device, weights))
+        else:
+            lane = _gpu(recording, device, weights)
+            if device["kind"] == "parent":
+                more_lanes.complete_parent(lane, recording, device, weights)
+            lane.marks = more_lanes.marks(recording, device["name"])
+            lanes += [lane, *more_lanes.whose(recording, device, weights)]
+    return lanes + more_lanes.chosen(recording, series, weights)
 
 
 def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     name = device["name"]
-    title = name.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
-    lane = Lane(name, title, device.get("machine") or device["product"].removeprefix("NVIDIA "))
+    lane = Lane(name, gpu_name(name), _subtitle(device))
     busy = recording.series(f"{name}/utilisation (%)")
     if busy is not None:
         note = in_words(stats.mean(stats.known(busy, weights)), "% busy")
         lane.lines.append(Line("busy", "GPU utilisation", np.asarray(busy), note))
+        lane.lines[-1].ranged = _ranged(recording, f"{name}/utilisation (%)")
     activity = recording.series(f"{name}/SM activity (%)")
     if activity is not None:
         note = in_words(stats.mean(stats.known(activity, weights)), "% SM active")
@@ -89,7 +110,7 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     if memory is not None:
         peak = stats.peak(stats.known(memory, weights))
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        lane.lines.append(_memory_line(memory, total, peak))
+        lane.lines.append(memory_line(memory, total, peak))
     power = recording.series(f"{name}/power (W)")
     if power is not None:
         limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
@@ -114,6 +135,19 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     return lane
 
 
+def _ranged(recording: Recording, key: str) -> tuple[Floats, Floats] | None:
+    found = recording.range(key)
+    return None if found is None else (np.asarray(found[0], float), np.asarray(found[1], float))
+
+
+def _subtitle(device: dict[str, Any]) -> str:
+    """The machine or the product, and CUDA's number where it is another than the driver's."""
+    text = str(device.get("machine") or device["product"].removeprefix("NVIDIA "))
+    cuda = device.get("cuda")
+    own = device["name"].rpartition(":")[2]
+    return text if cuda is None or own == f"gpu{cuda}" else f"cuda:{cuda}, {text}"
+
+
 def in_words(value: float, unit: str) -> str:
     """A mean over what is shown, for the side of a lane; nothing where nothing is known of it."""
     return f"{value:.0f} {unit}" if not math.isnan(value) else f"no figure, {unit}"
@@ -128,37 +162,59 @@ def devices_in_words(recording: Recording) -> str:
     return f"{count} GPU{'s' * (count > 1)}" + (f", {lost} lost" if lost else "")
 
 
-def _memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
+def memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
     label = "memory, % of the device's"
     note = f"{mebibytes(peak)} peak" if not math.isnan(peak) else "no figure, memory"
     return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
 
 
 def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
+    """CPU and memory; where the program may use less than the host has, of that, and the host's."""
     name = device["name"]
     lane = Lane(name, "Host", device.get("machine") or f"{device['cores']} cores", host=True)
-    busy = recording.series(f"{name}/cpu (%)")
-    if busy is not None:
-        note = in_words(stats.mean(stats.known(busy, weights)), "% CPU")
-        lane.lines.append(Line("host", "CPU, all cores", np.asarray(busy), note))
+    mine = mine_of(recording, device)
+    cpu = recording.series(f"{name}/cpu (%)")
+    if mine.cpu is not None and cpu is not None:
+        lane.subtitle = f"{mine.cores:g} of {lane.subtitle}"
+        note = in_words(stats.mean(stats.known(mine.cpu, weights)), "% of its CPU")
+        lane.lines.append(Line("host", "CPU, allowed cores", np.asarray(mine.cpu), note))
+        note = in_words(stats.mean(stats.known(cpu, weights)), "% of all")
+        lane.lines.append(Line("machine", "CPU, all cores", np.asarray(cpu), note))
+    elif cpu is not None:
+        note = in_words(stats.mean(stats.known(cpu, weights)), "% CPU")
+        lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
+        lane.lines[-1].ranged = _ranged(recording, f"{name}/cpu (%)")
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        lane.lines.append(_memory_line(memory, total, stats.peak(stats.known(memory, weights))))
+        whole = memory_line(memory, total, stats.peak(stats.known(memory, weights)))
+        if mine.memory is not None:
+            peak = stats.peak(stats.known(mine.memory, weights))
+            lane.lines.append(memory_line(mine.memory, mine.most, peak))
+            whole.kind, whole.label = "machine_memory", "memory, the machine's"
+            whole.note += " of all"
+        lane.lines.append(whole)
     return lane
 
 
 def condense(
-    times: npt.ArrayLike, values: Floats, end: float, most: int
+    times: npt.ArrayLike,
+    values: Floats,
+    end: float,
+    most: int,
+    ranged: tuple[Floats, Floats] | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
+
+    ranged: the lowest and the highest of each value, where values are means themselves.
 
     What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
     drawn into it.
     """
     times = np.asarray(times, dtype=float)
+    least, greatest = ranged or (values, values)
     if len(times) <= most:
-        return times, values, values, values
+        return times, values, least, greatest
     edges, width = np.linspace(times[0], end, most + 1, retstep=True)
     held = np.diff(np.append(times, end))
     alone = np.flatnonzero(held > width * 1.000001)
@@ -169,8 +225,8 @@ def condense(
     total = np.add.reduceat(seconds, places)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.add.reduceat(np.where(known, values, 0.0) * seconds, places) / total
-    low = np.minimum.reduceat(np.where(known, values, np.inf), places)
-    high = np.maximum.reduceat(np.where(known, values, -np.inf), places)
+    low = np.minimum.reduceat(np.where(np.isnan(least), np.inf, least), places)
+    high = np.maximum.reduceat(np.where(np.isnan(greatest), -np.inf, greatest), places)
     empty = total == 0
     return (
         times[places],

@@ -9,31 +9,34 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from gpumon.drawing.style import Theme
+from gpumon.drawing.style import KINDS, Theme, colour_of
 
 ROW = 0.2  # inches
 LETTER = 0.066
 SWATCH = 0.44
-DASHES: dict[str, Any] = {"memory": "-", "power": (0, (4, 1.5)), "activity": "-"}
-KINDS = ("busy", "activity", "host", "memory", "power")
 
 
 def handles(kinds: dict[str, str], phases: Iterable[tuple[str, str]], colours: Theme) -> list[Any]:
     """Swatches for lines (kind to label) and for phases (name, colour) without a label."""
     made: list[Any] = []
-    for kind in KINDS:
-        if kind not in kinds:
+    for kind, look in KINDS.items():
+        if kind not in kinds or not look.named:
             continue
-        colour = getattr(colours, kind)
-        if kind in ("busy", "host"):
+        colour = colour_of(kind, colours)
+        if look.area:
             made.append(Patch(facecolor=colour, alpha=0.45, edgecolor=colour, label=kinds[kind]))
         else:
             made.append(
                 Line2D(
-                    [], [], color=colour, linewidth=1.4, linestyle=DASHES[kind], label=kinds[kind]
+                    [], [], color=colour, linewidth=1.4, linestyle=stroke(kind), label=kinds[kind]
                 )
             )
     return made + [Patch(facecolor=colour, label=name) for name, colour in phases]
+
+
+def stroke(kind: str) -> Any:
+    """matplotlib's line style of a kind of line."""
+    return (0, KINDS[kind].dash) if KINDS[kind].dash else "-"
 
 
 def rows(entries: Sequence[Any], inches: float, most: int = 3) -> list[list[Any]]:

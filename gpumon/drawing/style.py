@@ -24,10 +24,47 @@ class Theme:
     memory: str
     power: str
     host: str
+    machine: str
+    others: str
     phases: tuple[str, ...]
     phase_text: str
     tint: float
 
+
+@dataclass(frozen=True)
+class Look:
+    """How a kind of line is drawn.
+
+    colour: the field of :class:`Theme`. area: filled down to zero, with its range as a shade. dash:
+    lengths of strokes and gaps; empty: no gaps. pixels: the least width of a step, since more steps
+    would be a smear and no chart. named: it is in the legend; else the figure beside it names it.
+    """
+
+    colour: str
+    area: bool = False
+    dash: tuple[float, ...] = ()
+    pixels: int = 3
+    named: bool = True
+
+
+KINDS = {
+    "busy": Look("busy", area=True, pixels=2),
+    "activity": Look("activity"),
+    "host": Look("host", area=True, pixels=2),
+    "machine": Look("machine", dash=(2, 2)),
+    "memory": Look("memory"),
+    "machine_memory": Look("memory", dash=(2, 2)),
+    "power": Look("power", dash=(4, 1.5), pixels=4),
+    "mine": Look("busy", area=True, pixels=2, named=False),
+    "others": Look("others", area=True, pixels=2, named=False),
+    "memory_mine": Look("memory", named=False),
+    "memory_others": Look("machine", dash=(4, 1.5), named=False),
+    "first": Look("busy", named=False),
+    "second": Look("activity", dash=(4, 1.5), named=False),
+    "third": Look("memory", dash=(2, 2), named=False),
+    "fourth": Look("power", dash=(6, 2, 1.5, 2), named=False),
+}
+"""Every kind of line, in the legend's order."""
 
 # The first three are kept for the phases every training run has, so that charts of several runs
 # agree; other names take the rest in the order in which they appear. A run of the notebooks has
@@ -54,6 +91,8 @@ THEMES = {
         memory="#007F5C",
         power="#A8457F",
         host="#5B6B7B",
+        machine="#8A6A1F",
+        others="#B3261E",
         phases=PALE,
         phase_text="#1F2328",
         tint=0.38,
@@ -69,6 +108,8 @@ THEMES = {
         memory="#2FD3A0",
         power="#EE9CCB",
         host="#9FB3C8",
+        machine="#D9B45B",
+        others="#FF8A80",
         phases=DEEP,
         phase_text="#F2F5F8",
         tint=0.32,
@@ -80,6 +121,11 @@ def theme(name: str) -> Theme:
     if name not in THEMES:
         raise MonitorError(f"theme={name!r}: choose one of {', '.join(THEMES)}")
     return THEMES[name]
+
+
+def colour_of(kind: str, colours: Theme) -> str:
+    """The colour of a kind of line."""
+    return str(getattr(colours, KINDS[kind].colour))
 
 
 def phase_colours(names: list[str], colours: Theme) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Other people's processes on a run's GPUs: who shares a device spoils the run's times.
 
-NVML tells which processes compute on a GPU, whoever they belong to. Before the run's kernel
+gpumon tells which processes compute on a GPU, whoever they belong to. Before the run's kernel
 starts, all of them are others'. While it runs, those that carry the batch's mark in their
 environment (``kernel_processes.MARK``) are its own. NVML numbers processes as the machine does,
 which inside a container are unknown numbers: such a one counts before the run, when it cannot be
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pynvml
 
+from gpumon import sharing
+from gpumon.series import Unavailable
 from helpers.runner import kernel_processes
 
 EVERY_SECONDS = 15.0
@@ -83,7 +84,7 @@ class Watch:
             time.sleep(0.5)
             seen = self._ask()
         for gpu, process, memory in seen:
-            self._note(Neighbour(gpu, process, _name(process), memory, "before"))
+            self._note(Neighbour(gpu, process, sharing.name_of(process), memory, "before"))
 
     def _keep_looking(self) -> None:
         while not self._over.wait(EVERY_SECONDS):
@@ -92,7 +93,7 @@ class Watch:
                 if known or not psutil.pid_exists(process):
                     continue
                 if kernel_processes.mark(process) != str(self._batch):
-                    self._note(Neighbour(gpu, process, _name(process), memory, "during"))
+                    self._note(Neighbour(gpu, process, sharing.name_of(process), memory, "during"))
 
     def _note(self, neighbour: Neighbour) -> None:
         self._found[neighbour.gpu, neighbour.process] = neighbour
@@ -100,35 +101,9 @@ class Watch:
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:
-            return computing(self._uuids)
-        except pynvml.NVMLError as error:
+            return sharing.computing(self._uuids)
+        except Unavailable as error:
             if self._reason is None:
                 self._reason = f"the driver does not say who uses the GPUs ({error})"
                 self._warn(self._reason)
             return []
-
-
-def computing(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
-    """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
-
-    Raises:
-        pynvml.NVMLError: the driver cannot tell.
-    """
-    pynvml.nvmlInit()
-    try:
-        rows = []
-        for uuid in uuids:
-            handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                used = process.usedGpuMemory
-                rows.append((uuid, int(process.pid), None if used is None else used / 2**20))
-        return rows
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _name(process: int) -> str | None:
-    try:
-        return str(psutil.Process(process).name())
-    except psutil.Error:
-        return None

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
+CUDA = Path(__file__).with_name("fake_cuda.c")
 
 H200 = """
 {gpu} uuid GPU-{gpu}0000000-aaaa-bbbb-cccc-dddddddddddd
@@ -60,20 +61,10 @@ def library(old_driver: bool = False) -> Path:
         pytest.skip("no C compiler here, so the fake NVML cannot be built")
     folder = Path(tempfile.mkdtemp(prefix="fake-nvml-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    subprocess.run(
-        [
-            compiler,
-            *(["-DOLD_DRIVER"] if old_driver else []),
-            "-O1",
-            "-shared",
-            "-fPIC",
-            "-Wl,-soname,libnvidia-ml.so.1",
-            str(SOURCE),
-            "-o",
-            str(folder / "libnvidia-ml.so.1"),
-        ],
-        check=True,
-    )
+    for source, name in ((SOURCE, "libnvidia-ml.so.1"), (CUDA, "libcuda.so.1")):
+        words = ["-DOLD_DRIVER"] if old_driver else []
+        words += ["-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(source)]
+        subprocess.run([compiler, *words, "-o", str(folder / name)], check=True)
     return folder
 
 

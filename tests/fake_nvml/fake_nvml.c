@@ -19,6 +19,7 @@
 #define NOT_SUPPORTED 3
 #define NOT_FOUND 6
 #define TOO_SMALL 7
+#define TIMEOUT 10
 #define MOST_DEVICES 160
 #define MOST_SERIES 48
 
@@ -289,6 +290,63 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device_t *d, unsigned *count, proces
     }
     *count = 0;
     return OK;
+}
+
+/* "use PID PERCENT PID PERCENT ...": two samples of each a second, of now and of half a second ago. */
+typedef struct { unsigned pid; unsigned long long stamp; unsigned sm, memory, encoder, decoder; } use_t;
+int nvmlDeviceGetProcessUtilization(device_t *d, use_t *out, unsigned *count,
+                                    unsigned long long seen) {
+    for (int i = 0; i < d->count; i++) {
+        series_t *s = &d->series[i];
+        if (strcmp(s->name, "use")) continue;
+        unsigned there = s->count;
+        if (!out || *count < there) { *count = there; return TOO_SMALL; }
+        *count = there;
+        for (unsigned k = 0; k < there; k++) {
+            out[k].pid = (unsigned)s->values[k / 2 * 2];
+            out[k].stamp = seen + 1 + k % 2;
+            out[k].sm = (unsigned)s->values[k / 2 * 2 + 1];
+        }
+        return OK;
+    }
+    return NOT_SUPPORTED;
+}
+
+/* "event KIND DATA KIND DATA ...": each wait on its GPU's event set gives the next one. */
+typedef struct { device_t *device; } event_set_t;
+typedef struct { device_t *device; unsigned long long kind, data; unsigned gpu, compute; } event_t;
+int nvmlEventSetCreate(event_set_t **out) { *out = calloc(1, sizeof(event_set_t)); return OK; }
+int nvmlEventSetFree(event_set_t *set) { free(set); return OK; }
+int nvmlDeviceGetSupportedEventTypes(device_t *d, unsigned long long *out) { (void)d; *out = 0xffff; return OK; }
+int nvmlDeviceRegisterEvents(device_t *d, unsigned long long kinds, event_set_t *set) {
+    (void)kinds;
+    set->device = d;
+    return OK;
+}
+int nvmlEventSetWait_v2(event_set_t *set, event_t *out, unsigned milliseconds) {
+    (void)milliseconds;
+    for (int i = 0; set->device && i < set->device->count; i++) {
+        series_t *s = &set->device->series[i];
+        if (strcmp(s->name, "event") || s->cursor + 1 >= s->count) continue;
+        out->device = set->device;
+        out->kind = (unsigned long long)s->values[s->cursor++];
+        out->data = (unsigned long long)s->values[s->cursor++];
+        return OK;
+    }
+    return TIMEOUT;
+}
+int nvmlDeviceGetTotalEccErrors(device_t *d, unsigned kind, unsigned counter, unsigned long long *out) {
+    (void)counter;
+    double v;
+    int code = value(d, kind ? "ecc_uncorrected" : "ecc_corrected", &v);
+    if (!code) *out = (unsigned long long)v;
+    return code;
+}
+int nvmlDeviceGetRemappedRows(device_t *d, unsigned *corrected, unsigned *uncorrected,
+                              unsigned *pending, unsigned *failed) {
+    *uncorrected = *pending = *failed = 0;
+    whole(d, "rows_pending", pending);
+    return whole(d, "rows", corrected);
 }
 
 typedef struct { device_t *device; } gpm_sample_t;

@@ -19,7 +19,7 @@ import gpumon
 
 ROOT = Path(__file__).resolve().parents[2]
 GPUMON = ROOT / "gpumon"
-OPTIONAL = {"IPython", "matplotlib", "numpy", "pandas", "pyarrow", "rich"}
+OPTIONAL = {"IPython", "matplotlib", "numpy", "opentelemetry", "pandas", "pyarrow", "rich"}
 PROJECT = tomllib.loads((GPUMON / "pyproject.toml").read_text())["project"]
 
 Run = subprocess.CompletedProcess[str]

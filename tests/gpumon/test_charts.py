@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def with_everything(folder: Path, gpus: int) -> gpumon.Trace:
     return gpumon.read(path)
 
 
-def in_the_picture(trace: gpumon.Trace) -> dict[str, Any]:
-    chart = trace.plot(title="A run")
+def in_the_picture(trace: gpumon.Trace, series: Sequence[str] = ()) -> dict[str, Any]:
+    chart = trace.plot(title="A run", series=series)
     chart.canvas.draw()
     lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
     legend = [text.get_text() for legend in chart.legends for text in legend.get_texts()]
@@ -61,8 +62,8 @@ def test_every_phase_of_a_notebook_is_named_in_the_picture(tmp_path: Path) -> No
     assert set(names) <= in_the_picture(trace)["legend"]
 
 
-def in_the_page(trace: gpumon.Trace) -> dict[str, Any]:
-    page = trace.html(title="A run")
+def in_the_page(trace: gpumon.Trace, series: Sequence[str] = ()) -> dict[str, Any]:
+    page = trace.html(title="A run", series=series)
     drawn = gpumon_canvas.drawn(page)["words"]
     data = gpumon_canvas.data_of(page)
     scale = [text for text, x, _ in drawn if x == gpumon_canvas.LEFT - 4]

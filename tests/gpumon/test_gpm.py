@@ -109,7 +109,7 @@ def test_mig_instances_are_devices(play: Play) -> None:
         + gpu(1, "utilisation 5\nmemory 1")
     )
     trace = play(script, samples=5, interval=0.1)
-    assert [d["name"] for d in trace.devices] == ["gpu0-mig0", "gpu0-mig2", "gpu1", "host"]
+    assert [d["name"] for d in trace.devices] == ["gpu0", "gpu0-mig0", "gpu0-mig2", "gpu1", "host"]
     last = trace.frame().iloc[-1]
     assert last["gpu0-mig0/memory used (MiB)"] == 1234
     assert last["gpu0-mig0/SM activity (%)"] == 55
@@ -117,7 +117,7 @@ def test_mig_instances_are_devices(play: Play) -> None:
     assert "Not Supported" in str(reasons_of(trace)["gpu0-mig0/utilisation (%)"])
     trace.plot()
     one = play(script, samples=1, visible="MIG-bbbb2222")
-    assert [d["name"] for d in one.devices] == ["gpu0-mig2", "host"]
+    assert [d["name"] for d in one.devices] == ["gpu0", "gpu0-mig2", "host"]
 
 
 def test_the_hosts_own_series(play: Play) -> None:

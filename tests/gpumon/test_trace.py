@@ -198,7 +198,7 @@ def test_prometheus_own_parser_takes_it(tmp_path: Path) -> None:
 
 def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
     trace = gpumon.read(write(tmp_path / "t", {}))
-    with pytest.raises(gpumon.MonitorError, match=r"\.csv, \.parquet or \.prom"):
+    with pytest.raises(gpumon.MonitorError, match=r"\.parquet, \.prom or \.json"):
         trace.export(tmp_path / "t.xlsx")
     with pytest.raises(gpumon.MonitorError, match="cannot write"):
         trace.export(tmp_path / "nowhere" / "t.csv")

@@ -1,0 +1,146 @@
+"""Lanes that only some traces or readers want: whose a GPU was, and any series that is asked for.
+
+A lane of such series has a scale of its own, from 0 to a round number, which its ``top`` names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpumon import stats
+from gpumon.drawing.lanes import Lane, Line, in_words, memory_line
+from gpumon.errors import MonitorError
+from gpumon.meaning import HARDWARE, gpu_name, short, slowings
+from gpumon.recording import Recording
+
+KINDS = ("first", "second", "third", "fourth")
+MOST_MARKS = 8
+GROUPS = {
+    "clocks": ("sm clock", "memory clock"),
+    "page faults": ("page faults", "major page faults"),
+    "ecc": ("ecc errors", "remapped rows", "xids"),
+}
+"""Names for several quantities; any other name is the beginning of a quantity's own."""
+
+
+def marks(recording: Recording, device: str) -> list[tuple[float, str]]:
+    """Moments of a GPU: errors of the hardware, and where its clocks begin to be held down."""
+    found = [
+        (float(event["t"]), short(event))
+        for event in recording.events
+        if event["event"] in HARDWARE and event["device"] == device
+    ]
+    bits = recording.series(f"{device}/throttle reasons (bits)") or ()
+    slowed: dict[str, float] = {}
+    for start, _, why in slowings(recording.times, bits, recording.end):
+        slowed.setdefault(why, start)
+    found += [(start, why) for why, start in slowed.items()]
+    return sorted(found)[:MOST_MARKS]
+
+
+def complete_parent(
+    lane: Lane, recording: Recording, device: dict[str, Any], weights: stats.Weights
+) -> None:
+    """The lane of a whole GPU whose MIG instances are watched: power, temperature and clock."""
+    lane.reason = ""
+    lane.subtitle = f"{lane.subtitle}, whole"
+    for quantity, unit, kind, least in (
+        ("temperature", "C", "first", 100.0),
+        ("SM clock", "MHz", "second", 0.0),
+    ):
+        key = f"{device['name']}/{quantity} ({unit})"
+        if recording.series(key) is not None:
+            full = max(least, _round_up(_most(recording, [key])))
+            lane.lines.append(_line(recording, key, kind, full, weights))
+
+
+def whose(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> list[Lane]:
+    """A second lane of a GPU that was shared: what the program used of it, and what others did."""
+    name = device["name"]
+    if not any(count > 0 for count in recording.series(f"{name}/other processes (count)") or ()):
+        return []
+    lane = Lane(name, f"{gpu_name(name)}, whose", "mine and others'")
+    words = {"mine": "mine", "others": "others'"}
+    for whose, word in words.items():
+        use = recording.series(f"{name}/SM use {whose} (%)")
+        if use is not None:
+            note = in_words(stats.mean(stats.known(use, weights)), f"% SM {word}")
+            lane.lines.append(Line(whose, "", np.asarray(use), note, short=f"SM use, {word}"))
+    for whose, word in words.items():
+        memory = recording.series(f"{name}/memory {whose} (MiB)")
+        if memory is not None:
+            total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
+            line = memory_line(memory, total, stats.peak(stats.known(memory, weights)))
+            line.kind, line.label, line.short = f"memory_{whose}", "", f"memory, {word}"
+            line.note = f"{line.note.removesuffix(' peak')} {word}"
+            lane.lines.append(line)
+    return [lane]
+
+
+def chosen(recording: Recording, names: Sequence[str], weights: stats.Weights) -> list[Lane]:
+    """A lane for each device and unit of the series that names stand for, four lines in each."""
+    lanes = []
+    for name in names:
+        keys = _keys(recording, name)
+        groups: dict[tuple[str, str], list[str]] = {}
+        for key in keys:
+            owner, _, quantity = key.partition("/")
+            unit = quantity.rpartition(" (")[2].rstrip(")")
+            groups.setdefault((owner, unit), []).append(key)
+        for (owner, unit), members in groups.items():
+            for first in range(0, len(members), len(KINDS)):
+                part = members[first : first + len(KINDS)]
+                full = _round_up(_most(recording, part))
+                title = gpu_name(owner)
+                title = title if title != owner.rpartition(":")[2] else title.capitalize()
+                lane = Lane(owner, title, name, host=not owner.rpartition(":")[2].startswith("gpu"))
+                lane.top = f"{full:g} {_shown(unit)}"
+                for kind, key in zip(KINDS, part, strict=False):
+                    lane.lines.append(_line(recording, key, kind, full, weights))
+                lanes.append(lane)
+    return lanes
+
+
+def _keys(recording: Recording, name: str) -> list[str]:
+    """The series that a name means and that have values, in the trace's order."""
+    wanted = GROUPS.get(name.lower(), (name.lower(),))
+    there = [key for key in recording.keys if recording.series(key) is not None]
+    keys = [k for k in there if k == name or k.partition("/")[2].lower().startswith(wanted)]
+    if not keys:
+        quantities = dict.fromkeys(key.partition("/")[2].rpartition(" (")[0] for key in there)
+        known = ", ".join([*GROUPS, *(q for q in quantities if not q[-1:].isdigit())])
+        raise MonitorError(f"series={name!r}: the trace has no such values; it has {known}")
+    return keys
+
+
+def _line(recording: Recording, key: str, kind: str, full: float, weights: stats.Weights) -> Line:
+    quantity, _, unit = key.partition("/")[2].rpartition(" (")
+    shown = _shown(unit.rstrip(")"))
+    values = np.asarray(recording.series(key))
+    mean = stats.mean(stats.known(values.tolist(), weights))
+    note = f"{quantity} {_digits(mean)} {shown}" if not math.isnan(mean) else f"{quantity} unknown"
+    return Line(kind, "", 100 * values / full, note, full / 100, shown, quantity)
+
+
+def _most(recording: Recording, keys: Sequence[str]) -> float:
+    return max(float(np.nanmax(recording.series(key))) for key in keys)  # type: ignore[arg-type]
+
+
+def _round_up(value: float) -> float:
+    """The least of 1, 2, 5, 10, 20, ... that is not below a value."""
+    if value <= 0:
+        return 1.0
+    tens = 10.0 ** math.floor(math.log10(value))
+    return next((tens * step for step in (1, 2, 5) if tens * step >= value), 10 * tens)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _shown(unit: str) -> str:
+    return {"C": "°C", "count": "", "bits": ""}.get(unit, unit)

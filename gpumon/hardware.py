@@ -1,0 +1,110 @@
+"""What goes wrong in a GPU: XIDs, memory errors, and memory rows that were taken out of use."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpumon.nvml import Device, ask, nvml
+from gpumon.series import Series, Source, Unavailable
+
+MOST_AT_ONCE = 16
+TIMEOUT = 10
+"""NVML's code for: no event came."""
+XID = 0x8
+COUNTED = {"corrected": 0, "uncorrected": 1}
+
+
+def hardware_sources(device: Device) -> list[Source]:
+    """A whole GPU's errors as counts since the start, each new one an event with its number."""
+    return [_xids(device), _errors(device), _rows(device)]
+
+
+def _xids(device: Device) -> Source:
+    """NVML keeps XIDs in a queue from the moment it is asked to."""
+    pynvml = nvml()
+    queue: list[Any] = []
+    count = [0]
+
+    def read() -> list[float]:
+        if not queue:
+            made = ask(pynvml.nvmlEventSetCreate)
+            try:
+                ask(pynvml.nvmlDeviceRegisterEvents, device.handle, XID, made)
+            except Unavailable:
+                with contextlib.suppress(Unavailable):
+                    ask(pynvml.nvmlEventSetFree, made)
+                raise
+            queue.append(made)
+        for _ in range(MOST_AT_ONCE):
+            try:
+                event = ask(pynvml.nvmlEventSetWait_v2, queue[0], 0)
+            except Unavailable as error:
+                if error.code != TIMEOUT:
+                    raise
+                break
+            if event.eventType == XID:
+                count[0] += 1
+                source.noted.append(("xid", {"device": device.name, "xid": int(event.eventData)}))
+        return [float(count[0])]
+
+    series = [Series(f"{device.name}/XIDs (count)", "nvmlEventSetWait_v2, since the start")]
+    source = Source(device.name, series, read, 1.0)
+    return source
+
+
+def _errors(device: Device) -> Source:
+    pynvml = nvml()
+
+    def counts() -> list[int]:
+        call, volatile = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.NVML_VOLATILE_ECC
+        return [int(ask(call, device.handle, kind, volatile)) for kind in COUNTED.values()]
+
+    names = [f"ECC errors {kind} (count)" for kind in COUNTED]
+    return _counter(device, "ecc", names, list(COUNTED), counts, "nvmlDeviceGetTotalEccErrors")
+
+
+def _rows(device: Device) -> Source:
+    """Rows of memory that spare ones have taken the place of (Ampere and later)."""
+    pynvml = nvml()
+
+    def counts() -> list[int]:
+        corrected, uncorrected, pending, failed = ask(
+            pynvml.nvmlDeviceGetRemappedRows, device.handle
+        )
+        return [corrected + uncorrected, pending, failed]
+
+    names = [f"remapped rows{which} (count)" for which in ("", " pending", " failed")]
+    kinds = ["done", "pending", "failed"]
+    return _counter(device, "remapped", names, kinds, counts, "nvmlDeviceGetRemappedRows")
+
+
+def _counter(
+    device: Device,
+    event: str,
+    names: Sequence[str],
+    kinds: Sequence[str],
+    counts: Callable[[], list[int]],
+    api: str,
+) -> Source:
+    """Counts since the start; where one grows, an event."""
+    first: list[int] = []
+    last: list[int] = []
+
+    def read() -> list[float]:
+        now = counts()
+        if not first:
+            first.extend(now)
+            last.extend(now)
+        for kind, new, old in zip(kinds, now, last, strict=True):
+            if new > old:
+                details = {"device": device.name, "kind": kind, "count": new - old}
+                source.noted.append((event, details))
+        last[:] = now
+        # A reset of the driver begins to count anew.
+        return [float(max(0, new - begun)) for new, begun in zip(now, first, strict=True)]
+
+    series = [Series(f"{device.name}/{name}", f"{api}, since the start") for name in names]
+    source = Source(device.name, series, read, 10.0)
+    return source

@@ -1,0 +1,49 @@
+"""``%load_ext gpumon``, then ``%%gpumon``: a cell under a monitor, and its chart."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from gpumon.errors import MonitorError, needed_for
+from gpumon.monitor import Monitor
+from gpumon.record import default_path
+
+USAGE = "%%gpumon [TRACE] [--interval SECONDS] [--live]"
+
+
+def register(shell: Any) -> None:
+    """Add the magic to an IPython shell."""
+
+    def gpumon(line: str, cell: str) -> None:
+        path, interval, live = options(line)
+        with needed_for("%%gpumon"):
+            import matplotlib  # noqa: F401
+        with Monitor(path, interval, live=live) as monitor:
+            done = shell.run_cell(cell)
+        if not live and done.success:
+            from IPython.display import display
+
+            display(monitor.plot())
+
+    shell.register_magic_function(gpumon, magic_kind="cell", magic_name="gpumon")
+
+
+def options(line: str) -> tuple[Path, float, bool]:
+    """The trace, the interval and whether it is live, from what stands behind ``%%gpumon``."""
+    path, interval, live = default_path(), 0.1, False
+    words = iter(shlex.split(line))
+    for word in words:
+        if word == "--live":
+            live = True
+        elif word == "--interval":
+            try:
+                interval = float(next(words, ""))
+            except ValueError:
+                raise MonitorError(f"--interval needs seconds: {USAGE}") from None
+        elif word.startswith("-"):
+            raise MonitorError(f"{word} is no option: {USAGE}")
+        else:
+            path = Path(word)
+    return path, interval, live

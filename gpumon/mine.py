@@ -1,0 +1,63 @@
+"""What of a host was the program's, for charts and figures: the host's 100 %, where it had less."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+from gpumon.recording import Recording
+
+
+@dataclass
+class Mine:
+    """A program's part of a host.
+
+    cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
+    limited it; None where nothing ever did. memory: MiB of the ``most`` it might use, likewise.
+    """
+
+    cpu: array[float] | None
+    cores: float
+    memory: array[float] | None
+    most: float
+
+
+def mine_of(recording: Recording, host: dict[str, Any]) -> Mine:
+    """The part of a host that the watched program might use.
+
+    Where several programs of one host were recorded, each has a part of its own, and none is taken
+    for the host's.
+    """
+    cpu, cores = _pair(recording, host, "CPU allowance", "%", "cores")
+    memory, most = _pair(recording, host, "memory allowance", "MiB", "MiB")
+    whole = recording.series(f"{host['name']}/cpu (%)")
+    if cpu is not None and whole is not None:
+        cpu = array("d", [w if math.isnan(m) else m for m, w in zip(cpu, whole, strict=True)])
+    return Mine(cpu, cores, memory, most)
+
+
+def _pair(
+    recording: Recording, host: dict[str, Any], quantity: str, used: str, amount: str
+) -> tuple[array[float] | None, float]:
+    prefix = host["name"].removesuffix("host")
+    endings = f"process/{quantity} used ({used})", f"process/{quantity} ({amount})"
+    keys = [
+        [k for k in recording.keys if k.startswith(prefix) and _owner(k, prefix) == ending]
+        for ending in endings
+    ]
+    if any(len(found) != 1 for found in keys):
+        return None, math.nan
+    series, limits = (recording.series(found[0]) for found in keys)
+    if series is None or limits is None:
+        return None, math.nan
+    held = [limit for limit in limits if not math.isnan(limit)]
+    return series, min(held, default=math.nan)
+
+
+def _owner(key: str, prefix: str) -> str:
+    """A series of a process without the names of its machine and its rank."""
+    rest = key.removeprefix(prefix)
+    rank, colon, own = rest.partition(":")
+    return own if colon and rank.startswith("rank") else rest

@@ -1,0 +1,59 @@
+"""OpenTelemetry: the latest values as observable instruments of a meter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gpumon.errors import needed_for
+from gpumon.files import prefix_of
+from gpumon.serve import Source
+
+UNITS = {
+    "percent": "%",
+    "bytes": "By",
+    "bytes_per_second": "By/s",
+    "watts": "W",
+    "joules": "J",
+    "celsius": "Cel",
+    "hertz": "Hz",
+    "per_second": "1/s",
+}
+"""As UCUM writes them, which OpenTelemetry goes by."""
+
+
+def observe(path: str | os.PathLike[str], meter: Any = None) -> list[str]:
+    """Have a meter observe a trace that is being written.
+
+    What is exported where, and how often, is the meter's provider's affair.
+
+    Args:
+        path: the trace, as Monitor got it.
+        meter: of OpenTelemetry's metrics API; None: one of the provider that is set.
+
+    Returns:
+        The names of the instruments.
+
+    Raises:
+        MonitorError: there is no trace, or OpenTelemetry is not installed.
+    """
+    with needed_for("gpumon.otel.observe"):
+        from opentelemetry import metrics as api
+    source = Source(prefix_of(path))
+    meter = meter or api.get_meter("gpumon")
+
+    def reader(name: str) -> Callable[[Any], Iterable[Any]]:
+        def read(_: Any) -> Iterable[Any]:
+            found = [metric for metric in source.metrics() if metric.name == name]
+            return [api.Observation(v, labels) for one in found for labels, v in one.samples]
+
+        return read
+
+    names = []
+    for metric in source.instruments():
+        make = meter.create_observable_counter if metric.counter else None
+        make = make or meter.create_observable_gauge
+        make(metric.name, [reader(metric.name)], unit=UNITS.get(metric.unit, "1"))
+        names.append(metric.name)
+    return names

@@ -1,0 +1,103 @@
+"""``gpumon serve``: the latest values over HTTP, for Prometheus and what reads its formats."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from gpumon.errors import MonitorError
+from gpumon.follow import Follower
+from gpumon.metrics import Metric, metrics, openmetrics, prometheus
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+HOME = "gpumon: the metrics are at /metrics\n"
+
+
+class Source:
+    """A trace's latest values, read up to now at each question."""
+
+    def __init__(self, prefix: Path) -> None:
+        self._follower = Follower(prefix, history=1)
+        self._lock = threading.Lock()
+
+    def instruments(self) -> list[Metric]:
+        """Every metric that there may be: those of all series, whether they have values or not."""
+        keys = [series["key"] for series in self._follower.header["series"]]
+        return metrics(self._follower.header, dict.fromkeys(keys, 0.0))
+
+    def metrics(self) -> list[Metric]:
+        """Every metric there is now; of a trace that has ended or is silent, only that it is so."""
+        with self._lock:
+            follower = self._follower
+            follower.poll()
+            silent = follower.ended is not None or bool(follower.silent(time.time()))
+            labels = {"host": str(follower.header["host"])}
+            found = [Metric("gpumon_up", "", False, [(labels, 0.0 if silent else 1.0)])]
+            if silent:
+                return found
+            if follower.phase:
+                phase = labels | {"phase": follower.phase}
+                found.append(Metric("gpumon_phase", "", False, [(phase, 1.0)]))
+            return found + metrics(follower.header, follower.now)
+
+
+def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
+    """A server that answers once ``serve_forever()`` runs; port 0: any that is free.
+
+    Raises MonitorError where there is no trace, or the address cannot be had.
+    """
+    source = Source(prefix)
+    local = _local(host)
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version = "gpumon"
+        timeout = 10
+
+        def do_GET(self) -> None:
+            # A page elsewhere may give a name of its own this address, and read what is here.
+            if local and not _local(self.headers.get("Host", host)):
+                self._answer(403, "gpumon answers to this machine's own names alone\n", TEXT)
+            elif self.path.partition("?")[0] == "/metrics":
+                wanted = "application/openmetrics-text" in self.headers.get("Accept", "")
+                write, kind = (openmetrics, OPEN) if wanted else (prometheus, TEXT)
+                self._answer(200, write(source.metrics()), kind)
+            elif self.path == "/":
+                self._answer(200, HOME, TEXT)
+            else:
+                self._answer(404, HOME, TEXT)
+
+        def _answer(self, code: int, text: str, kind: str) -> None:
+            data = text.encode("utf-8", "backslashreplace")
+            with suppress(ConnectionError, TimeoutError):
+                self.send_response(code)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Nothing: one line every few seconds would be all that it says."""
+
+    try:
+        return ThreadingHTTPServer((host, port), Handler)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise MonitorError(
+            f"cannot serve on {host}:{port}: {why}; choose another --host or --port"
+        ) from error
+
+
+def _local(name: str) -> bool:
+    """Whether a host, with or without a port, means this machine by the loopback alone."""
+    bare = name.rpartition(":")[0] if name.count(":") == 1 or "]:" in name else name
+    bare = bare.strip("[]").lower()
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return bare == "localhost"

@@ -1,0 +1,174 @@
+"""Tiers: what a long trace is read as, a row every twenty seconds with each series' mean and range.
+
+A week of eight GPUs at 10 Hz has a thousand million values. The sampler keeps the rows while it
+records; a reader takes them in place of samples that would not fit into memory, or that were
+dropped. Where samples are missing, a row holds what is known, and there is none in a longer gap.
+
+``PREFIX.tiers`` has them one after the other, each in little-endian binary: the row's start and the
+mean of each series as doubles, then the lowest and the highest of each as single precision; NaN
+where nothing is known. Of bit masks it has the one that held longest in place of a mean.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpumon.gaps import longest
+
+ROW = 20.0
+"""Seconds."""
+NAN = float("nan")
+AT_ONCE = 2**22
+"""Bytes read at once."""
+
+
+def masks(header: dict[str, Any]) -> list[int]:
+    """The series whose values are bits, of which there is no mean."""
+    return [n for n, series in enumerate(header["series"]) if series["key"].endswith("(bits)")]
+
+
+class Tier:
+    """Folds samples into rows.
+
+    count: number of series. interval: seconds between samples. bits: the series that are masks.
+    """
+
+    def __init__(self, count: int, interval: float, bits: Sequence[int] = ()) -> None:
+        self.start: float | None = None
+        self._interval = interval
+        self._last = 0.0
+        self._values: list[float | None] = [None] * count
+        self._since = [0.0] * count
+        self._amount = [0.0] * count
+        self._seconds = [0.0] * count
+        self._low = [math.inf] * count
+        self._high = [-math.inf] * count
+        self._held: dict[int, dict[float, float]] = {place: {} for place in bits}
+
+    def sample(self, now: float, changes: Iterable[tuple[int, float | None]]) -> bytes | None:
+        """Take a sample's changes; gives the row before, as bytes, once a new one begins."""
+        row = None
+        if self.start is None:
+            self._begin(now)
+        elif now - self._last > longest(self._interval):
+            # A value stands for one interval only where the next is missing; then nothing is known.
+            self._settle(self._last + self._interval)
+            self._since = [now] * len(self._since)
+        if self.start is not None and now >= self.start + ROW:
+            self._settle(now)
+            row = self._row()
+            self._begin(now)
+        for place, value in changes:
+            self._hold(place, now)
+            self._values[place] = value
+            if value is not None:
+                self._low[place] = min(self._low[place], value)
+                self._high[place] = max(self._high[place], value)
+        self._last = now
+        return row
+
+    def close(self, end: float) -> bytes | None:
+        """The row that is open; None where there is none."""
+        if self.start is None:
+            return None
+        self._settle(min(end, self._last + self._interval))
+        return self._row()
+
+    def _begin(self, now: float) -> None:
+        self.start = now
+        self._since = [now] * len(self._since)
+
+    def _hold(self, place: int, until: float) -> None:
+        value, seconds = self._values[place], until - self._since[place]
+        self._since[place] = until
+        if value is not None and seconds > 0:
+            self._amount[place] += value * seconds
+            self._seconds[place] += seconds
+            if place in self._held:
+                held = self._held[place]
+                held[value] = held.get(value, 0.0) + seconds
+
+    def _settle(self, until: float) -> None:
+        for place in range(len(self._values)):
+            self._hold(place, until)
+
+    def _row(self) -> bytes:
+        means = array("d", [NAN if self.start is None else self.start])
+        ranges: list[float] = []
+        for place, (amount, seconds) in enumerate(zip(self._amount, self._seconds, strict=True)):
+            held = self._held.get(place)
+            if held:
+                means.append(max(held, key=lambda value: held[value]))
+                held.clear()
+            else:
+                means.append(amount / seconds if seconds > 0 else NAN)
+        for edges in (self._low, self._high):
+            ranges += [edge if math.isfinite(edge) else NAN for edge in edges]
+        count = len(self._values)
+        self._amount, self._seconds = [0.0] * count, [0.0] * count
+        # What holds now goes on into the next row.
+        self._low = [math.inf if value is None else value for value in self._values]
+        self._high = [-math.inf if value is None else value for value in self._values]
+        singles = array("f", ranges)
+        if sys.byteorder == "big":
+            means.byteswap()
+            singles.byteswap()
+        return means.tobytes() + singles.tobytes()
+
+
+class Rows:
+    """Rows as columns: ``times``, and for each series ``means``, ``lows`` and ``highs``."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.times = array("d")
+        self.means = [array("d") for _ in range(count)]
+        self.lows = [array("f") for _ in range(count)]
+        self.highs = [array("f") for _ in range(count)]
+
+    def add(self, data: bytes) -> int:
+        """Take whole rows; a row out of order, which no sampler writes, is left out and counted."""
+        size = 8 + 16 * self.count
+        wrong = 0
+        flat, singles = array("d"), array("f")
+        last = self.times[-1] if self.times else -math.inf
+        for place in range(0, len(data) - size + 1, size):
+            row = array("d", data[place : place + 8 * (self.count + 1)])
+            if sys.byteorder == "big":
+                row.byteswap()
+            if not (last < row[0] < 1e15) or any(map(math.isinf, row)):
+                wrong += 1
+                continue
+            last = row[0]
+            flat += row
+            singles.frombytes(data[place + 8 * (self.count + 1) : place + size])
+        if sys.byteorder == "big":
+            singles.byteswap()
+        self.times += flat[:: self.count + 1]
+        for place in range(self.count):
+            self.means[place] += flat[place + 1 :: self.count + 1]
+            self.lows[place] += singles[place :: 2 * self.count]
+            self.highs[place] += singles[place + self.count :: 2 * self.count]
+        return wrong
+
+
+def tiers_file(prefix: Path) -> Path:
+    return prefix.with_name(prefix.name + ".tiers")
+
+
+def read_rows(prefix: Path, count: int) -> tuple[Rows, int]:
+    """The rows of a trace, and how many were damaged; none where there is no file."""
+    rows, wrong = Rows(count), 0
+    size = 8 + 16 * count
+    path = tiers_file(prefix)
+    if not path.is_file():
+        return rows, 0
+    with path.open("rb") as file:
+        while len(data := file.read(max(1, AT_ONCE // size) * size)) >= size:
+            wrong += rows.add(data)
+    return rows, wrong

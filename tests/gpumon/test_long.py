@@ -1,0 +1,213 @@
+"""Long traces: parts, rows of means, a limit, and readers that take in only what is new."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpumon_tools import write
+from test_charts import in_the_page, in_the_picture
+
+import gpumon
+from gpumon import follow, recording, writer
+from gpumon.files import samples_file
+from gpumon.parts import parts_folder
+from gpumon.tiers import ROW, tiers_file
+
+SECONDS = 200
+STEP = 0.5
+
+
+def value(number: int) -> float:
+    return float(50 + 40 * (number % 3 - 1))
+
+
+class Recorded:
+    """A sampler's writer on a clock of its own: a GPU, and its bits, which change every minute."""
+
+    def __init__(self, prefix: Path, **options: Any) -> None:
+        sound = samples_file(write(prefix.with_name("sound"), {"gpu0": [1.0]}, step=STEP))
+        header = json.loads(sound.read_text().splitlines()[0])
+        header["series"].append({"key": "gpu0/throttle reasons (bits)", "api": "", "reason": None})
+        self.writer = writer.Writer(samples_file(prefix), **options)
+        self.writer.line(header)
+        self.number = 0
+
+    def go(self, seconds: float, gap: tuple[float, float] = (math.inf, math.inf)) -> None:
+        for _ in range(round(seconds / STEP)):
+            now = self.number * STEP
+            if not gap[0] <= now < gap[1]:
+                bits = 4.0 if now % 100 > 95 else 0.0
+                row: list[float | None] = [
+                    value(self.number),
+                    100.0 + self.number,
+                    300.0,
+                    20.0,
+                    4000.0,
+                    bits,
+                ]
+                self.writer.sample(now, row)
+            self.number += 1
+
+    def end(self) -> None:
+        self.writer.event(self.number * STEP, "end", why="closed")
+        self.writer.close()
+
+
+@pytest.fixture(name="small")
+def small_fixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "PART", 1500)
+    monkeypatch.setattr(recording, "A_PART", 0)
+
+
+def as_rows(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> gpumon.Trace:
+    with monkeypatch.context() as few:
+        few.setattr(recording, "MOST_VALUES", 100)
+        return gpumon.read(prefix)
+
+
+def test_parts_are_read_as_if_they_were_one(tmp_path: Path, small: None) -> None:
+    made = Recorded(tmp_path / "t")
+    made.go(60)
+    made.writer.event(60, "device lost", device="gpu0", reason="off the bus")
+    made.go(SECONDS - 60)
+    made.end()
+    assert len(list(parts_folder(tmp_path / "t").iterdir())) > 3
+    assert samples_file(tmp_path / "t").stat().st_size < 5000
+    trace = gpumon.read(tmp_path / "t")
+    wanted = [value(number) for number in range(round(SECONDS / STEP))]
+    assert list(trace.frame()["gpu0/utilisation (%)"]) == wanted
+    assert [e["t"] for e in trace.recording.events] == [60, SECONDS]
+    assert trace.provenance()["ended"] == "closed" and trace.recording.ranges is None
+    with gpumon.Monitor(tmp_path / "t"):  # takes the older trace's place, whole
+        pass
+    assert not parts_folder(tmp_path / "t").exists() and not tiers_file(tmp_path / "t").exists()
+
+
+def test_rows_have_mean_and_range_and_no_invention(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Recorded(tmp_path / "t")
+    made.go(70, gap=(61.0, 143.0))
+    made.writer.event(61.0, "gap", reason="stopped")  # as the sampler says once it goes on
+    made.go(SECONDS - 70, gap=(61.0, 143.0))
+    made.end()
+    trace = as_rows(tmp_path / "t", monkeypatch)
+    read = trace.recording
+    assert read.step == ROW and len(read.times) < SECONDS / ROW + 3
+    busy, ranged = read.series("gpu0/utilisation (%)"), read.range("gpu0/utilisation (%)")
+    assert ranged is not None
+    low, high = ranged
+    assert busy is not None
+    first = [value(number) for number in range(40)]
+    assert busy[0] == pytest.approx(sum(first) / len(first)) and (low[0], high[0]) == (10, 90)
+    # Of the row of 60 s only a second is known, and of the minute after that nothing is.
+    (gap,) = read.gaps
+    assert gap["t"] == 61 and gap["t"] + gap["seconds"] == pytest.approx(143)
+    assert busy[list(read.times).index(60)] == pytest.approx((value(120) + value(121)) / 2)
+    assert math.isnan(busy[list(read.times).index(gap["t"])])
+    whole = gpumon.read(tmp_path / "t").summary().iloc[0]
+    row = trace.summary().iloc[0]
+    assert row["utilisation mean (%)"] == pytest.approx(whole["utilisation mean (%)"], rel=0.03)
+    assert row["memory peak (MiB)"] == whole["memory peak (MiB)"]
+    assert set(read.series("gpu0/throttle reasons (bits)") or ()) - {0.0, 4.0} != {2.0}
+    picture, page = in_the_picture(trace), in_the_page(trace)
+    assert picture["notes"] == page["notes"] and "means over 20 s" in picture["notes"]
+    assert trace.export(tmp_path / "t.csv").read_text().count("\n") == len(read.times) + 1
+
+
+def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
+    tmp_path: Path, small: None
+) -> None:
+    made = Recorded(tmp_path / "t", limit=1000)
+    made.go(SECONDS)
+    made.end()
+    files = list(parts_folder(tmp_path / "t").iterdir())
+    assert 0 < sum(file.stat().st_size for file in files) <= 1000
+    read = gpumon.read(tmp_path / "t").recording
+    assert read.step == ROW and read.times[0] == 0 and read.end == SECONDS
+    assert not read.gaps
+    with pytest.raises(gpumon.MonitorError, match="above 0"):
+        gpumon.Monitor(tmp_path / "u", limit=0)
+
+
+def test_a_part_that_cannot_be_begun_costs_no_sample(
+    tmp_path: Path, small: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts_folder(tmp_path / "t").write_text("a file is in the way")
+    made = Recorded(tmp_path / "t")
+    made.go(60)
+    parts_folder(tmp_path / "t").unlink()
+    made.go(SECONDS - 60)
+    made.end()
+    assert capfd.readouterr().out.count("warning: gpumon cannot write") == 1
+    assert len(gpumon.read(tmp_path / "t").frame()) == SECONDS / STEP
+
+
+def test_live_reads_only_what_is_new(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Recorded(tmp_path / "t")
+    growing = follow.Growing(tmp_path / "t", most=150)
+    parsed: list[bytes] = []
+    whole = follow.parse
+
+    def counted(line: bytes) -> Any:
+        parsed.append(line)
+        return whole(line)
+
+    monkeypatch.setattr(follow, "parse", counted)
+    for seconds in range(5, 51, 5):  # parts are begun meanwhile
+        made.go(5)
+        parsed.clear()
+        seen = growing.recording()
+        assert len(seen.times) == seconds / STEP and len(parsed) < 40
+    made.go(100)
+    made.end()
+    seen = growing.recording()
+    assert len(seen.times) <= 150 and growing.step == 2 * STEP
+    assert seen.series("gpu0/utilisation (%)")[1] == (value(2) + value(3)) / 2  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda prefix, part: part.write_bytes(b"no part"),
+        lambda prefix, part: part.unlink(),
+        lambda prefix, part: part.write_bytes(part.read_bytes()[:200]),
+        lambda prefix, part: part.write_bytes(
+            part.read_bytes().replace(b'"samples": ', b'"samples": 9')
+        ),
+        lambda prefix, part: part.write_bytes(b'{"samples": 1, "times": 1, "sizes": 3}\n'),
+    ],
+)
+def test_a_damaged_part_is_counted_and_is_a_gap(tmp_path: Path, small: None, spoil: Any) -> None:
+    made = Recorded(tmp_path / "t")
+    made.go(SECONDS)
+    made.end()
+    spoil(tmp_path / "t", sorted(parts_folder(tmp_path / "t").iterdir())[1])
+    trace = gpumon.read(tmp_path / "t")
+    assert trace.recording.damaged and len(trace.recording.gaps) == 1
+
+
+def test_what_a_stranger_wrote_is_refused_or_left_out(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Recorded(tmp_path / "t")
+    made.go(SECONDS)
+    made.end()
+    with tiers_file(tmp_path / "t").open("ab") as rows:
+        rows.write(b"\xff" * 1000)
+    trace = as_rows(tmp_path / "t", monkeypatch)
+    assert trace.recording.damaged >= 1 and trace.recording.end == SECONDS
+    file = samples_file(tmp_path / "t")
+    header, *rest = file.read_text().splitlines()
+    for name in ("../../etc/passwd", "1.part", 7):
+        content = json.loads(header)
+        content["parts"][0]["file"] = name
+        file.write_text("\n".join([json.dumps(content), *rest]) + "\n")
+        with pytest.raises(gpumon.MonitorError, match=r"parts\[0\] is no part"):
+            gpumon.read(tmp_path / "t")

@@ -1,0 +1,365 @@
+"""Where people look: HTTP, OpenTelemetry, Chrome traces, callbacks, cell magic, decorators."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpumon_tools import Marks, write
+
+import gpumon
+from gpumon import callbacks, chrome, gpm, metrics, serve
+from gpumon.__main__ import main
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKS: Marks = (("train", 1.0, 3.0, {"epoch": 1}), ("train/step", 1.0, 2.0, {}))
+
+
+def growing(prefix: Path) -> Path:
+    """A trace that began four seconds ago and is being written."""
+    more: dict[str, list[float | None]] = {"gpu0/energy (J)": [0.0, 5.0, 7.0, 9.5]}
+    path = write(
+        prefix, {"gpu0": [10, 20, 30, 40]}, unix=time.time() - 3, marks=MARKS[:1], more=more
+    )
+    lines = path.with_name(prefix.name + ".jsonl").read_text().splitlines()
+    path.with_name(prefix.name + ".jsonl").write_text("\n".join(lines[:-1]) + "\n")
+    marks = path.with_name(prefix.name + ".marks.jsonl")
+    marks.write_text("\n".join(marks.read_text().splitlines()[:-1]) + "\n")  # still open
+    return path
+
+
+@contextlib.contextmanager
+def served(prefix: Path) -> Iterator[int]:
+    with serve.server(prefix, "127.0.0.1", 0) as running:
+        thread = threading.Thread(target=running.serve_forever, args=[0.05])
+        thread.start()
+        try:
+            yield running.server_address[1]
+        finally:
+            running.shutdown()
+            thread.join()
+
+
+def ask(port: int, path: str, **headers: str) -> tuple[int, str, str]:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    link.request("GET", path, headers=headers)
+    answer = link.getresponse()
+    return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+
+def test_it_serves_both_formats_to_this_machine_alone(tmp_path: Path) -> None:
+    prefix = growing(tmp_path / "t")
+    with served(prefix) as port:
+        code, kind, text = ask(port, "/metrics")
+        assert (code, kind) == (200, serve.TEXT)
+        labels = '{device="gpu0",host="node",uuid="GPU-node-gpu0",product="NVIDIA H200"}'
+        assert (
+            f"# TYPE gpumon_energy_joules_total counter\ngpumon_energy_joules_total{labels} 9.5"
+            in text
+        )
+        assert f"gpumon_utilisation_percent{labels} 40\n" in text
+        assert 'gpumon_up{host="node"} 1\n' in text
+        assert 'gpumon_phase{host="node",phase="train"} 1\n' in text
+        code, kind, text = ask(
+            port, "/metrics", Accept="application/openmetrics-text;version=1.0.0"
+        )
+        assert (code, kind) == (200, serve.OPEN) and text.endswith("\n# EOF\n")
+        assert "# TYPE gpumon_energy_joules counter\n# UNIT gpumon_energy_joules joules\n" in text
+        with (prefix.parent / "t.jsonl").open("a") as more:
+            more.write("[4.0,0,55]\n")
+        assert "gpumon_utilisation_percent" + labels + " 55\n" in ask(port, "/metrics")[2]
+        assert ask(port, "/metrics", Host="evil.example:80")[0] == 403
+        assert ask(port, "/etc/passwd")[0] == 404 and ask(port, "/")[0] == 200
+        with (prefix.parent / "t.jsonl").open("a") as more:
+            more.write('{"t":5,"event":"end","why":"closed"}\n')
+        assert "gpumon_utilisation" not in ask(port, "/metrics")[2]
+        assert main(["serve", str(prefix), "--port", str(port)]) == 2
+
+
+def test_a_parser_of_their_own_takes_both_formats(tmp_path: Path) -> None:
+    client = pytest.importorskip("prometheus_client")
+    found = metrics.metrics(
+        gpumon.read(growing(tmp_path / "t")).header,
+        {"gpu0/power (W)": 99.5, "gpu0/energy (J)": 7.0, "host/cpu1 (%)": 3.0},
+    )
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
+    from prometheus_client.parser import text_string_to_metric_families as plain
+
+    assert client
+    for parse, text in ((plain, metrics.prometheus(found)), (strict, metrics.openmetrics(found))):
+        values = {s.name: (s.value, s.labels) for one in parse(text) for s in one.samples}
+        assert values["gpumon_power_watts"][0] == 99.5
+        assert values["gpumon_energy_joules_total"][0] == 7
+        assert values["gpumon_cpu_core_percent"][1]["core"] == "1"
+
+
+def asked(expression: str) -> list[str]:
+    return re.findall(r"gpumon_[a-z_]+", expression)
+
+
+def dashboard() -> dict[str, Any]:
+    return dict(json.loads((ROOT / "gpumon" / "grafana.json").read_text()))
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    names = [name for _, name, _ in gpm.METRICS]
+    text = "".join((ROOT / "gpumon" / f"{module}.py").read_text() for module in MODULES)
+    names += re.findall(r'"(?:\w+/)?([A-Za-z][\w ]+ \([^)"]+\))"', text)
+    names += [f"{bus} {way} (MiB/s)" for bus in ("PCIe",) for way in ("sent", "received")]
+    names += ["ECC errors uncorrected (count)", "XIDs (count)", "memory others (MiB)"]
+    header = {"host": "h", "devices": []}
+    keys = {f"{owner}/{name}": 1.0 for name in names for owner in ("gpu0", "process")}
+    known = {one.full_name for one in metrics.metrics(header, keys)} | {"gpumon_up"}
+    panels = dashboard()["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    expressions += [one["query"] for one in dashboard()["templating"]["list"]]
+    wanted = {name for expression in expressions for name in asked(expression)}
+    assert len(panels) >= 10 and wanted <= known, wanted - known
+
+
+MODULES = ("gpu", "host", "hardware", "sharing", "allowance", "utilisation", "process")
+
+
+@pytest.mark.slow
+def test_a_real_prometheus_takes_it_and_answers_the_dashboard(tmp_path: Path) -> None:
+    """With Debian's: apt-get download prometheus, dpkg -x, PROMETHEUS=.../usr/bin/prometheus."""
+    binary = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
+    if binary is None:
+        pytest.skip("no prometheus here; PROMETHEUS names its program")
+    with gpumon.Monitor(tmp_path / "t", interval=0.2) as monitor, served(monitor.path) as port:
+        config = {
+            "global": {"scrape_interval": "1s"},
+            "scrape_configs": [
+                {"job_name": "gpumon", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+            ],
+        }
+        (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+        address = "127.0.0.1:19401"
+        running = subprocess.Popen(
+            [
+                *(binary, "--config.file", "prometheus.yml", "--web.listen-address", address),
+                *("--storage.tsdb.path", str(tmp_path / "data")),
+            ],
+            cwd=tmp_path,
+            stderr=subprocess.DEVNULL,
+        )
+
+        def query(expression: str) -> list[Any]:
+            asked = urllib.request.quote(expression)  # type: ignore[attr-defined]
+            with urllib.request.urlopen(f"http://{address}/api/v1/query?query={asked}") as answer:
+                found = json.load(answer)
+            assert found["status"] == "success"
+            return list(found["data"]["result"])
+
+        try:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                with contextlib.suppress(OSError):
+                    if query("gpumon_cpu_percent"):
+                        break
+                time.sleep(0.5)
+            assert float(query("up")[0]["value"][1]) == 1
+            assert query("gpumon_up")[0]["value"][1] == "1"
+            assert query("gpumon_memory_used_bytes")
+            for panel in dashboard()["panels"]:
+                for target in panel["targets"]:
+                    everything = target["expr"].replace("$host", ".*").replace("$device", ".*")
+                    query(everything)
+        finally:
+            running.terminate()
+            running.wait()
+
+
+def test_opentelemetry_observes_what_there_is(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="no OpenTelemetry SDK here")
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    meter = MeterProvider([reader]).get_meter("test")
+    assert "gpumon_power_watts" in gpumon.otel.observe(growing(tmp_path / "t"), meter)
+    data = reader.get_metrics_data()
+    found = {m.name: m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
+    (point,) = found["gpumon_utilisation_percent"].data.data_points
+    assert point.value == 40 and point.attributes["device"] == "gpu0"
+    assert found["gpumon_power_watts"].unit == "W"
+    (point,) = found["gpumon_energy_joules"].data.data_points
+    assert point.value == 9.5
+
+
+def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) -> None:
+    marks: Marks = (*MARKS, ("crossing", 2.5, 4.0, {}))
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [10, 10, None, 40]}, marks=marks))
+    content = json.loads(trace.export(tmp_path / "t.json").read_text())
+    assert content[chrome.BASE] == 1_800_000_000_000_000_000
+    slices = {e["name"]: e for e in content["traceEvents"] if e["ph"] == "X"}
+    assert (slices["train"]["ts"], slices["train"]["dur"]) == (1e6, 2e6)
+    assert slices["train"]["tid"] == slices["train/step"]["tid"] != slices["crossing"]["tid"]
+    busy = [e for e in content["traceEvents"] if e["name"] == "utilisation (%)"]
+    assert [(e["ts"], e["args"]["value"]) for e in busy] == [(0, 10), (3e6, 40)]
+
+    profile = tmp_path / "profile.json"
+    for base, at in ((1_799_999_990_000_000_000, 11e6), (None, (1.8e9 + 1) * 1e6)):
+        event = {"ph": "X", "name": "aten::mm", "ts": at, "dur": 5, "pid": 7, "tid": 7}
+        based = {chrome.BASE: base} if base else {}
+        profile.write_text(json.dumps({**based, "traceEvents": [event]}))
+        arguments = ["export", str(tmp_path / "t"), "-o", str(tmp_path / "both.json")]
+        assert main([*arguments, "--with", str(profile)]) == 0
+        events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
+        starts = {e["name"]: e["ts"] for e in events if e["ph"] == "X"}
+        assert starts["train"] == pytest.approx(starts["aten::mm"], abs=1)
+    for wrong in ("{", "[1", '{"traceEvents": 3}', "7"):
+        profile.write_text(wrong)
+        with pytest.raises(gpumon.MonitorError, match="no profile in Chrome's format"):
+            trace.export(tmp_path / "both.json", beside=profile)
+
+
+PROFILED = """
+import sys, time
+import torch, gpumon
+with gpumon.Monitor("t") as monitor, torch.profiler.profile() as profile:
+    with monitor.phase("step"), torch.profiler.record_function("the step"):
+        torch.ones(99, 99) @ torch.ones(99, 99)
+        time.sleep(0.2)
+profile.export_chrome_trace("profile.json")
+gpumon.read("t").export("both.json", beside="profile.json")
+"""
+
+
+def in_kernel(kernel: str, code: str, folder: Path) -> None:
+    """Run code in one of the frameworks' environments."""
+    python = ROOT / ".venvs" / kernel / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"no environment {kernel} here: make envs")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([python, "-c", code], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_it_lines_up_with_torchs_profiler(tmp_path: Path) -> None:
+    in_kernel("pytorch", PROFILED, tmp_path)
+    events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
+    spans = {e["name"]: e for e in events if e.get("ph") == "X" and "step" in e["name"]}
+    ours, theirs = spans["step"], spans["the step"]
+    assert abs(ours["ts"] - theirs["ts"]) < 20_000 and abs(ours["dur"] - theirs["dur"]) < 40_000
+
+
+KERAS = """
+import pickle, numpy as np, keras, gpumon
+with gpumon.Monitor("t") as monitor:
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    x, y = np.ones((8, 2)), np.ones((8, 1))
+    callback = gpumon.callbacks.Keras(monitor)
+    model.fit(x, y, epochs=2, validation_data=(x, y), callbacks=[callback], verbose=0)
+    model.evaluate(x, y, callbacks=[callback], verbose=0)
+    model.predict(x, callbacks=[callback], verbose=0)
+print(list(gpumon.read("t").recording.marks))
+assert [(m.name, m.attributes.get("epoch")) for m in gpumon.read("t").recording.marks] == [
+    ("train", 1), ("train/validate", None), ("train", 2), ("train/validate", None),
+    ("validate", None), ("predict", None)]
+assert not any(m.open for m in gpumon.read("t").recording.marks)
+"""
+
+
+@pytest.mark.slow
+def test_keras_calls_its_callback(tmp_path: Path) -> None:
+    in_kernel("tensorflow", KERAS, tmp_path)
+
+
+def test_callbacks_by_the_calls_that_the_frameworks_make(tmp_path: Path) -> None:
+    class State:
+        epoch, current_epoch = 0.0, 0
+
+    with gpumon.Monitor(tmp_path / "t") as monitor:
+        hf = callbacks.HuggingFace(monitor)
+        hf.on_init_end(None, State, None)
+        for State.epoch in (0.0, 1.0):
+            hf.on_epoch_begin(None, State, None, model=None)
+            hf.on_step_begin(None, State, None)
+            hf.on_prediction_step(None, State, None)
+            hf.on_prediction_step(None, State, None)
+            hf.on_evaluate(None, State, None, metrics={})
+            hf.on_epoch_end(None, State, None)
+        hf.on_train_end(None, State, None)
+        lightning = callbacks.Lightning(monitor)
+        lightning.setup(State, None, stage="fit")
+        lightning.on_train_epoch_start(State, None)
+        lightning.on_before_zero_grad(State, None, None)
+        lightning.on_exception(State, None, KeyboardInterrupt())
+        with pytest.raises(AttributeError, match="no attribute 'fit'"):
+            lightning.fit()
+    marks = gpumon.read(tmp_path / "t").recording.marks
+    names = [(mark.name, mark.attributes.get("epoch")) for mark in marks]
+    each = [[("train", n), ("train/validate", None)] for n in (1, 2)]
+    assert names == [*each[0], *each[1], ("train", 1)] and not any(m.open for m in marks)
+
+
+def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shells = pytest.importorskip("IPython.core.interactiveshell")
+    import IPython.display
+
+    monkeypatch.chdir(tmp_path)
+    shown: list[Any] = []
+    monkeypatch.setattr(IPython.display, "display", shown.append)
+    shell = shells.InteractiveShell()
+    gpumon.load_ipython_extension(shell)
+    shell.run_cell("%%gpumon mine --interval 0.05\nimport gpumon, time\ntime.sleep(0.2)\nfound = 5")
+    assert shell.user_ns["found"] == 5 and len(shown) == 1
+    assert gpumon.read("mine").header["interval (s)"] == 0.05
+    for line in ("--interval soon", "--colour"):
+        done = shell.run_cell(f"%%gpumon {line}\n1")
+        assert isinstance(done.error_in_exec, gpumon.MonitorError)
+
+
+def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
+    marker = gpumon.Marker(tmp_path / "marks")
+
+    @marker.phase("load", kind="fast")
+    def load(depth: int) -> int:
+        return 1 + (load(depth - 1) if depth else 0)
+
+    @marker.phase("fetch")
+    async def fetch(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return marker.current
+
+    async def both() -> list[str]:
+        with marker.phase("run"):
+            return list(await asyncio.gather(fetch(0.02), fetch(0.01)))
+
+    assert load(1) == 2 and load.__name__ == "load"
+    assert asyncio.run(both()) == ["run/fetch", "run/fetch"]
+    with pytest.raises(gpumon.MonitorError, match="cannot decorate a generator"):
+
+        @marker.phase("batches")
+        def batches() -> Iterator[int]:
+            yield 1
+
+    lines = [json.loads(line) for line in (tmp_path / "marks").read_text().splitlines()]
+    opened = [(line[4], line[5]) for line in lines if line[0] == "B"]
+    assert opened[:2] == [("load", {"kind": "fast"}), ("load/load", {"kind": "fast"})]
+    assert [name for name, _ in opened[2:]] == ["run", "run/fetch", "run/fetch"]
+    assert len(lines) == 10
+
+
+def test_without_a_recorder_a_phase_decorates_nothing() -> None:
+    code = "import gpumon\n@gpumon.phase('x')\ndef f(): return 3\nprint(f())"
+    env = {k: v for k, v in os.environ.items() if k != "GPUMON_TRACE"} | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.stdout == "3\n", done.stderr
