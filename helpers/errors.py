@@ -13,6 +13,9 @@ from gpumon.errors import MonitorError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, SIGTERM or a closed terminal, as shells have it."""
+GO_ON = 75
+"""Exit code of a batch that was stopped in order, and is to be gone on with (sysexits: a temporary
+failure)."""
 
 
 class UserError(Exception):
