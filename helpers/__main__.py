@@ -34,7 +34,7 @@ CHOICES = (
 )
 """Options that choose what is run; a sweep's file has the same under the same names."""
 
-SLURM = ("slurm",)
+SLURM = ("slurm", "status")
 """Commands about jobs on a cluster."""
 
 EXAMPLES = """\
@@ -54,6 +54,8 @@ examples:
   compare --resume                               the last batch: keep what finished, redo the rest
   compare report [NAME ...]                      write report.html again, of one or several batches
   compare slurm mine.toml [--submit]             the recipe as a Slurm job: its batch script
+  compare slurm mine.toml --check                will its nodes do?
+  compare status [NAME ...]                      how far are they?
   compare --against OLD [--name NEW]             what moved since OLD? runs nothing (NEW: the last)
 
 A batch that was cut short (Ctrl-C, a crash, a reboot) is resumed by itself when you give the same

@@ -58,7 +58,8 @@ class Batch:
         Nor of other batches: what a killed runner has left would share the devices.
         """
         journal.check(self.folder, self.plan, self._about())
-        kernel_processes.stop_marked(paths.RUNS.resolve())
+        # In a Slurm job others' are other jobs', on cores and GPUs of their own.
+        kernel_processes.stop_marked(self.folder if _in_a_job() else paths.RUNS.resolve())
         for state in self.adopted:
             folder = self.folder / state.folder
             complete(folder, run=state.about(), **_unsaid_neighbours(folder))
@@ -239,8 +240,14 @@ def how_it_ended(state: RunState) -> str:
 
 
 @contextmanager
-def only_one() -> Iterator[None]:
+def only_one(name: str | None = None) -> Iterator[None]:
     """Two batches at once would measure each other: the second one is refused.
+
+    Slurm gives each job cores and GPUs of its own, on machines that may share ``runs/``: there a
+    job has only the batch that it names for itself.
+
+    Args:
+        name: of the batch.
 
     Raises:
         UserError: another one runs, or there can be no folder for runs.
@@ -249,20 +256,33 @@ def only_one() -> Iterator[None]:
         paths.RUNS.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise UserError(f"{paths.RUNS}: a file, or a link that leads nowhere; remove it") from None
-    with (paths.RUNS / ".lock").open("a+", encoding="utf-8") as lock:
+    own = name if name is not None and _in_a_job() else ""
+    with (paths.RUNS / f".lock{own and '-'}{own}").open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
             who = lock.read().strip() or "unknown"
             raise UserError(
-                f"another compare is running here (process {who}); wait for it or stop it"
+                f"another compare is running here ({who}); wait for it or stop it"
             ) from None
         with naming(lock.name):
             lock.truncate(0)
-            lock.write(str(os.getpid()))
+            lock.write(_who())
             lock.flush()
         yield
+
+
+def _in_a_job() -> bool:
+    return "SLURM_JOB_ID" in os.environ
+
+
+def _who() -> str:
+    """``process 4711``, ``job 12, process 4711 on node1``."""
+    process = f"process {os.getpid()}"
+    if not _in_a_job():
+        return process
+    return f"job {os.environ['SLURM_JOB_ID']}, {process} on {socket.gethostname()}"
 
 
 def _is_whole(folder: Path) -> bool:
@@ -292,7 +312,7 @@ def _point_latest_at(folder: Path) -> None:
     link = paths.RUNS / LATEST
     if link.is_dir() and not link.is_symlink():
         raise UserError(f"{link}: is a folder, but should be a link to a batch; rename it")
-    temporary = paths.RUNS / f".{LATEST}"
+    temporary = paths.RUNS / f".{LATEST}-{socket.gethostname()}-{os.getpid()}"
     temporary.unlink(missing_ok=True)
     try:
         temporary.symlink_to(folder.name)

@@ -78,7 +78,9 @@ def run(
         messages.announce(batch, History(batch.plan))
         say("Nothing was started (--dry-run).")
         return 0
-    with batch_folder.only_one(), stopping.in_order():
+    if name is not None:
+        batch_folder.check_name(name)
+    with batch_folder.only_one(resume or name), stopping.in_order():
         batch = batch_folder.choose(plan, name=name, resume=resume)
         _check(batch)
         history = History(batch.plan)

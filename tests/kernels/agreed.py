@@ -19,7 +19,7 @@ from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
 from helpers.networks.weights import Weights
 from helpers.networks.weights import load as load_weights
-from helpers.training import agreed_stop, checkpoint, heartbeat, image_data
+from helpers.training import agreed_stop, checkpoint, image_data
 from helpers.training.in_world import WEIGHTS
 
 Names = dict[str, Any]
@@ -252,7 +252,7 @@ def assert_warms_up(
 def assert_stops_within_an_epoch(
     notebook: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, bits: bool = True
 ) -> None:
-    """Asked to stop in the middle of an epoch and resumed, twice, it takes the steps of a whole one.
+    """Asked to stop within an epoch and resumed, twice, it takes the steps of a whole run.
 
     To the last bit of the weights with ``bits``.
     """
@@ -261,36 +261,45 @@ def assert_stops_within_an_epoch(
     assert steps >= 4
     train_shallow(names)
     run.recipe = names["scaled"] = replace(scaled, recipe=replace(scaled.recipe, epochs=2))
-    beat, wish = heartbeat.beat, {"after": 0, "beats": 0}
-    monkeypatch.setattr(agreed_stop, "LOOK_SECONDS", 0.0)
+    stops = False
 
-    def counted() -> None:
-        beat()
-        wish["beats"] += 1
-        if wish["beats"] == wish["after"]:
-            agreed_stop.wish(run.folder)
+    class Planned(agreed_stop.Agreement):
+        """Wished for after the first step; a local class, so that processes are sent its code."""
 
-    monkeypatch.setattr(heartbeat, "beat", counted)
+        def of(self, rank: int, processes: int, first: int) -> agreed_stop.Permit:
+            agreed_stop.AHEAD_SECONDS = 0.0
+            permit = super().of(rank, processes, first)
+            decide = permit._decide
 
-    def train(*, resume: bool, stop_after: int) -> tuple[int, int]:
+            def decide_as_planned(step: int) -> None:
+                permit._wished = stops and step > first
+                decide(step)
+
+            permit._decide = decide_as_planned  # type: ignore[method-assign]
+            return permit
+
+    monkeypatch.setattr(agreed_stop, "AHEAD_SECONDS", agreed_stop.AHEAD_SECONDS)
+    monkeypatch.setattr(agreed_stop, "Agreement", Planned)
+
+    def train(*, resume: bool, stop: bool) -> tuple[int, int]:
         """How far the checkpoint is."""
-        wish.update(after=stop_after, beats=0)
-        (run.folder / agreed_stop.WISH).unlink(missing_ok=True)
+        nonlocal stops
+        stops = stop
         monkeypatch.setattr(run, "_resume", resume)
-        if stop_after:
+        if stop:
             with pytest.raises(agreed_stop.Stopped, match="stopped as asked after epoch"):
                 run.train()
         else:
             run.train()
         return checkpoint.position(run.folder)
 
-    train(resume=False, stop_after=0)
+    train(resume=False, stop=False)
     rows, whole = list(run.history), load_weights(run.folder / WEIGHTS)
-    first = train(resume=False, stop_after=1)
-    second = train(resume=True, stop_after=1)
+    first = train(resume=False, stop=True)
+    second = train(resume=True, stop=True)
     assert (0, 0) < first < second < (2, 0), f"{first}, {second}"
     assert first[1] and not first[0], "within the first epoch"
-    train(resume=True, stop_after=0)
+    train(resume=True, stop=False)
     assert not list(run.folder.glob(".permit-*"))
     places = [{"epoch": epoch, "step": step} for epoch, step in (first, second)]
     assert run.record.content["checkpoint"]["restarts"] == places
