@@ -228,9 +228,9 @@ def _quotas(groups: Path, root: Path) -> Iterator[int]:
         return
     for _, kinds, name in (line.split(":", 2) for line in lines if line.count(":") >= 2):
         if kinds == "":
-            top, files = root, ("cpu.max",)
+            top, files = root, ["cpu.max"]
         elif "cpu" in kinds.split(","):
-            top, files = root / "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            top, files = root / "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
         else:
             continue
         place = top / name.lstrip("/")

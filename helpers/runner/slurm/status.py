@@ -87,7 +87,7 @@ def rows_of(batch: Batch, job: Queued | None) -> list[list[str]]:
     restarts = sum(len(state.earlier) for state in batch.runs)
     if job is not None and job.restarts.isdigit():
         restarts = max(restarts, int(job.restarts))
-    rows = []
+    rows: list[list[str]] = []
     for state in batch.runs:
         first = about if not rows else ["", "", ""]
         rows.append([*first, state.title, state.state, epoch_of(batch, state), _times(state)])
