@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from runner_tools import BEGIN, FINISH, Suite, wait_for
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
 
 from helpers import paths
 from helpers.__main__ import main
 from helpers.runner.slurm import script
+
+__all__ = ["images_fixture", "suite_fixture"]
 
 TRAINS = """
 import time
