@@ -22,6 +22,8 @@ READERS: dict[str, tuple[str, ...]] = {
 """What ``data_prep`` can read, and the further keys of ``[data]`` that each takes."""
 
 MOST = 2**31 - 1
+LEAST_RATE = 1e-12
+"""Far below any in use, and its steps are still float32 numbers of full precision."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ TRAIN = {
     "epochs": _whole("40", 1),
     "batch": _whole("128", 1),
     "optimizer": _word(*OPTIMIZERS),
-    "learning_rate": _number("0.1", 1000, above=True),
+    "learning_rate": _number("0.1", 1000, least=LEAST_RATE),
     "scaling": _word(*SCALINGS),
     "warmup_epochs": _number("5", 1e9),
     "weight_decay": _number("1e-4", 1),

@@ -104,6 +104,20 @@ class Recipe:
     text: str = ""
     sha256: str = ""
 
+    @property
+    def schedule(self) -> str:
+        """Warm-up and drops of the learning rate, and what of them the run ends too soon for."""
+        said = ""
+        if self.warmup_epochs:
+            said = f", after a warm-up of {self.warmup_epochs:g} epoch"
+            said += "s" * (self.warmup_epochs != 1)
+            said += f" (cut short after {self.epochs})" * (self.warmup_epochs > self.epochs)
+        if self.drop_epochs:
+            said += f", x {self.drop_by:g} after epochs {', '.join(map(str, self.drop_epochs))}"
+            late = [epoch for epoch in self.drop_epochs if epoch >= self.epochs]
+            said += f" (not reached: {', '.join(map(str, late))})" * bool(late)
+        return said
+
     def for_images(self, pixels: int) -> "Recipe":
         """The same recipe for images of ``pixels`` x ``pixels``, or whose shorter side that is.
 
@@ -237,7 +251,7 @@ class ScaledRecipe:
             f"{recipe.name}: {recipe.batch} images x {self.devices} "
             f"device{'s' * (self.devices != 1)} = global batch "
             f"{self.global_batch}; {recipe.optimizer}{decay}; learning rate "
-            f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}; "
+            f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}{recipe.schedule}; "
             f"crop {recipe.crop} of {recipe.resized} px; "
             f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}"
         )

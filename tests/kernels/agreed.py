@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import lesson_with, namespace_of, write_different_images
+from notebook_cells import SIDE, lesson_with, namespace_of, write_different_images
 from PIL import Image
 from resuming import before_training
 
@@ -58,7 +58,7 @@ def assert_pixels_are_pillows(
     """
     written, files, packed = (folder / name for name in ("different" + suffix, "files", "packed"))
     write_different_images(folder, suffix)
-    how: dict[str, Any] = {"size": 264, "format": suffix[1:].replace("jpg", "jpeg")}
+    how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
     data_prep.resize_folder(written, files, **how, workers=1, progress=False)
     data_prep.pack_folder(files, packed, workers=1, progress=False)
     found = []
@@ -71,7 +71,7 @@ def assert_pixels_are_pillows(
         found.append(first_batch(names))
     for other in found[1:]:
         assert all(np.array_equal(*both) for both in zip(found[0], other, strict=True))
-    assert suffix != ".png" or digest(found[0]) == as_ever
+    assert suffix != ".png" or digest(found[0]) == as_ever, digest(found[0])
 
 
 def assert_is_read(
@@ -146,7 +146,7 @@ def assert_colour_is_read(
         found.append(first_batch(names))
     for other in found[1:]:
         assert all(np.array_equal(*both) for both in zip(found[0], other, strict=True))
-    assert suffix != ".png" or digest(found[0]) == as_ever
+    assert suffix != ".png" or digest(found[0]) == as_ever, digest(found[0])
     how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}
     small = folder / "small"
     data_prep.resize_folder(folder / "set", small, reader="imagefolder", progress=False, **how)

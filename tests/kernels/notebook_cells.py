@@ -25,20 +25,24 @@ COLUMNS = (
 )
 
 
+SIDE = 66
+"""Of the images in pixels; a crop is 56."""
+
+
 def write_noise_images(folder: Path, patients: int = 200) -> Path:
-    """A data folder of ``patients`` equal noise images, 264 px: a crop is known by its corner."""
+    """A data folder of ``patients`` equal noise images: a crop is known by its corner."""
     target = folder / "noise"
     if target.exists():
         return target
     (target / "images").mkdir(parents=True)
-    noise = np.random.default_rng(0).integers(0, 256, (264, 264), dtype=np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE), dtype=np.uint8)
     Image.fromarray(noise).save(target / "noise.png")
     rows = [COLUMNS]
     for patient in range(1, patients + 1):
         name = f"{patient:08d}_000.png"
         (target / "images" / name).hardlink_to(target / "noise.png")
         finding = "Mass" if patient % 3 == 0 else "No Finding"
-        rows.append(f"{name},{finding},0,{patient},50,M,PA,264,264,0.1,0.1")
+        rows.append(f"{name},{finding},0,{patient},50,M,PA,{SIDE},{SIDE},0.1,0.1")
     (target / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
     return target
 

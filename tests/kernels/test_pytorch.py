@@ -243,7 +243,7 @@ def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_
     assert np.array_equal(both, np.concatenate([first, second]))
     assert not np.array_equal(first, second) and not np.array_equal(labels, other_labels)
     assert not np.array_equal(first, corners(notebook, tmp_path, epoch=1, seed=1)[0])
-    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+    assert len(np.unique(first, axis=0)) > 0.6 * len(first)
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
@@ -254,7 +254,7 @@ def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: 
     assert all(np.array_equal(a, b) for a, b in zip(files, packed, strict=True))
 
 
-AS_EVER = dict(zip(NOTEBOOKS, ("5711af1e6ae2f5c4", "31365cec724a831f"), strict=True))
+AS_EVER = dict(zip(NOTEBOOKS, ("c563ffcb88a9f71b", "0e3b5f4776bf6d18"), strict=True))
 """Digests of the first batch that PNGs give on two devices."""
 IN_COLOUR = dict(zip(NOTEBOOKS, ("420237e344108b20", "8d6af1c9b02923dc"), strict=True))
 """The same of PNGs in colour."""

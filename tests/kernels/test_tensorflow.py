@@ -31,6 +31,7 @@ from examples import assert_examples_deliver
 from mirrored import Heard, crops, noise, one_strategy, rates, shallow_replica, tuned, world
 from notebook_cells import (
     CERTIFIED,
+    SIDE,
     adam,
     assert_passed,
     assert_too_few_images_are_refused,
@@ -211,7 +212,7 @@ def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
         "the same seed must give the same run"
     )
     assert not np.array_equal(first, crops(notebook, batches, seed=1))
-    assert len(np.unique(first, axis=0)) > 0.9 * len(first)
+    assert len(np.unique(first, axis=0)) > 0.6 * len(first)
 
 
 def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
@@ -222,7 +223,7 @@ def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, 
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    as_ever = "53787bca728b4b82"
+    as_ever = "10971c16b40c81f3"
     assert_pixels_are_pillows(
         notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
     )
@@ -287,9 +288,9 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
         def read(number: np.ndarray) -> np.ndarray:
             asked.set()
             assert goes_on.wait(60)
-            return np.zeros((264, 264, 1), np.uint8)
+            return np.zeros((SIDE, SIDE, 1), np.uint8)
 
-        return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (264, 264, 1))
+        return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (SIDE, SIDE, 1))
 
     monkeypatch.setitem(notebook, "reader", lambda part: slow)
     part = notebook["images"].valid

@@ -15,7 +15,7 @@ import cloudpickle
 import numpy as np
 import psutil
 import pytest
-from notebook_cells import CERTIFIED, namespace_of
+from notebook_cells import CERTIFIED, SIDE, namespace_of
 
 from helpers import paths
 from helpers.fairness import reference
@@ -33,7 +33,7 @@ Found = Mapping[str, Any]
 EPOCHS = 2
 END_SECONDS = 15
 """In which nothing of a run may be left whose rank has died."""
-SMALL = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = 264\ncrop = 32\n'
+SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = {SIDE}\ncrop = 32\n'
 
 
 @contextmanager

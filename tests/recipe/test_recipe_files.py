@@ -190,6 +190,10 @@ BAD: dict[str, tuple[str, str]] = {
         "line 4: 'learning_rate'",
     ),
     "an endless rate": (f"{MODEL}[train]\nlearning_rate = inf\n", "line 4: 'learning_rate'"),
+    "a rate no float32 holds": (
+        f"{MODEL}[train]\nlearning_rate = 1e-320\n",
+        "line 4: 'learning_rate'",
+    ),
     "a rate of nothing": (f"{MODEL}[train]\nlearning_rate = 0\n", "line 4: 'learning_rate'"),
     "a decay below zero": (f"{MODEL}[train]\nweight_decay = -1e-4\n", "line 4: 'weight_decay'"),
     "momentum that nobody uses": (

@@ -87,3 +87,14 @@ def test_one_of_a_thing_is_singular() -> None:
     one, two = (str(lookup("demo", epochs=n).on(n)) for n in (1, 2))
     assert "64 images x 1 device = global batch 64" in one and "; 1 epoch; " in one
     assert "64 images x 2 devices = global batch 128" in two and "; 2 epochs; " in two
+
+
+def test_a_schedule_says_what_the_run_ends_too_soon_for() -> None:
+    recipe = lookup("resnet44-cifar10")
+    assert ", after a warm-up of 1 epoch, x 0.1 after epochs 20, 30; " in str(recipe.on(1))
+    short = lookup("resnet44-cifar10", epochs=20, warmup_epochs=30.0)
+    assert (
+        "30 epochs (cut short after 20), x 0.1 after epochs 20, 30 (not reached: 20, 30); "
+        in str(short.on(1))
+    )
+    assert lookup("chexnet").schedule == ""
