@@ -214,7 +214,8 @@ def core_count() -> int:
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    return max(1, min(cores, *_quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_job()))
+    limits = [*_quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_job()]
+    return max(1, min([cores, *limits]))
 
 
 def _quotas(groups: Path, root: Path) -> Iterator[int]:
