@@ -30,8 +30,8 @@ class Stopped(Exception):
 folder = Path(run)
 steps = 1 + (folder / "checkpoint.safetensors").exists()
 said = {"history": [], "part": {"steps": steps}}
-gains = not (folder.parents[1] / "no-gain").exists()
-while not (folder.parents[1] / "go").exists():
+gains = not (folder.parent / "no-gain").exists()
+while not (folder.parent / "go").exists():
     if (folder / ".stop").exists():
         if gains:
             about = {"said": json.dumps(said)}
