@@ -212,10 +212,49 @@ def sole_writer(folder: Path, patience: float = 5.0) -> Iterator[None]:
 
 
 def core_count() -> int:
-    """The cores this process may use."""
+    """The cores this process may use: by its affinity, its control group and its Slurm job."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    limits = [*_quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_job()]
+    return max(1, min([cores, *limits]))
+
+
+def _quotas(groups: Path, root: Path) -> Iterator[int]:
+    """What each control group around this process lets it have, in whole cores.
+
+    A container has a limit of its own at the top of what it sees, a job one somewhere below.
+    """
+    try:
+        lines = groups.read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return
+    for _, kinds, name in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if kinds == "":
+            top, files = root, ["cpu.max"]
+        elif "cpu" in kinds.split(","):
+            top, files = root / "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        else:
+            continue
+        place = top / name.lstrip("/")
+        for folder in (place, *place.parents):
+            try:
+                said = [(folder / file).read_text(encoding="ascii") for file in files]
+                quota, period = " ".join(said).split()
+                if int(quota) > 0 and int(period) > 0:
+                    yield -(-int(quota) // int(period))
+            except (OSError, ValueError):  # no limit here, or "max"
+                pass
+            if folder == top:
+                break
+
+
+def _job() -> Iterator[int]:
+    """What Slurm gave this job on this node, also where it binds nobody to that."""
+    said = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    if "SLURM_JOB_ID" in os.environ and said.isascii() and said.isdigit():
+        yield int(said)
 
 
 def in_batches(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:

@@ -3,7 +3,7 @@
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ CHOICES = (
 )
 """Options that choose what is run; a sweep's file has the same under the same names."""
 
+SLURM = ("slurm", "status")
+"""Commands about jobs on a cluster."""
+
 EXAMPLES = """\
 examples:
   compare                                        every framework, on all GPUs (or two virtual
@@ -50,6 +53,9 @@ examples:
   compare --data ~/chest-xrays                   your own X-rays, in the NIH's layout
   compare --resume                               the last batch: keep what finished, redo the rest
   compare report [NAME ...]                      write report.html again, of one or several batches
+  compare slurm mine.toml [--submit]             the recipe as a Slurm job: its batch script
+  compare slurm mine.toml --check                will its nodes do?
+  compare status [NAME ...]                      how far are they?
   compare --against OLD [--name NEW]             what moved since OLD? runs nothing (NEW: the last)
 
 A batch that was cut short (Ctrl-C, a crash, a reboot) is resumed by itself when you give the same
@@ -68,6 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     if list(arguments[:1]) == ["report"]:
         return _report(arguments[1:])
+    if arguments and arguments[0] in SLURM:
+        # Imported here, because most runs are on a machine of one's own.
+        from helpers.runner.slurm import command
+
+        run: Callable[[Sequence[str]], int] = getattr(command, arguments[0])
+        return run(arguments[1:])
     given = _parser().parse_args(arguments)
     choices = {name: getattr(given, name) for name in CHOICES if getattr(given, name) is not None}
     if given.against is not None:

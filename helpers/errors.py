@@ -13,6 +13,9 @@ from gpumon.errors import MonitorError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, SIGTERM or a closed terminal, as shells have it."""
+GO_ON = 75
+"""Exit code of a batch that was stopped in order, and is to be gone on with (sysexits: a temporary
+failure)."""
 
 
 class UserError(Exception):
@@ -27,7 +30,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
     """Turn what a user can put right into one line on stderr and exit code 2; Ctrl-C into 130.
 
     What the system refuses (a full disk, a folder that may not be written, a pipe that nobody
-    reads) is such a thing too.
+    reads) is such a thing too. A KeyboardInterrupt may bring another ``code``.
     """
 
     @wraps(main)
@@ -57,7 +60,8 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
         except KeyboardInterrupt as asked:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)  # nothing is left but to end
-            return _ended(INTERRUPTED, str(asked) or "interrupted: what was finished is kept")
+            code = getattr(asked, "code", INTERRUPTED)
+            return _ended(code, str(asked) or "interrupted: what was finished is kept")
 
     return wrapped
 

@@ -166,8 +166,8 @@ def expected(made: list[Record]) -> Cells:
                 },
             )
             for row in test["findings"]:
-                where = ("AUC per finding, 95 % interval", row["finding"], run(content))
-                cells[where] = spread(row, "auc", "low", "high")
+                at = ("AUC per finding, 95 % interval", row["finding"], run(content))
+                cells[at] = spread(row, "auc", "low", "high")
             cells["AUC per finding, 95 % interval", "Mean", run(content)] = mean_auc(test)
         put(
             "Mean AUC, on the same test images",

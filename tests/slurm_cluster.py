@@ -81,10 +81,16 @@ class Cluster:
     environment: dict[str, str]
     """What a user's shell has there: PATH, SLURM_CONF, …"""
 
-    def run(self, *words: str, **how: object) -> str:
+    def run(self, *words: str, input: str | None = None) -> str:
         """What a command such as ``sinfo`` prints."""
         done = subprocess.run(
-            words, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+            words,
+            env=self.environment,
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout

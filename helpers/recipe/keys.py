@@ -1,5 +1,6 @@
 """The keys of a recipe's tables, and what each may be given."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -148,14 +149,63 @@ DEMO = {key: DATA[key] for key in ("folder", "resized", "crop")} | {
 DEMO |= {"weights": MODEL["weights"], "values": TARGET["values"]}
 """What a machine without a GPU may take another value of. Not what is trained, nor by what rule."""
 
+_SBATCH_OWN = (
+    *("job-name", "nodes", "ntasks", "ntasks-per-node", "output", "error", "open-mode"),
+    *("signal", "requeue", "no-requeue", "chdir", "wrap", "parsable", "wait", "array", "export"),
+)
+"""Options of sbatch that ``compare slurm`` gives itself, or that its script could not live with."""
+
+
+def _matching(pattern: str, what: str, example: str) -> Key:
+    return Key(
+        what,
+        example,
+        lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None,
+    )
+
+
+def _is_option(value: Any) -> bool:
+    """``--constraint=a100``: one option of sbatch's, which a shell would take for one word."""
+    if not isinstance(value, str):
+        return False
+    found = re.fullmatch(r"--([a-z][a-z0-9-]*)(=[A-Za-z0-9_.,:;@%+/*()\[\]&|!-]+)?", value)
+    return found is not None and found[1] not in _SBATCH_OWN
+
+
+_NAMES = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+
 SLURM = {
-    "partition": _text("a partition", '"gpu"'),
-    "account": _text("an account", '"project1"'),
-    "time": _text("a time limit as sbatch takes it", '"02:00:00"'),
-    "gpus": _text("sbatch's option for GPUs", '"--gres=gpu:4"'),
+    "partition": _matching(
+        rf"{_NAMES}(,{_NAMES})*", "a partition, or several with commas between", '"gpu"'
+    ),
+    "account": _matching(_NAMES, "an account", '"project1"'),
+    "time": _matching(
+        r"\d{1,6}(:\d\d){0,2}|\d{1,3}-\d{1,2}(:\d\d){0,2}",
+        "a time limit as sbatch takes it: minutes, HH:MM:SS, or D-HH:MM:SS",
+        '"02:00:00"',
+    ),
+    "gpus": _matching(
+        r"--(gres|gpus-per-node|gpus-per-task)=[A-Za-z0-9_.:,-]+",
+        "sbatch's option for the GPUs of a node",
+        '"--gres=gpu:4"',
+    ),
+    "cpus": _whole("16", 1, 2**16),
+    "memory": _matching(r"\d{1,9}[KMGT]?", "the memory of a node as sbatch takes it", '"64G"'),
+    "modules": _list_of(
+        _matching(r"[A-Za-z0-9][A-Za-z0-9_.+/-]*", "", ""),
+        "a list of the site's modules to load",
+        '["cuda/12.6"]',
+    ),
     "before": _list_of(
         _text("", ""), "a list of lines of shell that come first", '["module load cuda"]'
     ),
+    "options": _list_of(
+        Key("", "", _is_option),
+        "a list of further options of sbatch, each one word, and none that compare slurm gives",
+        '["--constraint=a100"]',
+    ),
+    "requeue": Key("true or false", "true", lambda value: isinstance(value, bool)),
+    "notice": _whole("180", 30, 2**16),
 }
 
 TABLES = {

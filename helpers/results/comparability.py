@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from helpers.recipe import RECIPES, lookup
@@ -59,7 +59,7 @@ def kind(content: dict[str, Any]) -> str:
     return "virtual" if devices["kind"] == "gpu" and virtual_nodes(content) else devices["kind"]
 
 
-def nodes(content: dict[str, Any]) -> int:
+def nodes(content: Mapping[str, Any]) -> int:
     """On how many nodes a run was, virtual ones too."""
     return int(content.get("world", {}).get("nodes", 1))
 

@@ -44,6 +44,20 @@ def remarks(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["about", "remark"]).set_index("about")
 
 
+def _where(checkpoint: dict[str, Any]) -> str:
+    """``after epoch 3``, ``twice, after epoch 3 and after step 40 of epoch 5``."""
+    places = [
+        f"after step {each['step']} of epoch {each['epoch'] + 1}"
+        if each["step"]
+        else f"after epoch {each['epoch']}"
+        for each in checkpoint.get("restarts", [])
+    ]
+    if not places:  # a record of an older version
+        return f"after epoch {checkpoint['resumed_after']}"
+    times = {1: "", 2: "twice, "}.get(len(places), f"{len(places)} times, ")
+    return times + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
+
+
 def _limits(content: dict[str, Any]) -> list[str]:
     """What a finished run's own record says it cannot show."""
     texts = []
@@ -57,10 +71,10 @@ def _limits(content: dict[str, Any]) -> list[str]:
     if gpus := content["devices"].get("shared_gpus"):
         found = sharing(content["devices"]["count"], gpus)
         texts.append(f"{found} take turns there: speed-up means nothing here")
-    if epoch := comparability.resumed_after(content):
+    if comparability.resumed_after(content):
         texts.append(
-            f"resumed after epoch {epoch}: its times are those of its last process, or the sum "
-            "over several, and are used in no comparison"
+            f"resumed {_where(content['checkpoint'])}: its times are those of its last process, "
+            "or the sum over several, and are used in no comparison"
         )
     if content.get("checkpoint", {}).get("changed_code"):
         texts.append("the code changed before it was resumed: its epochs are of two programs")

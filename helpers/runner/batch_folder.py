@@ -173,7 +173,7 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
     if plan is None:
         raise ValueError("a plan, or a batch to resume")
     if name is not None:
-        _check_name(name)
+        check_name(name)
     previous = _load_or_none(name or LATEST)
     if previous and previous.finished is None and previous.plan.asks_for_the_same(plan):
         return previous
@@ -192,7 +192,7 @@ def load(name: str) -> Batch:
         UserError: there is none, or it is none that can be gone on with.
     """
     if name != LATEST:
-        _check_name(name)
+        check_name(name)
     folder = Path(os.path.realpath(paths.RUNS / name))
     try:
         if folder.parent != paths.RUNS.resolve():
@@ -308,7 +308,7 @@ def _load_or_none(name: str) -> Batch | None:
         return None
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name in (LATEST, BY_HAND):
         raise UserError(
             f"batch name '{name}': use letters, digits, dot, dash and underscore, and not 'latest' "

@@ -17,6 +17,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,7 +44,7 @@ from helpers.runner.plans import Plan, RunState
 from helpers.runner.probe import batch as probes
 from helpers.runner.progress_board import Lines
 from helpers.terminal import say
-from helpers.training import checkpoint, heartbeat, image_data, parameters, record
+from helpers.training import agreed_stop, checkpoint, heartbeat, image_data, parameters, record
 
 COMPARE = "Compare"
 
@@ -78,6 +79,8 @@ def run(
         messages.announce(batch, History(batch.plan))
         say("Nothing was started (--dry-run).")
         return 0
+    if name is not None:
+        batch_folder.check_name(name)
     with (
         locks.only_one(),
         stopping.in_order(),
@@ -95,9 +98,8 @@ def run(
                 "goes on with it"
             ) from error
         except KeyboardInterrupt as asked:
-            raise KeyboardInterrupt(
-                f"{asked}; {batch.folder} is kept, and the same command continues it"
-            ) from None
+            more = f"{asked}; {batch.folder} is kept, and the same command continues it"
+            raise stopping.again(asked, more) from None
         finally:
             with stopping.held():
                 kernel_processes.stop_marked(batch.folder)  # what a signal at the wrong moment left
@@ -108,15 +110,43 @@ def _work(batch: Batch, history: History, stall_minutes: float) -> int:
     """The runs, then what compares them; returns the exit code."""
     with progress_board.watching(batch, history) as shown:
         probes.probe(batch, shown)
+        before = sum(map(batch.is_finished, batch.runs))
         for state in batch.runs:
             if batch.is_finished(state):
                 shown.keep(state)
-            else:
+                continue
+            if stopping.wished():
+                raise _in_order(batch, "stopped as asked between two runs", before)
+            had = checkpoint.position(batch.folder / state.folder)
+            try:
                 _turn(batch, state, shown, stall_minutes)
+            except stopping.InOrder as asked:
+                gained = checkpoint.position(batch.folder / state.folder) > had
+                raise _in_order(batch, str(asked), before, gained=gained) from None
     problems = [problem for problem in (_compare(batch, stall_minutes), _report(batch)) if problem]
     batch.close()
     say(f"\n{messages.final_table(batch)}\n")
     return messages.where_to_look(batch, problems)
+
+
+def _in_order(batch: Batch, said: str, before: int, *, gained: bool = False) -> stopping.InOrder:
+    """A batch that was stopped in order: how far it is, and whether to go on with it makes sense.
+
+    Args:
+        batch: the batch.
+        said: by the run that was stopped.
+        before: how many of its runs were finished when this process began.
+        gained: whether the run's checkpoint is of a later step than when it began.
+    """
+    done, runs = sum(map(batch.is_finished, batch.runs)), len(batch.runs)
+    said = f"{said}; {done} of {runs} runs are finished"
+    if gained or done > before:
+        return stopping.InOrder(said)
+    return stopping.InOrder(
+        f"{said}, none of them now, and no training step was gained, so that to go on would "
+        "take for ever: ask for a longer time limit",
+        code=1,
+    )
 
 
 def _turn(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:
@@ -182,7 +212,11 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     )
     uuids = [gpu.uuid for gpu in gpus]
     failure: Exception | None = None
-    with other_gpu_processes.Watch(uuids, batch.folder, shown.warn) as watch:
+    asked = partial(agreed_stop.wish, folder)
+    with (
+        other_gpu_processes.Watch(uuids, batch.folder, shown.warn) as watch,
+        stopping.passing_on(asked),
+    ):
         shown.show(f"starting kernel {state.kernel}")
         try:
             kernel_processes.execute(
@@ -201,6 +235,8 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the runner's own trouble, of which the run is innocent
+            if getattr(error, "ename", "") == agreed_stop.Stopped.__name__:
+                raise stopping.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
             failure = error
         finally:
             state.seconds = time.monotonic() - started

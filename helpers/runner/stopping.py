@@ -4,15 +4,27 @@ The first of them raises KeyboardInterrupt, with a line that says which it was. 
 ignored: they could only leave what is being stopped half stopped. A signal may also arrive inside a
 finaliser or the callback of a weak reference, where Python prints what is raised and goes on as if
 nothing had been; there it is raised again a moment later.
+
+SIGUSR1 asks for a stop in order, as Slurm does before a time limit: the run under way takes its
+steps to where all its processes agree to stop, and writes a checkpoint. Should that take longer
+than ``PATIENCE_VARIABLE`` says, or a second SIGUSR1 come, it is stopped as by Ctrl-C. Either way
+the batch ends with exit code 75: go on with it.
 """
 
+import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from helpers.errors import GO_ON, UserError
+
+PATIENCE_VARIABLE = "COMPARE_STOP_SECONDS"
+"""Environment variable: how long a stop in order may take."""
+PATIENCE_SECONDS = 120.0
 AGAIN_SECONDS = 0.01
 """After which a KeyboardInterrupt that went unnoticed is raised again."""
 
@@ -23,12 +35,23 @@ _SAID = {
 }
 
 
+class InOrder(KeyboardInterrupt):
+    """The batch was stopped in order: ``code`` is the command's exit code."""
+
+    def __init__(self, said: str, code: int = GO_ON) -> None:
+        super().__init__(said)
+        self.code = code
+
+
 class _Asked:
     """What this process was asked; signals are the process's, so there is one of these."""
 
     reason: str | None = None
     held = 0
     raised: KeyboardInterrupt | None = None
+    wished = False
+    """That all stops in order."""
+    pass_on: Callable[[], None] | None = None
 
 
 @contextmanager
@@ -40,7 +63,10 @@ def in_order() -> Iterator[None]:
     """
     before = {n: signal.getsignal(n) for n in _SAID if signal.getsignal(n) is not signal.SIG_IGN}
     alarm, hook = signal.getsignal(signal.SIGALRM), sys.unraisablehook
-    _Asked.reason, _Asked.raised = None, None
+    wishes = signal.getsignal(signal.SIGUSR1)
+    patience = _patience()
+    _Asked.reason, _Asked.raised, _Asked.wished = None, None, False
+    signal.signal(signal.SIGUSR1, lambda number, frame: _wish(patience))
     signal.signal(signal.SIGALRM, lambda number, frame: _act())
     sys.unraisablehook = lambda lost: _raise_again(lost) or hook(lost)
     for number in before:
@@ -53,6 +79,7 @@ def in_order() -> Iterator[None]:
                 signal.signal(number, handler)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN if _Asked.wished else wishes)
         sys.unraisablehook = hook
 
 
@@ -67,6 +94,50 @@ def held() -> Iterator[None]:
         _act()
 
 
+@contextmanager
+def passing_on(wish: Callable[[], None]) -> Iterator[None]:
+    """Inside, ``wish`` is called once all is to stop in order; at once where that is so already."""
+    _Asked.pass_on = wish
+    try:
+        if _Asked.wished:
+            wish()
+        yield
+    finally:
+        _Asked.pass_on = None
+
+
+def wished() -> bool:
+    """Whether all is to stop in order."""
+    return _Asked.wished
+
+
+def again(asked: KeyboardInterrupt, said: str) -> KeyboardInterrupt:
+    """The same request with more to say."""
+    return InOrder(said, asked.code) if isinstance(asked, InOrder) else KeyboardInterrupt(said)
+
+
+def _wish(patience: float) -> None:
+    if _Asked.wished:
+        if _Asked.reason is None:
+            _Asked.reason = "stopped, as a stop in order took too long"
+        _act()
+        return
+    _Asked.wished = True
+    if _Asked.pass_on is not None:
+        _Asked.pass_on()
+    timer = threading.Timer(patience, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.daemon = True
+    timer.start()
+
+
+def _patience() -> float:
+    said = os.environ.get(PATIENCE_VARIABLE, "")
+    try:
+        return float(said) if said else PATIENCE_SECONDS
+    except ValueError:
+        raise UserError(f"{PATIENCE_VARIABLE}={said}: give seconds") from None
+
+
 def _ask(number: int, frame: FrameType | None) -> None:
     if _Asked.reason is None:
         _Asked.reason = _SAID[signal.Signals(number)]
@@ -75,7 +146,8 @@ def _ask(number: int, frame: FrameType | None) -> None:
 
 def _act() -> None:
     if _Asked.reason is not None and _Asked.raised is None and not _Asked.held:
-        _Asked.raised = KeyboardInterrupt(_Asked.reason)
+        kind = InOrder if _Asked.wished else KeyboardInterrupt
+        _Asked.raised = kind(_Asked.reason)
         raise _Asked.raised
 
 

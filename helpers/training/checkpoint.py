@@ -1,9 +1,11 @@
-"""After every epoch what is needed to go on from there: weights, optimiser, what was measured.
+"""What is needed to go on from there: weights, optimiser, what was measured.
+
+It is written after every epoch, and after the step at which a run stops as it was asked to.
 
 A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
 weights, what the optimiser keeps for each of them (Adam's two moments, momentum's velocity as
-PyTorch has it) and the number of steps. Nothing else goes on from
-epoch to epoch, for the order of the images and every crop follow from seed, epoch and image. So a
+PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. Nothing else goes on from
+step to step, for the order of the images and every crop follow from seed, epoch and image. So a
 run that was killed and resumed takes the same steps as one that was not.
 
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
@@ -29,7 +31,8 @@ from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
-from helpers.training import record, run_identity
+from helpers.training import part_of_epoch, record, run_identity
+from helpers.training.part_of_epoch import NONE, Part
 from helpers.training.record import Run
 
 FILE = "checkpoint.safetensors"
@@ -39,7 +42,7 @@ DAMAGED = "checkpoint.damaged"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where training begins: after epoch 0 with the initial weights, or after a later one."""
+    """Where training begins: after epoch 0 with the initial weights, or after a later step."""
 
     weights: Arrays
     folder: Path
@@ -53,6 +56,11 @@ class Checkpoint:
     """What the framework module's ``load_optimizer`` takes; nothing at the beginning."""
     history: list[dict[str, Any]] = field(default_factory=list)
     first_step: float = float("nan")
+    part: Part = NONE
+    """Of the epoch after those that are done."""
+    restarts: tuple[dict[str, int], ...] = ()
+    """Where each attempt went on that began with a checkpoint: ``epoch`` and ``step`` that were
+    done."""
     damaged: str | None = None
     """Why the checkpoint that was there could not be used."""
 
@@ -61,9 +69,15 @@ class Checkpoint:
         """Epochs that are done."""
         return len(self.history)
 
+    @property
+    def begun(self) -> int:
+        """Epochs that another process has trained, or a part of which it has."""
+        return self.epoch + (self.part.steps > 0)
+
     def as_record(self, seconds: float) -> dict[str, Any]:
         """The record's section ``checkpoint``; ``seconds`` are those of its :class:`Writer`."""
-        said: dict[str, Any] = {"resumed_after": self.epoch, "seconds": seconds}
+        said: dict[str, Any] = {"resumed_after": self.begun, "seconds": seconds}
+        said |= {"restarts": list(self.restarts)} if self.restarts else {}
         said |= {"changed_code": True} if self.changed_code else {}
         return said | ({"damaged": self.damaged} if self.damaged else {})
 
@@ -73,7 +87,7 @@ class Writer:
 
     def __init__(self, begin: Checkpoint) -> None:
         self._path = begin.folder / FILE
-        self._about, self._code = begin.about, begin.code
+        self._about, self._code, self._restarts = begin.about, begin.code, begin.restarts
         self._thread: Thread | None = None
         self._error: BaseException | None = None
         self.seconds = 0.0
@@ -87,14 +101,25 @@ class Writer:
         first_step: float,
         weights: Mapping[str, np.ndarray],
         optimizer: Mapping[str, np.ndarray],
+        part: Part | None = None,
     ) -> None:
-        """Write a checkpoint while the caller goes on; the arrays are no longer the caller's."""
+        """Write a checkpoint while the caller goes on; the arrays are no longer the caller's.
+
+        Args:
+            history: the rows of the epochs that are done.
+            first_step: in seconds.
+            weights: of the network.
+            optimizer: from the framework module's ``dump_optimizer``.
+            part: of the next epoch.
+        """
         start = time.perf_counter()
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
         said: dict[str, Any] = {"about": self._about, "code": self._code}
         said |= {"history": list(history), "first_step": first_step}
+        said |= {"restarts": list(self._restarts)}
+        said |= {"part": part.as_said()} if part is not None else {}
         self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
         self._thread.start()
         self.seconds += time.perf_counter() - start
@@ -141,6 +166,8 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         return start
     try:
         said, arrays = _read(path, about, run, initial)
+        part = _part(said, run)
+        restarts = _restarts(said)
     except _Damaged as error:
         path.replace(path.with_name(DAMAGED))
         print(f"{path}: damaged ({error}); training starts from the beginning. Kept as {DAMAGED}")
@@ -153,9 +180,12 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         optimizer=under("optimizer/", arrays),
         history=said["history"],
         first_step=said["first_step"],
+        part=part,
+        restarts=(*restarts, {"epoch": len(said["history"]), "step": part.steps}),
         changed_code=said.get("code") != code,
     )
-    print(f"Resumed after epoch {found.epoch} of {about['epochs']}, from {path}")
+    within = f" and {part.steps} steps" if part.steps else ""
+    print(f"Resumed after epoch {found.epoch} of {about['epochs']}{within}, from {path}")
     if found.changed_code:
         print("The code has changed since: the epochs before and after it are not of one program")
     return found
@@ -226,8 +256,9 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
 def _check_history(said: Mapping[str, Any], run: Run) -> None:
     """Raises _Damaged unless the epochs are some that the run's record can take, in order."""
     rows, epochs = record.plain(said.get("history")), run.content["recipe"]["epochs"]
+    in_the_first = rows == [] and said.get("part")  # a record has one epoch or more
     try:
-        record.check(run.content | {"epochs": rows})
+        record.check(run.content | ({} if in_the_first else {"epochs": rows}))
     except UserError as error:
         raise _Damaged(str(error)) from None
     done = [row["epoch"] for row in rows]
@@ -235,6 +266,41 @@ def _check_history(said: Mapping[str, Any], run: Run) -> None:
         raise _Damaged(f"{len(done)} epochs, of {epochs}, in another order or too many")
     if not isinstance(said.get("first_step"), float):
         raise _Damaged("the time of the first step is missing")
+
+
+def _part(said: Mapping[str, Any], run: Run) -> Part:
+    """Raises _Damaged unless the part of an epoch is one, or none."""
+    steps = run.content.get("data", {}).get("steps_per_epoch", 0)
+    try:
+        part = part_of_epoch.of_said(said.get("part"), steps)
+    except ValueError as error:
+        raise _Damaged(str(error)) from None
+    if part.steps and len(said["history"]) >= run.content["recipe"]["epochs"]:
+        raise _Damaged("a part of an epoch after the last")
+    return part
+
+
+def _restarts(said: Mapping[str, Any]) -> list[dict[str, int]]:
+    """Raises _Damaged unless these are places in a training."""
+    found = said.get("restarts", [])
+    if not isinstance(found, list) or not all(
+        isinstance(each, dict)
+        and each.keys() == {"epoch", "step"}
+        and all(type(value) is int and 0 <= value < 2**31 for value in each.values())
+        for each in found
+    ):
+        raise _Damaged("where it went on before is not to be understood")
+    return found
+
+
+def position(folder: Path) -> tuple[int, int]:
+    """How many epochs, and steps of the next one, the checkpoint in a run's folder has; else 0."""
+    try:
+        with safe_open(Path(folder) / FILE, "numpy") as file:
+            said = json.loads((file.metadata() or {})["said"])
+        return len(said["history"]), int((said.get("part") or {"steps": 0})["steps"])
+    except (*_UNREADABLE, KeyError, AttributeError):
+        return 0, 0
 
 
 def remove(folder: Path) -> None:

@@ -6,7 +6,7 @@ process, in a child, or in a process for each device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from types import ModuleType
@@ -22,8 +22,16 @@ from helpers.launch import clocks
 from helpers.networks import weights
 from helpers.networks.weights import Arrays
 from helpers.recipe import ScaledRecipe
-from helpers.training import bus_bandwidth, checkpoint, measurement_rounds, metrics, step_parts
+from helpers.training import (
+    agreed_stop,
+    bus_bandwidth,
+    checkpoint,
+    measurement_rounds,
+    metrics,
+    step_parts,
+)
 from helpers.training.image_data import Data
+from helpers.training.part_of_epoch import NONE, Part
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import Stopwatch
 from helpers.training.world import Lesson, Share, World
@@ -74,6 +82,8 @@ class Trained:
     """What each of all devices makes of the same images, (devices, images, outputs)."""
     parts: step_parts.Parts | None = None
     """Of a step of the last epoch, in this process; None where it trained none."""
+    stopped: Part | None = None
+    """Of a training that was stopped: what it has of the epoch after the last; else None."""
 
 
 class Apart(NamedTuple):
@@ -146,12 +156,14 @@ def train(
     work: Work,
     replica: Any,
     begin: checkpoint.Checkpoint,
+    agreement: agreed_stop.Agreement,
     report: Callable[[dict[str, Any]], None],
 ) -> Trained:
-    """All epochs that are left.
+    """All epochs that are left, or as many steps as nobody wishes that it stops.
 
     Args:
         begin: the checkpoint to go on from; process 0 writes the next ones, and the weights.
+        agreement: by which all processes stop after the same step.
         report: process 0 calls it with each epoch's row, when the epoch has ended.
     """
     lesson, framework, monitor = work.lesson, work.framework, work.monitor
@@ -162,44 +174,68 @@ def train(
     lesson.ready(replica, [loader])
     validation = lesson.make_evaluation_loader(world, work.images.valid, work.workers)
     steps = work.recipe.steps(len(work.images.train))
-    own = steps * work.recipe.recipe.batch * len(world.devices)  # images of this process
-    history, first_step = list(begin.history), begin.first_step
+    batch = work.recipe.recipe.batch * len(world.devices)  # images of this process
+    history, first_step, part = list(begin.history), begin.first_step, begin.part
+    taken = begin.epoch * steps + part.steps
+    permit = agreement.of(world.rank, world.processes, taken)
+    for _ in range(part.steps):  # their images were trained on
+        next(loader)
     parts: step_parts.Parts | None = None
     for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):
+        if not permit.may_take(taken):
+            break
         batches = iter(validation)  # read while training runs
-        with monitor.phase("train", epoch=epoch, images=own), work.watch(world) as training:
-            train_loss, clock = take_steps(work, replica, loader, steps)
-        if epoch == 1:
+        left = steps - part.steps
+        with (
+            monitor.phase("train", epoch=epoch, images=left * batch),
+            work.watch(world) as training,
+        ):
+            train_loss, clock = take_steps(work, replica, loader, left, permit, taken)
+        if epoch == 1 and part.steps == 0:
             first_step = clock.first_step_seconds
+        # All wait for the slowest.
+        waited = framework.slowest(clock.data_seconds, world.devices)
+        seconds, synced = training.seconds, lesson.sync_seconds(replica)
+        parts = step_parts.of_epoch(clock, synced)
+        said = None if synced is None else float(synced)
+        part = part.plus(Part(clock.steps, train_loss, seconds, waited, said, 1))
+        taken += clock.steps
+        if part.steps < steps:
+            break
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
             scores, valid_loss = predict(lesson, replica, batches, len(work.images.valid))
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
-        waited = lesson.sync_seconds(replica)
-        parts = step_parts.of_epoch(clock, waited)
         history.append(
             {
                 "epoch": epoch,
                 "learning_rate": framework.learning_rate(replica.optimizer),
                 "steps": steps,
                 "images": steps * work.recipe.global_batch,
-                "train_loss": train_loss,
-                "train_seconds": training.seconds,
-                "images_per_second": training.rate(steps * work.recipe.global_batch),
+                "train_loss": part.loss,
+                "train_seconds": part.seconds,
+                "images_per_second": steps * work.recipe.global_batch / part.seconds,
                 "valid_loss": valid_loss,
                 **measured,
                 "valid_seconds": validating.seconds,
-                # All wait for the slowest.
-                "data_seconds": framework.slowest(clock.data_seconds, world.devices),
-                "sync_seconds": None if waited is None else float(waited),
+                "data_seconds": part.data_seconds,
+                "sync_seconds": part.sync_seconds,
             }
+            | ({"attempts": part.attempts} if part.attempts > 1 else {})
         )
+        part = NONE
         if world.rank == 0:
             report(history[-1])
             state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
             arrays = framework.dump_weights(replica.network)
             writer.save(history, first_step, arrays, state)
+    if permit.refused and part.steps and world.rank == 0:
+        state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
+        writer.save(history, first_step, framework.dump_weights(replica.network), state, part)
+    if permit.refused:
+        writer.close()
+        return Trained(history, first_step, writer.seconds, "", np.zeros(0), stopped=part)
     if world.rank == 0:
         weights.save(begin.folder / WEIGHTS, framework.dump_weights(replica.network))
     writer.close()
@@ -310,15 +346,34 @@ def once(loader: Any) -> Any:
     return loader.once() if hasattr(loader, "once") else islice(loader, 1)
 
 
-def take_steps(work: Work, replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
+def take_steps(
+    work: Work,
+    replica: Any,
+    loader: Any,
+    steps: int,
+    permit: agreed_stop.Permit | None = None,
+    first: int = 0,
+) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock.
+
+    Args:
+        work: what the process knows.
+        replica: what trains.
+        loader: that of the batches.
+        steps: how many.
+        permit: says up to where; the steps end there, where the loader is a plain iterator.
+            (Others are their framework's own, and make all of the steps.)
+        first: the number of the first step, of all epochs together.
 
     Raises:
         ValueError: the lesson took more steps, or fewer, so every rate would be wrong.
     """
+    if permit is not None and isinstance(loader, Iterator):
+        loader = agreed_stop.batches(loader, permit, first)
     with StepClock(work.framework.completion) as clock:
         loss = work.lesson.train_epoch(replica, loader, steps, clock)
-    if clock.steps != steps:
+    stopped = permit is not None and permit.refused and 0 < clock.steps < steps
+    if clock.steps != steps and not stopped:
         raise ValueError(
             f"train_epoch noted {clock.steps} of {steps} steps: its loader has to give batches "
             "without end, and clock.queued is called once after each step"

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-import joblib
 import pandas as pd
+
+from data_prep.files import core_count
 
 Batches = Callable[[int], Iterator[Any]]
 """With so many workers, one process's ready batches, without end."""
@@ -52,8 +53,8 @@ def delivered(stream: Iterator[Any], seconds: float) -> int:
 
 
 def usable_cores() -> int:
-    """CPU cores that this process may use: by its affinity, and by its container's CPU limit."""
-    return int(joblib.cpu_count())
+    """CPU cores that this process may use, as data-prep counts them."""
+    return core_count()
 
 
 def candidates(cores: int | None = None) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
@@ -32,6 +33,7 @@ from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
     across_nodes,
+    agreed_stop,
     attribution,
     batch_size,
     checkpoint,
@@ -49,6 +51,7 @@ from helpers.training import (
     tasks,
     world_shown,
 )
+from helpers.training.agreed_stop import Stopped
 from helpers.training.in_world import WEIGHTS, Apart, Trained
 from helpers.training.rank_run import RankRun
 from helpers.training.run_base import RunBase
@@ -194,6 +197,7 @@ class Run(RunBase):
 
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
+        agreed_stop.check(self.folder, "before its training")
         self.take(lesson)
 
         def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -240,7 +244,12 @@ class Run(RunBase):
         return self.recipe
 
     def train(self) -> pd.DataFrame:
-        """All epochs, under the monitor: a line for each as it ends, curves, and a table."""
+        """All epochs, under the monitor: a line for each as it ends, curves, and a table.
+
+        Raises:
+            Stopped: somebody wished that the run stops; its checkpoint says how far it is.
+        """
+        agreed_stop.check(self.folder, "before its training")
         if self.setup.measure_workers:
             world = self.worlds()[0]
             images = self.recipe.recipe.batch * len(world.devices)
@@ -252,20 +261,25 @@ class Run(RunBase):
         self.monitor.start()
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
-        first_step = self._begin.epoch * self.recipe.steps(len(self.images.train))
+        steps = self.recipe.steps(len(self.images.train))
+        first_step = self._begin.epoch * steps + self._begin.part.steps
+        agreement = agreed_stop.Agreement(self.folder)
         report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
         report = serving.tell if self._ranks is not None else report
-        with batch_size.explained(self.recipe, self._out_of_memory):
+        given = (self._begin, agreement, report)
+        with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
             each: list[Trained] = self.with_replica(
-                in_world.train, self._begin.weights, first_step, self._begin, report
+                in_world.train, self._begin.weights, first_step, *given
             )
         trained = each[0]
+        if trained.stopped is not None:
+            raise Stopped(self._how_far(len(trained.history), trained.stopped.steps, steps))
         self._alike_after_training(each)
         if self._ranks is not None:
             self._ranks.steps_were(each)
             self._tell_world()
         self.history = trained.history
-        said = record.training(self.history, trained.first_step, self._begin.epoch)
+        said = record.training(self.history, trained.first_step, self._begin.begun)
         self.record.add("epochs", self.history)
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
@@ -277,6 +291,7 @@ class Run(RunBase):
 
         With intervals, as a chart and a table.
         """
+        agreed_stop.check(self.folder, "after its training")
         arrays = weights.load(self.folder / WEIGHTS)
         scores, loss, seconds = self.with_replica(in_world.test, arrays, 0)[0]
         images, part = self.images, self.images.test
@@ -296,6 +311,7 @@ class Run(RunBase):
 
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
+        agreed_stop.check(self.folder, "after its training")
         steps, asked = measurement_rounds.steps_of_a_turn(self.history), time.monotonic()
         found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
         self.monitor.stop()
@@ -331,7 +347,7 @@ class Run(RunBase):
             devices=self.setup.short,
             utilisation=self._utilisation,
             format=self.images.format,
-            resumed_after=self._begin.epoch,
+            resumed_after=self._begin.begun,
             world=self.record.content.get("world"),
         )
         self.record.add("attribution", shares)
@@ -449,6 +465,18 @@ class Run(RunBase):
         if self._replica is not None:
             self.lesson.stop(self._replica)
             self._replica = None
+
+    def _how_far(self, epoch: int, step: int, steps: int) -> str:
+        """Of a run that was stopped in its training."""
+        epochs = self.recipe.recipe.epochs
+        begin = self._begin.epoch * steps + self._begin.part.steps
+        taken = epoch * steps + step - begin
+        said = f"stopped as asked after epoch {epoch} of {epochs}"
+        said += f" and {step} of {steps} steps" if step else ""
+        if not taken:
+            return f"{said}, where it had begun"
+        left = (epochs * steps - begin - taken) * (time.monotonic() - self._trained_since) / taken
+        return f"{said}; the rest of its training takes about {terminal.clock(left)} at this pace"
 
     def _heard(self, row: Mapping[str, Any]) -> None:
         """An epoch has ended."""

@@ -34,6 +34,7 @@ from helpers.training import (
     schemas,
     strict_json,
 )
+from helpers.training.agreed_stop import Stopped
 
 if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
     from helpers.training.metrics import Evaluation
@@ -71,7 +72,7 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """The run ended with ``error``: interrupted if somebody stopped it, else failed."""
-        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit | Stopped)
         lines = f"{type(error).__name__}: {error}".strip().splitlines()
         # An error that carries another process's traceback names the cause in its last line.
         reason = lines[0].rstrip(": ") + (f": {lines[-1]}" if len(lines) > 1 else "")

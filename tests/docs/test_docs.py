@@ -71,7 +71,8 @@ def both(words: list[str]) -> list[list[str]]:
 
 def help_of(program: str, words: list[str]) -> str:
     """The --help of a program, or of its command that ``words`` begin with."""
-    subcommands = program != "compare" or words[:1] == ["report"]
+    of_compare = ["report"], ["slurm"], ["status"]
+    subcommands = program != "compare" or words[:1] in of_compare
     said = io.StringIO()
     with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as ended:
         COMMANDS[program]([*words[: 1 if subcommands else 0], "--help"])

@@ -18,7 +18,9 @@ from data_prep.readers.pictures import Pictures
 from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
 from helpers.networks.weights import Weights
-from helpers.training import image_data
+from helpers.networks.weights import load as load_weights
+from helpers.training import agreed_stop, checkpoint, image_data
+from helpers.training.in_world import WEIGHTS
 
 Names = dict[str, Any]
 Batch = Sequence[np.ndarray]
@@ -244,6 +246,76 @@ def assert_warms_up(
     assert len(set(whole[1.5])) > steps
     train(1, 1.5)
     assert train(2, 1.5, done=1) == whole[1.5][steps:]
+    run.monitor.stop()
+
+
+def assert_stops_within_an_epoch(
+    notebook: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, bits: bool = True
+) -> None:
+    """Asked to stop within an epoch and resumed, twice, it takes the steps of a whole run.
+
+    To the last bit of the weights with ``bits``.
+    """
+    names = before_training(notebook, folder)
+    run, scaled, steps = names["this_run"], names["scaled"], steps_of(names)
+    assert steps >= 4
+    train_shallow(names)
+    run.recipe = names["scaled"] = replace(scaled, recipe=replace(scaled.recipe, epochs=2))
+    stops = False
+
+    class Planned(agreed_stop.Agreement):
+        """Wished for after the first step; a local class, so that processes are sent its code."""
+
+        def of(self, rank: int, processes: int, first: int) -> agreed_stop.Permit:
+            agreed_stop.AHEAD_SECONDS = 0.0
+            permit = super().of(rank, processes, first)
+            decide = permit._decide
+
+            def decide_as_planned(step: int) -> None:
+                permit._wished = stops and step > first
+                decide(step)
+
+            permit._decide = decide_as_planned  # type: ignore[method-assign]
+            return permit
+
+    monkeypatch.setattr(agreed_stop, "AHEAD_SECONDS", agreed_stop.AHEAD_SECONDS)
+    monkeypatch.setattr(agreed_stop, "Agreement", Planned)
+
+    def train(*, resume: bool, stop: bool) -> tuple[int, int]:
+        """How far the checkpoint is."""
+        nonlocal stops
+        stops = stop
+        monkeypatch.setattr(run, "_resume", resume)
+        if stop:
+            with pytest.raises(agreed_stop.Stopped, match="stopped as asked after epoch"):
+                run.train()
+        else:
+            run.train()
+        return checkpoint.position(run.folder)
+
+    train(resume=False, stop=False)
+    rows, whole = list(run.history), load_weights(run.folder / WEIGHTS)
+    first = train(resume=False, stop=True)
+    second = train(resume=True, stop=True)
+    assert (0, 0) < first < second < (2, 0), f"{first}, {second}"
+    assert first[1] and not first[0], "within the first epoch"
+    train(resume=True, stop=False)
+    assert not list(run.folder.glob(".permit-*"))
+    places = [{"epoch": epoch, "step": step} for epoch, step in (first, second)]
+    assert run.record.content["checkpoint"]["restarts"] == places
+    assert [row["epoch"] for row in run.history] == [1, 2], "none is counted twice"
+    assert sum(row.get("attempts", 1) - 1 for row in run.history) == sum(
+        step > 0 for _, step in (first, second)
+    )
+    for row, other in zip(run.history, rows, strict=True):
+        assert (row["steps"], row["images"]) == (other["steps"], other["images"])
+        assert row["learning_rate"] == other["learning_rate"]
+        np.testing.assert_allclose(row["train_loss"], other["train_loss"], rtol=1e-5)
+    for name, array in load_weights(run.folder / WEIGHTS).items():
+        if bits:
+            np.testing.assert_array_equal(array, whole[name], err_msg=name)
+        else:
+            np.testing.assert_allclose(array, whole[name], rtol=1e-4, atol=1e-6, err_msg=name)
     run.monitor.stop()
 
 

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from agreed import (
     assert_colour_is_read,
     assert_pixels_are_pillows,
+    assert_stops_within_an_epoch,
     assert_warms_up,
     steps_of,
 )
@@ -494,6 +495,12 @@ def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str,
 @pytest.mark.parametrize("notebook", [NOTEBOOKS[0], pytest.param(NOTEBOOKS[1], marks=SLOW)])
 def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
     assert_resumes(notebook, tmp_path, bits=True)
+
+
+def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_stops_within_an_epoch("PyTorch_MultiGPU", tmp_path, monkeypatch)
 
 
 def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:

@@ -76,8 +76,13 @@ def _runs_are_as_before() -> Iterator[None]:
 
 def compare(*words: str) -> subprocess.Popen[str]:
     command = [str(paths.VENVS / "lab" / "bin" / "python"), "-m", "helpers", *words]
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": paths.ROOT}
-    return subprocess.Popen(command, text=True, **how)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=paths.ROOT,
+        text=True,
+    )
 
 
 def begin(name: str, data: Path) -> subprocess.Popen[str]:

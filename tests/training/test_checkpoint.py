@@ -21,6 +21,7 @@ from helpers.recipe import lookup
 from helpers.results import comparison, limits
 from helpers.training import checkpoint, record
 from helpers.training.checkpoint import Checkpoint
+from helpers.training.part_of_epoch import Part
 
 INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
 ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
@@ -61,7 +62,8 @@ def test_what_was_written_comes_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {path.name for path in tmp_path.iterdir()} == {checkpoint.FILE, record.FILE}
     path = tmp_path / checkpoint.FILE
     assert capsys.readouterr().out == f"Resumed after epoch 2 of 5, from {path}\n"
-    assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25}
+    places = [{"epoch": 2, "step": 0}]
+    assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25, "restarts": places}
 
 
 def test_training_begins_with_the_initial_weights_and_nothing_measured(tmp_path: Path) -> None:
@@ -120,7 +122,38 @@ def test_other_code_goes_on_and_that_is_said_and_recorded(
     found = begin(tmp_path, resume=True, run={"code": "4" * 64})
     assert "The code has changed since" in capsys.readouterr().out
     assert found.changed_code and found.epoch == 1
-    assert found.as_record(0.0) == {"resumed_after": 1, "seconds": 0.0, "changed_code": True}
+    said = found.as_record(0.0)
+    assert said.pop("restarts") == [{"epoch": 1, "step": 0}]
+    assert said == {"resumed_after": 1, "seconds": 0.0, "changed_code": True}
+
+
+def stop_in_the_first_epoch(folder: Path, part: Part) -> None:
+    writer = checkpoint.Writer(begin(folder, resume=(folder / checkpoint.FILE).exists()))
+    writer.save([], 2.5, INITIAL, ADAM, part)
+    writer.close()
+
+
+def test_a_part_of_the_first_epoch_comes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checkpoint.position(tmp_path) == (0, 0)
+    for steps in (1, 2):
+        part = Part(steps, 0.5, 3.0, 0.25, None, steps)
+        stop_in_the_first_epoch(tmp_path, part)
+        assert checkpoint.position(tmp_path) == (0, steps)
+    found = begin(tmp_path, resume=True)
+    assert "Resumed after epoch 0 of 5 and 2 steps" in capsys.readouterr().out
+    assert (found.epoch, found.begun, found.part) == (0, 1, part)
+    places = [{"epoch": 0, "step": 1}, {"epoch": 0, "step": 2}]
+    assert found.as_record(1.0) == {"resumed_after": 1, "seconds": 1.0, "restarts": places}
+
+
+def test_a_part_that_is_as_long_as_an_epoch_is_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop_in_the_first_epoch(tmp_path, Part(10**6, 0.5, 3.0, 0.25, None, 1))
+    assert begin(tmp_path, resume=True).epoch == 0
+    assert "a part of an epoch that cannot be one" in capsys.readouterr().out
 
 
 def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import data_prep_tools
 import numpy as np
 import pytest
-from joblib.externals.loky.backend import context as loky
 from PIL import Image
 
 import data_prep
+from data_prep import files
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
@@ -261,8 +261,8 @@ def test_workers_keep_to_the_cores_that_this_process_may_use(
     eight = Devices("gpu", ("GPU",) * 8)
     monkeypatch.setattr(os, "cpu_count", lambda: 96)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(12)), raising=False)
-    monkeypatch.setattr(loky, "_cpu_count_cgroup", lambda cores: cores)
+    monkeypatch.setattr(files, "_quotas", lambda groups, root: [])
     assert parameters.default_workers(eight) == 12
-    monkeypatch.setattr(loky, "_cpu_count_cgroup", lambda cores: 3)
+    monkeypatch.setattr(files, "_quotas", lambda groups, root: [3])
     assert parameters.default_workers(eight) == 3
     assert loader_workers.candidates() == [0, 1, 2, 4]

@@ -187,9 +187,9 @@ def _column(axes: Axes, place: int, row: pd.Series) -> None:
     _bar(axes, place - 0.17, 1.0, row["hardware"], HARDWARE)
     _bar(axes, place + 0.17, row["hardware"], row["speed_up"], LEARNING)
     ends = [row["speed_up_low"], row["speed_up_high"]]
-    ink = {"color": colour_of(str(row["label"]))}
-    axes.plot([place + 0.17] * 2, ends, lw=1.5, **ink)
-    axes.plot(place + 0.17, row["speed_up"], marker="D", ms=6, **ink)
+    ink = colour_of(str(row["label"]))
+    axes.plot([place + 0.17] * 2, ends, lw=1.5, color=ink)
+    axes.plot(place + 0.17, row["speed_up"], marker="D", ms=6, color=ink)
     if row["devices"] != row["base"]:
         axes.annotate(
             f"{row['speed_up']:.1f}",

@@ -1,5 +1,6 @@
 """The report's numbers as CSV files, for people who paste."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -53,7 +54,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
 
 def _splits(compared: Comparison) -> pd.DataFrame:
     """Of each of the recipe's targets; of the one that is shown where it has none."""
-    wanted = learning_curves.targets(compared) or [None]
+    wanted: Sequence[float | None] = learning_curves.targets(compared) or [None]
     return pd.concat([split.numbers(compared, value) for value in wanted], ignore_index=True)
 
 

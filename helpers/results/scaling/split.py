@@ -154,7 +154,7 @@ def table(compared: Comparison) -> pd.DataFrame:
 
     Without the rows of the base. Empty where no series was run on several numbers of devices.
     """
-    wanted = learning_curves.targets(compared) or [target(compared)]
+    wanted: Sequence[float | None] = learning_curves.targets(compared) or [target(compared)]
     cells: dict[tuple[str, str], dict[str, str]] = {}
     metric = compared.metric
     for value in wanted:

@@ -1,0 +1,207 @@
+"""Before a job is queued: whether its nodes can do what it will ask of them.
+
+A short job with the recipe's own options. A process on each node looks around, and writes what it
+found into a folder under ``runs/``, which also shows whether the nodes share it; a table says what
+is right and what is not.
+"""
+
+import json
+import os
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from helpers import paths, terminal
+from helpers.errors import UserError
+from helpers.frameworks import ROWS, devices
+from helpers.launch import network
+from helpers.runner.slurm import programs, script
+from helpers.runner.slurm.script import Job
+from helpers.terminal import say
+from helpers.training import loader_workers
+
+SECONDS = 600.0
+"""In which the short job is to have run; a queue may be longer."""
+MINUTES = 5
+"""Its time limit."""
+APART = 2.0
+"""Seconds by which the nodes' clocks may differ."""
+MEET = 60.0
+KERNELS = tuple(dict.fromkeys(("lab", *(row.kernel for row in ROWS))))
+
+Row = tuple[str, bool, str]
+"""What was asked, whether it is right, and what was found."""
+
+
+def check(job: Job) -> int:
+    """Run the short job on the most nodes that are asked for, print the table; the exit code.
+
+    Raises:
+        UserError: Slurm refuses the job, or it has not run in time.
+    """
+    nodes, began = max(job.nodes), time.monotonic()
+    folder = paths.RUNS / f".check-{os.getpid()}"
+    folder.mkdir(parents=True)
+    try:
+        inner = [sys.executable, "-m", __spec__.name, str(folder), str(nodes)]
+        step = ["srun", "--mpi=none", f"--ntasks={nodes}", "--ntasks-per-node=1", *inner]
+        lines = ["#!/bin/bash", *script.setting_up(job.slurm)]
+        lines.append(f"PYTHONPATH={shlex.quote(str(paths.ROOT))} {shlex.join(step)}")
+        left_out = ("--output=", "--signal=", "--requeue", "--time=", "--nodes=", "--job-name=")
+        options = [each for each in script.options(job) if not each.startswith(left_out)]
+        head = [f"#SBATCH {option}" for option in options]
+        text = "\n".join([lines[0], *head, *lines[1:]]) + "\n"
+        own = [f"--nodes={nodes}", f"--job-name={job.name}-check", f"--time={MINUTES}"]
+        asked = ["sbatch", "--parsable", "--no-requeue", *own, f"--output={folder / 'log'}"]
+        number = programs.ask(*asked, given=text).strip().split(";")[0]
+        say(f"Job {number}: looks around on {nodes} node{'s' * (nodes > 1)}")
+        try:
+            found = _wait(number, folder, nodes)
+        except BaseException:
+            subprocess.run(["scancel", number], check=False)
+            raise
+        rows = judged(found, nodes, job, time.monotonic() - began)
+    finally:
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+    shown = [[what, "yes" if right else "NO", said] for what, right, said in rows]
+    say(terminal.table(["Asked", "So?", "Found"], shown))
+    return 0 if all(right for _, right, _ in rows) else 1
+
+
+def _wait(number: str, folder: Path, nodes: int) -> list[dict[str, Any]]:
+    until = time.monotonic() + SECONDS
+    while True:
+        ended = not programs.ask("squeue", "--noheader", f"--jobs={number}", "--format=%T").strip()
+        files = sorted(folder.glob("node-*.json"))
+        if len(files) == nodes or ended:
+            break
+        if time.monotonic() > until:
+            raise UserError(
+                f"job {number} has not run in {SECONDS:.0f} s, and is ended: try again when the "
+                "queue is shorter"
+            )
+        time.sleep(1)
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    if not found:
+        log = folder / "log"
+        said = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
+        last = (said.splitlines() or ["it printed nothing"])[-1]
+        raise UserError(f"job {number} ended and no node has answered: {last}")
+    return found
+
+
+def judged(found: Sequence[dict[str, Any]], nodes: int, job: Job, seconds: float) -> list[Row]:
+    """The table's rows, from what each node found."""
+    names = sorted({each["node"] for each in found})
+    seen = min(each["others"] for each in found)
+    rows: list[Row] = [
+        (
+            f"{nodes} nodes in {job.slurm.get('partition', 'the default partition')}",
+            len(names) == nodes,
+            f"{', '.join(names)}, {seconds:.0f} s after the question",
+        ),
+        (f"{paths.RUNS} is shared", seen == nodes, f"each node sees the files of {seen}"),
+        _each(found, "cores", job.slurm.get("cpus", 1)),
+    ]
+    if "gpus" in job.slurm:
+        rows.append(_each(found, "gpus", 1))
+    for kernel in KERNELS:
+        said = {each["node"]: each["kernels"][kernel] for each in found}
+        broken = [f"{node}: {text}" for node, text in said.items() if text]
+        rows.append((f"kernel {kernel} works", not broken, "; ".join(broken) or "on each node"))
+    cut_off = [f"{each['node']}: {each['unreached']}" for each in found if each["unreached"]]
+    rows.append(
+        ("nodes reach each other", not cut_off, "; ".join(cut_off) or "by a free port of each")
+    )
+    apart = max(each["apart"] for each in found)
+    rows.append((f"clocks within {APART:g} s", apart <= APART, f"{apart:.1f} s apart"))
+    return rows
+
+
+def _each(found: Sequence[dict[str, Any]], what: str, least: int) -> Row:
+    counts = {each["node"]: each[what] for each in found}
+    said = ", ".join(f"{node} {count}" for node, count in counts.items())
+    return (f"{least} or more {what} on each node", min(counts.values()) >= least, said)
+
+
+def look_around(folder: Path, nodes: int) -> None:
+    """On a node: find out, meet the others, write it down."""
+    rank = int(os.environ["SLURM_PROCID"])
+    found: dict[str, Any] = {
+        "node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        "system": platform.platform(),
+        "cores": loader_workers.usable_cores(),
+        "gpus": len(devices.visible_gpus()),
+        "kernels": {kernel: _problem(kernel) for kernel in KERNELS},
+    }
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        listening.listen()
+        threading.Thread(target=_tell_time, args=(listening,), daemon=True).start()
+        here = {"host": socket.gethostname(), "addresses": network.addresses()}
+        here["port"] = listening.getsockname()[1]
+        _write(folder / f"met-{rank}.json", here)
+        met = _all(folder, "met", nodes)
+        found |= {"others": len(met), **_reached(met)}
+        _write(folder / f"node-{rank}.json", found)
+        _all(folder, "node", nodes)  # nobody hangs up before
+
+
+def _tell_time(listening: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            with listening.accept()[0] as other:
+                other.sendall(repr(time.time()).encode())
+
+
+def _all(folder: Path, kind: str, nodes: int) -> list[dict[str, Any]]:
+    until = time.monotonic() + MEET
+    while len(files := list(folder.glob(f"{kind}-*.json"))) < nodes and time.monotonic() < until:
+        time.sleep(0.05)
+    return [json.loads(path.read_text(encoding="utf-8")) for path in files]
+
+
+def _reached(met: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Why another node is not reached, and by how much the others' clocks differ from this one."""
+    apart = [0.0]
+    try:
+        of = {other["host"]: other["addresses"] for other in met}
+        found = network.common(of, met[0]["host"])
+        for other in met:
+            address = found[other["host"]][1], other["port"]
+            with socket.create_connection(address, timeout=10) as one:
+                before = time.time()
+                said = float(one.makefile().read())
+                apart.append(abs(said - (before + time.time()) / 2))
+    except (UserError, OSError, ValueError) as error:
+        return {"unreached": str(error), "apart": max(apart)}
+    return {"unreached": "", "apart": max(apart)}
+
+
+def _problem(kernel: str) -> str:
+    """Why a kernel's Python does not start here; nothing where it does."""
+    python = paths.VENVS / kernel / "bin" / "python"
+    if not python.exists():
+        return "not made: make envs"
+    done = subprocess.run(
+        [python, "-c", "import ipykernel, numpy"], capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    paths.write_atomically(path, json.dumps(found))
+
+
+if __name__ == "__main__":
+    look_around(Path(sys.argv[1]), int(sys.argv[2]))

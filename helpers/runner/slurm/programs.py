@@ -1,0 +1,38 @@
+"""Slurm's own programs, and what they answer."""
+
+import shutil
+import subprocess
+
+from helpers.errors import UserError
+
+SECONDS = 60.0
+"""After which a controller that does not answer is given up."""
+
+
+def ask(*words: str, given: str | None = None) -> str:
+    """What one of Slurm's programs prints.
+
+    Args:
+        words: the command.
+        given: on its standard input.
+
+    Raises:
+        UserError: it is not here, refuses, or does not answer.
+    """
+    if shutil.which(words[0]) is None:
+        raise UserError(f"no {words[0]} here: Slurm's programs are on a cluster's login node")
+    try:
+        done = subprocess.run(
+            words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{words[0]} has not answered for {SECONDS:.0f} s; try again") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise UserError(f"{words[0]}: {said[0].removeprefix(f'{words[0]}: ')}")
+    return done.stdout
+
+
+def jobs_called(name: str) -> list[str]:
+    """The numbers of this user's jobs of that name that wait or run."""
+    return ask("squeue", "--me", "--noheader", f"--name={name}", "--format=%i").split()

@@ -1,0 +1,165 @@
+"""A recipe as a Slurm job: the batch script that one would write by hand.
+
+One script serves every number of nodes, because ``sbatch --nodes=2`` replaces the script's own.
+Inside the job the runner does what it does elsewhere: all frameworks, one after the other, on the
+same nodes. What the recipe's ``[slurm]`` gives was checked when it was read (``recipe.keys``), and
+is quoted here all the same.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers import paths
+from helpers.errors import GO_ON, UserError
+from helpers.recipe import file_of
+from helpers.runner import batch_folder, sweep_file
+from helpers.training import parameters
+
+NOTICE = 180
+"""Seconds before the time limit, or a preemption, at which the job begins to stop."""
+LOG = "slurm-%x-%j.log"
+"""Under ``runs/``: what a job prints; sbatch puts in its name and number."""
+COMPARE = ".venvs/lab/bin/compare"
+
+END = """\
+trap 'kill -USR1 "$runner"' USR1
+{command} &
+runner=$!
+while kill -0 "$runner" 2>/dev/null; do wait "$runner"; done
+wait "$runner" # once more, for its exit code
+code=$?
+{again}exit "$code"
+"""
+AGAIN = f"""\
+if [ "$code" -eq {GO_ON} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be queued: a recipe's file on several numbers of nodes."""
+
+    recipe: Path
+    name: str
+    nodes: tuple[int, ...]
+    slurm: dict[str, Any]
+
+    def batch(self, nodes: int) -> str:
+        """The name of the batch of runs, and of the job, on so many nodes."""
+        return f"{self.name}-{nodes}n"
+
+
+def job_of(path: str, name: str | None = None) -> Job:
+    """The job that a recipe's file asks for.
+
+    Args:
+        path: the file.
+        name: of its batches, before ``-1n``; else ``[sweep]``'s, else the file's own.
+
+    Raises:
+        UserError: the file has a mistake, or cannot be a job.
+    """
+    if not path.endswith(".toml"):
+        raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
+    found = file_of(path)
+    sweep = sweep_file.of_recipe(found.file)
+    name = name or sweep.choices.get("name") or found.file.path.stem
+    batch_folder.check_name(str(name))
+    try:
+        nodes = tuple(
+            dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nodes", [1]))
+        )
+    except UserError as error:
+        raise UserError(f"{sweep.where('nodes')}: {error}") from None
+    notice, limit = found.slurm.get("notice", NOTICE), seconds_of(found.slurm.get("time"))
+    if limit is not None and limit <= notice:
+        raise UserError(
+            f"{found.file.where('slurm', 'time')}: a time limit of {limit} s leaves nothing before "
+            f"the {notice} s in which the job stops itself: give more time, or a smaller 'notice'"
+        )
+    return Job(found.file.path.resolve(), str(name), nodes, found.slurm)
+
+
+def seconds_of(limit: str | None) -> int | None:
+    """Seconds of a time limit as sbatch takes it: ``90``, ``02:00:00``, ``1-12``."""
+    if limit is None:
+        return None
+    days, _, clock = limit.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if days:  # hours first
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        return 86400 * int(days) + 3600 * hours + 60 * minutes + seconds
+    if len(parts) == 3:
+        return 3600 * parts[0] + 60 * parts[1] + parts[2]
+    return 60 * parts[0] + (parts[1] if len(parts) == 2 else 0)
+
+
+def text(job: Job) -> str:
+    """The batch script."""
+    slurm, recipe = job.slurm, shlex.quote(str(job.recipe))
+    notice = slurm.get("notice", NOTICE)
+    by_hand = "; ".join(
+        f"sbatch --nodes={nodes} --job-name={job.batch(nodes)} job.sh" for nodes in job.nodes
+    )
+    command = (
+        f"{COMPARE} --recipe {recipe} \\\n"
+        f'    --nodes "$SLURM_JOB_NUM_NODES" --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
+    )
+    lines = [
+        "#!/bin/bash",
+        f"# {_comment(job.recipe.name)} as a Slurm job. To queue it by hand:",
+        f"#   {by_hand}",
+        *(f"#SBATCH {option}" for option in options(job)),
+        "",
+        *setting_up(slurm),
+        f"# {notice} s before the time limit Slurm sends USR1: the runner writes a checkpoint,",
+        f"# and ends with {GO_ON}, to be gone on with.",
+    ]
+    again = AGAIN if slurm.get("requeue", True) else ""
+    return "\n".join(lines) + "\n" + END.format(command=command, again=again)
+
+
+def options(job: Job) -> list[str]:
+    """What stands behind ``#SBATCH``, a line each."""
+    slurm = job.slurm
+    given = [f"--job-name={job.name}"]
+    given += [f"--{key}={slurm[key]}" for key in ("partition", "account", "time") if key in slurm]
+    given += [f"--nodes={job.nodes[0]}", "--ntasks-per-node=1"]
+    # Without a number of cores the job has its nodes for itself: others would be measured too.
+    given.append(f"--cpus-per-task={slurm['cpus']}" if "cpus" in slurm else "--exclusive")
+    given += [f"--mem={slurm['memory']}"] if "memory" in slurm else []
+    given += [slurm["gpus"]] if "gpus" in slurm else []
+    given += [
+        f"--chdir={_quoted(paths.ROOT)}",
+        f"--output={paths.RUNS.name}/{LOG}",
+        "--open-mode=append",
+        "--requeue" if slurm.get("requeue", True) else "--no-requeue",
+        f"--signal=B:USR1@{slurm.get('notice', NOTICE)}",
+    ]
+    return given + list(slurm.get("options", []))
+
+
+def setting_up(slurm: dict[str, Any]) -> list[str]:
+    """The lines of shell that come before the command."""
+    lines = list(slurm.get("before", []))
+    modules: Sequence[str] = slurm.get("modules", ())
+    lines += [shlex.join(["module", "load", *modules])] if modules else []
+    return [*lines, ""] if lines else []
+
+
+def _quoted(path: Path) -> str:
+    """A path as sbatch reads it in an ``#SBATCH`` line."""
+    said = str(path)
+    if not said.isprintable():
+        raise UserError(f"{said!r}: sbatch cannot be told a path with such characters")
+    if re.fullmatch(r"[A-Za-z0-9_./+@:,-]+", said):
+        return said
+    return '"' + said.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _comment(name: str) -> str:
+    return "".join(sign for sign in name if sign.isprintable())

@@ -1,0 +1,136 @@
+"""`compare slurm FILE.toml`: the batch script, and what a stranger's file cannot put into it."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import paths
+from helpers.__main__ import main
+from helpers.errors import UserError
+from helpers.recipe.keys import SLURM as SLURM_KEYS
+from helpers.runner.slurm import script
+
+MODEL = 'recipe = "demo"\n'
+SLURM = """\
+[slurm]
+partition = "gpu"
+account = "project1"
+time = "02:00:00"
+cpus = 16
+memory = "64G"
+gpus = "--gres=gpu:4"
+modules = ["cuda/12.6"]
+options = ["--constraint=a100"]
+"""
+
+
+def write(folder: Path, text: str, name: str = "mine.toml") -> str:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(MODEL + text, encoding="utf-8")
+    return str(path)
+
+
+def test_the_script_is_what_one_would_write_by_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, f"[sweep]\nnodes = [1, 2]\n{SLURM}")
+    assert main(["slurm", path]) == 0
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert lines[0] == "#!/bin/bash" and 20 <= len(lines) <= 35
+    assert "#   sbatch --nodes=1 --job-name=mine-1n job.sh; sbatch --nodes=2" in lines[2]
+    given = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+    assert given[:9] == [
+        *("--job-name=mine", "--partition=gpu", "--account=project1", "--time=02:00:00"),
+        *("--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=16", "--mem=64G"),
+        "--gres=gpu:4",
+    ]
+    assert {"--requeue", "--signal=B:USR1@180", "--constraint=a100"} <= set(given)
+    assert "module load cuda/12.6" in lines
+    assert f".venvs/lab/bin/compare --recipe {path} \\" in lines
+    check_shell(said, tmp_path)
+
+
+def check_shell(text: str, folder: Path, *options: str) -> None:
+    """By bash's own reading, and by shellcheck's where it is here."""
+    path = folder / "job.sh"
+    path.write_text(text, encoding="utf-8")
+    subprocess.run(["bash", "-n", path], check=True)
+    beside = Path(sys.executable).parent / "shellcheck"
+    program = str(beside) if beside.exists() else shutil.which("shellcheck")
+    if program is not None:
+        subprocess.run([program, *options, path], check=True)
+
+
+def test_whole_nodes_and_no_requeue(tmp_path: Path) -> None:
+    path = write(tmp_path, "[slurm]\nrequeue = false\n")
+    said = script.text(script.job_of(path, "other"))
+    assert "--exclusive" in said and "--no-requeue" in said and "scontrol" not in said
+    assert '--name other-"$SLURM_JOB_NUM_NODES"n' in said
+    check_shell(said, tmp_path)
+
+
+HOSTILE = ("a; touch PWNED", "$(touch PWNED)", "a\\nb", "a\\n#SBATCH --wrap=x", "'a", '\\"a', "`a`")
+BAD = {
+    "a second line": ('partition = "a\\nb"', "line 3: 'partition' in [slurm] is"),
+    "a time that is none": ('time = "two hours"', "give a time limit as sbatch takes it"),
+    "no time at all": ('time = "00:02:00"', "leaves nothing before the 180 s"),
+    "an option of ours": ('options = ["--nodes=9"]', "none that compare slurm gives"),
+    "lines in lines": ('before = ["a\\nb"]', "a list of lines of shell"),
+    "no number of cores": ("cpus = 0", "a whole number from 1"),
+    "yes": ('requeue = "yes"', "give true or false"),
+    "a key nobody knows": ('acount = "x"', "did you mean 'account'?"),
+}
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_nothing_that_a_shell_would_run_is_a_value(value: str) -> None:
+    value = value.replace("\\n", "\n").replace("\\", "")
+    for key in ("partition", "account", "memory", "gpus", "time"):
+        assert not SLURM_KEYS[key].fits(value)
+        assert not SLURM_KEYS[key].fits(f"--gres={value}")
+    for key in ("modules", "options"):
+        assert not SLURM_KEYS[key].fits([value])
+        assert not SLURM_KEYS[key].fits([f"--mem={value}"])
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_mistake_is_one_line_and_reaches_no_script(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line, said = BAD[what]
+    assert main(["slurm", write(tmp_path, f"[slurm]\n{line}\n")]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and said in error, error
+
+
+def test_a_path_of_any_name_is_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a $(touch PWNED) 'b", SLURM)
+    monkeypatch.setattr(paths, "ROOT", tmp_path / 'c "d')
+    said = script.text(script.job_of(path))
+    assert f'#SBATCH --chdir="{tmp_path}/c \\"d"' in said
+    (command,) = [line for line in said.splitlines() if line.startswith(".venvs")]
+    assert shlex.split(command.rstrip("\\"))[2] == path
+    check_shell(said, tmp_path, "--exclude=SC2016")  # that nothing in the path is expanded
+
+
+def test_names_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="give a recipe's file"):
+        script.job_of("chexnet")
+    with pytest.raises(UserError, match="batch name 'my own'"):
+        script.job_of(write(tmp_path, SLURM, "my own.toml"))
+    with pytest.raises(UserError, match=r"mine.toml, line 3: nodes"):
+        script.job_of(write(tmp_path, "[sweep]\nnodes = [0]\n"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [("90", 5400), ("90:30", 5430), ("02:00:00", 7200), ("1-12", 129600), ("1-00:30", 88200)],
+)
+def test_time_limits(limit: str, seconds: int) -> None:
+    assert script.seconds_of(limit) == seconds
