@@ -91,7 +91,7 @@ CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
         ({"nodes": "auto"}, "nodes is 'auto': give"),
         ({"nodes": True}, "nodes is True: give"),
         ({"launcher": "mpirun"}, "launcher is 'mpirun': give auto, mpiexec, srun, torchrun, or"),
-        ({"launcher": 3}, "launcher is 3: give"),
+        ({"launcher": 3}, "launcher is .3.: give"),
         ({"launcher": "srun:a,b", "nodes": 2}, "launcher is 'srun:a,b': give"),
         ({"launcher": "mpiexec:", "nodes": 2}, "launcher is 'mpiexec:': give"),
         ({"launcher": "mpiexec:a", "nodes": 2}, "1 hosts for 2 nodes"),
@@ -180,10 +180,11 @@ def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_device_says_why_a_measurement_is_missing(
-    count: int, capsys: pytest.CaptureFixture[str]
+    count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kinds = ("files", "synthetic", "loader")
     run = SimpleNamespace(
+        folder=tmp_path,
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
         with_replica=lambda *given: [in_world.Apart({kind: [0.5] * 6 for kind in kinds})],
