@@ -13,9 +13,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 PACKAGES = (
     "slurmctld",
@@ -196,6 +198,16 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        _end_jobs(environment["SLURM_CONF"])
+
+
+def _end_jobs(configuration: str) -> None:
+    """What outlives the daemons: a job's step, and all that it has started."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            ours = process.environ().get("SLURM_CONF") == configuration
+            if ours and process.pid != os.getpid():
+                process.kill()
 
 
 def start(cluster: Cluster, name: str, words: list[str]) -> subprocess.Popen[bytes]:

@@ -165,4 +165,5 @@ def _read(text: bytes) -> dict[str, Any] | None:
 def _who(said: Mapping[str, Any] | None) -> str:
     if said is None:
         return "it has not said who it is"
-    return printable(f"{processes.named(said)}, since {said['since']}")[:200]
+    job = f"job {str(said['job']).split()[-1]}, " if said.get("job") else ""
+    return printable(f"{job}{processes.named(said)}, since {said['since']}")[:200]
