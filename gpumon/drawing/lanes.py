@@ -73,8 +73,9 @@ def lanes_of(
     """
     machines = {device["name"]: device.get("machine") for device in recording.devices}
     lanes = _lanes(recording, window, series)
-    order = list(dict.fromkeys(machines[lane.name] for lane in lanes))
-    return sorted(lanes, key=lambda lane: order.index(machines[lane.name]))
+    # A process's own lanes are no device's, and stay where they are: a trace of it is of one host.
+    order = list(dict.fromkeys(machines.get(lane.name) for lane in lanes))
+    return sorted(lanes, key=lambda lane: order.index(machines.get(lane.name)))
 
 
 def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[str]) -> list[Lane]:

@@ -68,7 +68,7 @@ KINDS = {
 
 # The first three are kept for the phases every training run has, so that charts of several runs
 # agree; other names take the rest in the order in which they appear. A run of the notebooks has
-# eight phases; no two of these colours are nearer to each other than 11 in CIELAB.
+# nine phases at most; no two of these colours are nearer to each other than 11 in CIELAB.
 USUAL = ("train", "validate", "test")
 PALE = (
     *("#D5DBE3", "#EEE8AA", "#CCDDAA", "#FFCCCC", "#CCEEFF", "#DDCCEE", "#F3D9B1"),

@@ -130,7 +130,7 @@ def test_two_jobs_at_once(
     monkeypatch.setenv("SLURM_JOB_ID", "2")
     assert suite.compare("--name", "one") == 2
     line = capsys.readouterr().err
-    assert line.startswith("error: another compare works on the batch 'one' (process ")
+    assert line.startswith("error: another compare works on the batch 'one' (job 1, process ")
     assert f"process {first.pid} on " in line and "give this one another --name" in line
     assert suite.compare("--name", "two") == 0
     assert first.poll() is None
