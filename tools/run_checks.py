@@ -181,6 +181,7 @@ def long_parts() -> dict[str, Part]:
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
+        "gpumon": partial(command, "lab", "pytest", "tests/gpumon", "-m", "slow"),
         "gpu": partial(command, "lab", "pytest", "tests/gpu/test_gpu_run.py", "-m", "slow"),
         "ranks": partial(command, "pytorch", "pytest", f"{KERNELS}/test_ranks.py", "-m", "slow"),
         "kills": partial(command, "tensorflow", "pytest", *killed, "-m", "slow"),
