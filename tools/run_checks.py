@@ -80,7 +80,7 @@ SLOW = (
 # engines; other files are named after theirs, behind "stand_in_" where they go through what a
 # framework does on GPUs, behind "nodes_" over several nodes.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
-    ("limits", "ranks", "world"), "pytorch"
+    ("hosts_network", "limits", "ranks", "world"), "pytorch"
 )
 
 

@@ -156,6 +156,14 @@ def test_a_part_that_is_as_long_as_an_epoch_is_damage(
     assert "a part of an epoch that cannot be one" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("epoch", [-1, 2**31, 2**31 - 1 + 0.5, True, "1", None])
+def test_a_restart_that_is_no_place_in_a_training_is_damage(epoch: Any) -> None:
+    last = [{"epoch": 2**31 - 1, "step": 0}]
+    assert checkpoint._restarts({"restarts": last}) == last
+    with pytest.raises(checkpoint._Damaged, match="went on before"):
+        checkpoint._restarts({"restarts": [{"epoch": epoch, "step": 0}]})
+
+
 def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
     """As written by a notebook: what has no place in JSON, such as tuples, differs from nothing."""
     run = records.started(tmp_path)
