@@ -1,4 +1,4 @@
-"""The command: gpumon record, watch, summary, plot, compare, export, serve, devices."""
+"""The command: gpumon record, watch, summary, plot, compare, merge, export, serve, devices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 
     plot = commands.add_parser("plot", help="draw a trace")
     plot.add_argument("trace", nargs="+", type=Path)
-    compare = commands.add_parser("compare", help="draw several runs on the same axes")
+    compare = commands.add_parser("compare", help="what changed between runs, and their chart")
     compare.add_argument("trace", nargs="+", metavar="NAME=TRACE")
     compare.add_argument("--align", metavar="PHASE", help="its first start becomes time 0")
     for each in (plot, compare):
@@ -59,6 +59,10 @@ def parser() -> argparse.ArgumentParser:
     plot.add_argument(
         "--series", help="what else to draw, with commas: temperature,clocks,PCIe,..."
     )
+
+    merge = commands.add_parser("merge", help="traces of ranks and hosts as one, on one time axis")
+    merge.add_argument("trace", nargs="+", type=Path)
+    merge.add_argument("-o", "--out", type=Path, required=True, help="the new trace")
 
     export = commands.add_parser("export", help="write a trace for other tools")
     export.add_argument("trace", nargs="+", type=Path)
@@ -99,6 +103,9 @@ def run(options: argparse.Namespace) -> int:
         return _serve(options)
     if options.command == "compare":
         return _compare(options)
+    if options.command == "merge":
+        return _merge(options)
+    from gpumon.diagnosis import sentences
     from gpumon.summary import summarize
     from gpumon.tables import text, write_csv
     from gpumon.trace import read
@@ -114,6 +121,8 @@ def run(options: argparse.Namespace) -> int:
             write_csv(sys.stdout, columns, rows)
         else:
             print(text(columns, rows))
+            for sentence in sentences(trace.diagnosis()):
+                print(sentence)
     elif options.command == "export":
         print(trace.export(options.out, beside=options.beside))
     else:
@@ -137,6 +146,7 @@ def _tell(trace: Trace) -> None:
 
 
 def _record(options: argparse.Namespace) -> int:
+    from gpumon.launch import place
     from gpumon.monitor import Monitor
     from gpumon.record import default_path, record
 
@@ -144,10 +154,23 @@ def _record(options: argparse.Namespace) -> int:
     if not command:
         raise MonitorError("nothing to run: gpumon record [options] -- command ...")
     gpus = options.gpus.split(",") if options.gpus else None
-    path = options.out or default_path()
-    code = record(command, Monitor(path, options.interval, gpus, limit=options.limit))
-    print(f"gpumon: trace in {path}; see it with: gpumon plot {path}", file=sys.stderr)
+    here = place()
+    path = options.out or default_path(here)
+    code = record(command, Monitor(path, options.interval, gpus, limit=options.limit), here)
+    if not here.rank:
+        what = f"'{path}*'" if here.is_of_many else path
+        print(f"gpumon: trace in {path}; see it with: gpumon plot {what}", file=sys.stderr)
     return code
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from gpumon.merge import save
+    from gpumon.trace import read
+
+    trace = read(options.trace)
+    _tell(trace)
+    print(save(trace.recording, options.out))
+    return 0
 
 
 def _watch(options: argparse.Namespace) -> int:
@@ -158,13 +181,11 @@ def _watch(options: argparse.Namespace) -> int:
     if options.trace is not None:
         watch(prefix_of(options.trace), once=options.once)
         return 0
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Monitor(Path(folder) / "trace", interval=0.25).of_everybody() as monitor,
-    ):
-        if options.once:
-            time.sleep(1.3)  # until the slowest series has a value
-        watch(monitor.path, once=options.once)
+    with tempfile.TemporaryDirectory() as folder:
+        with Monitor(Path(folder) / "trace", interval=0.25).of_everybody() as monitor:
+            if options.once:
+                time.sleep(1.3)  # until the slowest series has a value
+            watch(monitor.path, once=options.once)
     return 0
 
 
@@ -189,21 +210,44 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    with needed_for("gpumon compare"):
-        from gpumon.drawing.comparison import compare
+    from gpumon.changes import describe
     from gpumon.trace import read
 
     traces: dict[str, Trace] = {}
     for text in options.trace:
         name, equals, path = text.rpartition("=")
-        name = name if equals else Path(path).parent.name or path
+        name = name if equals else _name_of(path, options.trace)
         if name in traces:
             raise MonitorError(f"two traces would be called {name}: give each a name, NAME=TRACE")
         traces[name] = read(path)
         _tell(traces[name])
-    figure = compare(traces, theme=options.theme, title=options.title, align=options.align)
-    _save(figure, options.out or Path("gpumon-compare.png"))
+    drawn = _compared(options, traces)
+    (first, before), *others = traces.items()
+    for number, (name, after) in enumerate(others):
+        print("\n" * (number > 0) + "\n".join(describe(before, after, (first, name))))
+    if drawn is not None:
+        _save(drawn, options.out or Path("gpumon-compare.png"))
     return 0
+
+
+def _name_of(path: str, among: Sequence[str]) -> str:
+    """A trace without a name is called after its folder, or itself where it shares that."""
+    folder = Path(path).parent
+    alike = sum(Path(other.rpartition("=")[2]).parent == folder for other in among) > 1
+    return Path(path).name if alike else folder.name or path
+
+
+def _compared(options: argparse.Namespace, traces: dict[str, Trace]) -> object | None:
+    """The chart; None where it cannot be drawn here and was not asked for by name."""
+    try:
+        with needed_for("gpumon compare"):
+            from gpumon.drawing.comparison import compare
+    except MonitorError as error:
+        if options.out or options.align or len(traces) < 2:
+            raise
+        print(f"gpumon: no chart: {error}", file=sys.stderr)
+        return None
+    return compare(traces, theme=options.theme, title=options.title, align=options.align)
 
 
 def _save(figure: object, out: Path) -> None:

@@ -6,17 +6,20 @@ import os
 from typing import Any
 
 from gpumon.nvml import close_nvml
+from gpumon.platforms import check_can_record, missing
 from gpumon.sampler import gather, probe
 
 
 def capabilities(interval: float = 0.1) -> dict[str, Any]:
     """Devices, NVML's state, and every series with its API or the reason why it is missing."""
+    check_can_record()
     config = {
         "gpus": None,
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "order": os.environ.get("CUDA_DEVICE_ORDER"),
         # The shell's tree: this very process takes the sampler's part and does not count itself.
         "parent": os.getppid(),
+        "root": os.getppid(),
         "family": os.getppid(),
         "interval": interval,
     }
@@ -56,4 +59,6 @@ def describe(found: dict[str, Any]) -> str:
             more = f"; the driver's own cadence {cadence:g} s" if cadence else ""
             lines.append(f"  yes  {label}: {entry['api']}{more}")
         lines.append("")
+    if lacking := missing():
+        lines.append(lacking[:1].upper() + lacking[1:] + ".")
     return "\n".join(lines).rstrip()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpumon.compat import strictly
 from gpumon.errors import MonitorError
 from gpumon.meaning import gpu_name
 from gpumon.recording import Recording
@@ -45,7 +46,7 @@ def _profile(path: Path) -> dict[str, Any]:
         raise MonitorError(f"{path} is no profile in Chrome's format: {error}") from error
     content = {"traceEvents": content} if isinstance(content, list) else content
     base = content.get(BASE, 0) if isinstance(content, dict) else None
-    if not isinstance(base, int | float) or not isinstance(content.get("traceEvents"), list):
+    if not isinstance(base, (int, float)) or not isinstance(content.get("traceEvents"), list):
         raise MonitorError(f"{path} is no profile in Chrome's format: it has no list traceEvents")
     return dict(content)
 
@@ -87,7 +88,7 @@ def _row(rows: list[list[float]], start: float, end: float) -> int:
 def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
     """A counter each, where it changes; a gap is an event, because counters cannot be unknown."""
     processes: dict[str, int] = {}
-    for key, column in zip(recording.keys, recording.columns, strict=True):
+    for key, column in strictly(recording.keys, recording.columns):
         if all(map(math.isnan, column)):
             continue
         owner, _, quantity = key.partition("/")
@@ -95,7 +96,7 @@ def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
             processes[owner] = FIRST_PROCESS + len(processes)
             yield _meta("process_name", processes[owner], f"gpumon: {gpu_name(owner)}")
         last = math.nan
-        for moment, value in zip(recording.times, column, strict=True):
+        for moment, value in strictly(recording.times, column):
             if value != last and not math.isnan(value):
                 yield {
                     "ph": "C",

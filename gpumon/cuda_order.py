@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import json
 import subprocess
-import sys
 import uuid
+
+from gpumon.launch import interpreter
 
 LONGEST = 10.0
 """Seconds to wait for CUDA."""
@@ -21,7 +22,7 @@ def ask_cuda() -> list[str] | str:
     """UUIDs of the GPUs that CUDA shows a program of this environment, or why it does not say."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "gpumon.cuda_order"],
+            interpreter("gpumon.cuda_order"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=LONGEST,

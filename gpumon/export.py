@@ -7,11 +7,12 @@ import json
 import math
 import os
 from bisect import bisect_left
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon import chrome, metrics
+from gpumon.compat import strictly
 from gpumon.errors import MonitorError, needed_for
 from gpumon.output import write_whole
 
@@ -81,7 +82,7 @@ def _write_csv(trace: Trace, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["time (s)", "wall time", "phase", *recording.keys])
-        for moment, wall, phase, *values in zip(*front, *recording.columns, strict=True):
+        for moment, wall, phase, *values in strictly(*front, *recording.columns):
             told = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
             table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *told])
 
@@ -98,7 +99,7 @@ def _wall_times(recording: Recording) -> list[datetime]:
     """When each sample was taken, in UTC."""
     start = recording.header["start (unix s)"]
     try:
-        return [datetime.fromtimestamp(start + moment, UTC) for moment in recording.times]
+        return [datetime.fromtimestamp(start + moment, timezone.utc) for moment in recording.times]
     except (ValueError, OverflowError, OSError):
         raise MonitorError(
             f"cannot export {recording.prefix}: it begins at {start} s since 1970, which is no date"
@@ -119,8 +120,6 @@ def prometheus(trace: Trace) -> str:
     """The last value of every series in Prometheus' text format; see :mod:`gpumon.metrics`."""
     recording = trace.recording
     last = {
-        key: column[-1]
-        for key, column in zip(recording.keys, recording.columns, strict=True)
-        if column
+        key: column[-1] for key, column in strictly(recording.keys, recording.columns) if column
     }
     return metrics.prometheus(metrics.metrics(recording.header, last))

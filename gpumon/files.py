@@ -21,15 +21,18 @@ A line torn by a kill or a full disk is left out and counted; what stands before
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gpumon import parts
 from gpumon.errors import MonitorError
-from gpumon.lines import DAMAGED, check_header, is_mark, lines_of
+from gpumon.lines import DAMAGED, check_header, is_apart, is_mark, lines_of
+
+if sys.platform != "win32":
+    import fcntl
 
 SAMPLES = ".jsonl"
 MARKS = ".marks.jsonl"
@@ -143,15 +146,20 @@ def read_lines(prefix: Path) -> Iterator[Any]:
         yield None if line is DAMAGED else line
 
 
-def read_marks(prefix: Path) -> tuple[list[list[Any]], int]:
-    """The mark lines of a trace in the order written, and how many lines were damaged."""
-    marks, damaged = [], 0
+def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, int]:
+    """The mark lines of a trace in the order written, its clocks, and the damaged lines' number.
+
+    Its clocks are how far they were ahead of another host's, where that was measured.
+    """
+    marks, clock, damaged = [], None, 0
     for line in lines_of(marks_file(prefix)):
         if is_mark(line):
             marks.append(line)
         elif not _heads_marks(line):
             damaged += 1
-    return marks, damaged
+        elif is_apart(line.get("clock")):
+            clock = line["clock"]
+    return marks, clock, damaged
 
 
 def _heads_marks(line: Any) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
+
+from gpumon.compat import pairwise
 
 LONGEST = 3
 """Sampling intervals."""

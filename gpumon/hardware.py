@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpumon.compat import strictly
 from gpumon.nvml import Device, ask, nvml
 from gpumon.series import Series, Source, Unavailable
 
@@ -97,13 +98,13 @@ def _counter(
         if not first:
             first.extend(now)
             last.extend(now)
-        for kind, new, old in zip(kinds, now, last, strict=True):
+        for kind, new, old in strictly(kinds, now, last):
             if new > old:
                 details = {"device": device.name, "kind": kind, "count": new - old}
                 source.noted.append((event, details))
         last[:] = now
         # A reset of the driver begins to count anew.
-        return [float(max(0, new - begun)) for new, begun in zip(now, first, strict=True)]
+        return [float(max(0, new - begun)) for new, begun in strictly(now, first)]
 
     series = [Series(f"{device.name}/{name}", f"{api}, since the start") for name in names]
     source = Source(device.name, series, read, 10.0)

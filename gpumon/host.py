@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from gpumon.compat import strictly
 from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
@@ -79,7 +80,7 @@ def _cores() -> Source:
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
             _percent(new, old) if new[1] - old[1] >= 0.05 else None
-            for new, old in zip(now, before, strict=True)
+            for new, old in strictly(now, before)
         ]
         before[:] = now
         return shares
@@ -113,7 +114,7 @@ def _rates(keys: list[str], api: str, counters: Callable[[], tuple[int, int] | N
             seconds = now - before[0][0]
             rates = [
                 (new - old) / MIB / seconds if new >= old else None
-                for new, old in zip(counts, before[0][1], strict=True)
+                for new, old in strictly(counts, before[0][1])
             ]
         before[:] = [(now, counts)]
         return rates

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 
 def environment() -> dict[str, str]:
@@ -17,6 +17,14 @@ def environment() -> dict[str, str]:
     here = str(Path(__file__).resolve().parent.parent)
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": here + (os.pathsep + known if known else "")}
+
+
+def interpreter(module: str) -> list[str]:
+    """The command that runs a module, whatever files of its name the working folder holds."""
+    if sys.version_info >= (3, 11):
+        return [sys.executable, "-P", "-m", module]
+    run = "import sys; del sys.path[0]; from runpy import run_module; "
+    return [sys.executable, "-c", f"{run}run_module({module!r}, run_name='__main__')"]
 
 
 def start(
@@ -33,7 +41,7 @@ def start(
     The session of its own keeps an interrupt that is meant for the program away from it.
     """
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, json.dumps(config)],
+        [*interpreter(module), json.dumps(config)],
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,
@@ -43,12 +51,68 @@ def start(
     )
 
 
+LAUNCHERS = (
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
+    ("PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE"),
+    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
+)
+"""Rank, rank among those of this host, and their number, as torchrun, Open MPI, MPICH and Intel
+MPI, PMIx and Slurm name them. Slurm comes last: what a batch script starts by mpiexec inherits the
+script's own variables."""
+
+
+class Place(NamedTuple):
+    """Which of a job's processes this is; None where no launcher says it.
+
+    local: its number among those of its host. size: of the job. job: a name of this start of it,
+    the same for all its processes.
+    """
+
+    rank: int | None = None
+    local: int | None = None
+    size: int | None = None
+    job: str | None = None
+
+    @property
+    def is_of_many(self) -> bool:
+        return self.rank is not None and self.size != 1
+
+    @property
+    def samples(self) -> bool:
+        """Whether it records its host: the first one there, or each where none knows its place."""
+        return not self.is_of_many or not self.local
+
+
+def place() -> Place:
+    """This process's place in a job, by its environment."""
+    for names in LAUNCHERS:
+        rank, local, size = (_count(os.environ.get(name, "")) for name in names)
+        if rank is None:
+            continue
+        if local is None and _count(os.environ.get("SLURM_PROCID", "")) == rank:
+            local = _count(os.environ.get("SLURM_LOCALID", ""))  # srun --mpi=pmi2
+        return Place(rank, local, size, _job(names[0]))
+    return Place()
+
+
 def rank() -> int | None:
     """This process's rank as torchrun, MPI or Slurm give it, or None."""
-    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-        if re.fullmatch(r"[0-9]{1,9}", text := os.environ.get(name, "")):
-            return int(text)
-    return None
+    return place().rank
+
+
+def _count(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+def _job(of_rank: str) -> str | None:
+    """A start of a job by its launcher's own name, where it has one; fit to name a file."""
+    name = os.environ.get("PMIX_NAMESPACE", "")
+    slurm = [os.environ.get(each, "") for each in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
+    if of_rank == "SLURM_PROCID" or (of_rank == "PMI_RANK" and "SLURM_STEP_ID" in os.environ):
+        name = ".".join(filter(None, slurm))
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.") or None
 
 
 def family(rank: int | None) -> int:

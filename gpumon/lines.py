@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from gpumon.errors import MonitorError, printable
 
 FORMAT = 1
+READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 LONGEST_LINE = 16 * 2**20
 MOST_SERIES = 10_000
 MOST_LEVELS = 20
@@ -47,7 +48,7 @@ def parse(line: bytes) -> Any:
 def _plain(value: Any, levels: int) -> Any:
     if isinstance(value, str):
         return printable(value)
-    if isinstance(value, list | dict) and not levels:
+    if isinstance(value, (list, dict)) and not levels:
         raise Damaged
     if isinstance(value, list):
         return [_plain(item, levels - 1) for item in value]
@@ -63,7 +64,7 @@ def lines_of(path: Path) -> Iterator[Any]:
     """
     try:
         # Not to wait for a pipe that nobody writes to.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, READING), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise MonitorError(f"{path} is not a file that could hold a trace")
             while line := file.readline(LONGEST_LINE):
@@ -83,7 +84,9 @@ def lines_of(path: Path) -> Iterator[Any]:
 
 def number(value: Any, least: float = -HUGE, most: float = HUGE) -> bool:
     """Whether a value is a finite number between the limits."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+    )
 
 
 def count(value: Any, most: float = HUGE) -> bool:
@@ -236,3 +239,13 @@ def is_mark(line: Any) -> bool:
         return not opening
     named = bool(opening) and text(opening[0]) and opening[0] != ""
     return kind == "B" and named and isinstance(opening[1], dict)
+
+
+def is_apart(found: Any) -> bool:
+    """Whether what is read from a trace says how far clocks are apart; see :mod:`gpumon.clocks`."""
+    return (
+        isinstance(found, dict)
+        and isinstance(found.get("boot"), str)
+        and all(number(found.get(key)) for key in ("ahead (s)", "wall (s)"))
+        and number(found.get("within (s)"), 0)
+    )

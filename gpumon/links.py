@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from gpumon.compat import strictly
 from gpumon.nvml import Device, ask, nvml
 from gpumon.series import Series, Source, Unavailable
 
@@ -67,7 +68,7 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
             then, old = before[0]
             rates = [
                 (new - was) / per_mib / (now - then) if new >= was else None
-                for new, was in zip(counts, old, strict=True)
+                for new, was in strictly(counts, old)
             ]
         before[:] = [(now, counts)]
         return rates

@@ -112,6 +112,10 @@ class Marker:
         if self._owed or not self._append(line):
             self._owed.append(line)
 
+    def clock(self, apart: dict[str, Any]) -> None:
+        """Keep how far this host's clocks are ahead of another's; see :mod:`gpumon.clocks`."""
+        self.write(json.dumps({"gpumon marks": 1, "clock": apart}) + "\n")
+
     def _pay(self) -> None:
         """Write what is owed, the oldest first, as far as the disk takes it."""
         while self._owed:

@@ -1,18 +1,28 @@
 """Several traces as one: ranks of one machine, or machines, on one time axis.
 
-Traces of one boot share the monotonic clock and are laid on each other exactly; those of
-different machines meet on wall time, as well as their clocks agree. A GPU or a host that several
-ranks of one machine have recorded is taken once, from the first.
+Traces of one boot share the monotonic clock and are laid on each other exactly. Those of different
+machines meet by their clocks' difference, where one was measured (:mod:`gpumon.clocks`), else on
+wall time, as well as their clocks agree; which of them it is, the merged trace says. A GPU or a
+host that several ranks of one machine have recorded is taken once, from the first.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from gpumon import clocks
+from gpumon.compat import strictly
+from gpumon.errors import MonitorError
+from gpumon.files import marks_file, prefix_of, samples_file
+from gpumon.lines import is_apart
+from gpumon.output import write_whole
 from gpumon.recording import NAN, Mark, Recording
 
 
@@ -22,12 +32,12 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         return recordings[0]
     names = _machine_names(recordings)
     several = len(set(names)) > 1
-    shifts = _shifts(recordings)
-    ends = [part.end + shift for part, shift in zip(recordings, shifts, strict=True)]
+    shifts, told = _shifts(recordings, names)
+    ends = [part.end + shift for part, shift in strictly(recordings, shifts)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
     moments = {moment for moment in ends if moment < end}
-    for part, shift in zip(recordings, shifts, strict=True):
+    for part, shift in strictly(recordings, shifts):
         moments.update(moment + shift for moment in part.times)
     times = array("d", sorted(moments))
     devices: list[dict[str, Any]] = []
@@ -36,7 +46,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     marks: list[Mark] = []
     events: list[dict[str, Any]] = []
     taken: set[tuple[str, str]] = set()
-    for number, (part, shift, machine) in enumerate(zip(recordings, shifts, names, strict=True)):
+    for number, (part, shift, machine) in enumerate(strictly(recordings, shifts, names)):
         prefix = f"{machine}:" if several else ""
         rank = part.header["rank"]
         rank_name = f"rank{rank if rank is not None else number}:"
@@ -84,7 +94,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     devices.sort(key=lambda device: device["kind"] == "host")
     return Recording(
         recordings[0].prefix,
-        _header(recordings, names, devices, series),
+        _header(recordings, names, devices, series) | {"clocks": told},
         times,
         columns,
         sorted(events, key=lambda event: event["t"]),
@@ -106,16 +116,34 @@ def _machine_names(recordings: Sequence[Recording]) -> list[str]:
     return [found[part.header["host"], part.header["boot"]] for part in recordings]
 
 
-def _shifts(recordings: Sequence[Recording]) -> list[float]:
-    """Seconds to add to each trace's times."""
+def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list[float], list[str]]:
+    """Seconds to add to each trace's times, and what is to be said of the machines' clocks."""
     headers = [part.header for part in recordings]
     first: dict[Any, dict[str, Any]] = {}
-    starts = []
-    for header in headers:
-        reference = first.setdefault(header["boot"], header) if header["boot"] else header
-        since = header["start (monotonic s)"] - reference["start (monotonic s)"]
-        starts.append(reference["start (unix s)"] + since)
-    return [start - min(starts) for start in starts]
+    aparts: dict[Any, dict[str, Any]] = {}
+    machines: dict[Any, str] = {}
+    for number, (header, name) in enumerate(zip(headers, names)):
+        boot = header["boot"] or number
+        first.setdefault(boot, header)
+        machines.setdefault(boot, name)
+        if is_apart(header.get("apart")):
+            aparts.setdefault(boot, header["apart"])
+    starts, told = [], []
+    for number, header in enumerate(headers):
+        boot = header["boot"] or number
+        reference, began = first[boot], header["start (monotonic s)"]
+        apart = aparts.get(boot)
+        if apart is not None and apart["boot"] in first:
+            reference, began = first[apart["boot"]], began - apart["ahead (s)"]
+        starts.append(reference["start (unix s)"] + began - reference["start (monotonic s)"])
+        known = apart is not None and apart["boot"] in first and apart["boot"] != boot
+        if header is not first[boot] or (boot == next(iter(first)) and not known):
+            continue
+        if known and apart is not None:
+            told.append(clocks.told(apart, machines[boot], machines[apart["boot"]]))
+        elif not any(each["boot"] == boot for each in aparts.values()):
+            told.append(clocks.unknown(machines[boot], machines[next(iter(first))]))
+    return [start - min(starts) for start in starts], told
 
 
 def _held(part: Recording, moments: Sequence[float], end: float) -> list[int | None]:
@@ -137,14 +165,62 @@ def _header(
 ) -> dict[str, Any]:
     headers = [part.header for part in recordings]
     working = [header["nvml"] for header in headers if header["nvml"].get("available")]
+    watching = [header for header in headers if header["devices"]] or headers
     first = min(headers, key=lambda header: float(header["start (unix s)"]))
     return {
         **first,
         "host": ", ".join(dict.fromkeys(names)),
         "rank": None,
-        "nvml": working[0] if working else headers[0]["nvml"],
+        "nvml": working[0] if working else watching[0]["nvml"],
         "clock": f"{len(headers)} traces; monotonic within a machine, wall time between machines",
         "interval (s)": max(header["interval (s)"] for header in headers),
         "devices": devices,
         "series": series,
     }
+
+
+def save(recording: Recording, target: Path) -> Path:
+    """Write a merged recording as a trace of its own, which every command reads.
+
+    Raises:
+        MonitorError: it cannot be written, or there is a trace already.
+    """
+    prefix = prefix_of(target)
+    for file in (samples_file(prefix), marks_file(prefix)):
+        if file.exists():
+            raise MonitorError(f"{file} exists already: choose another name for the merged trace")
+    # Marks first: whoever finds the samples finds all.
+    write_whole(marks_file(prefix), lambda part: part.write_text(_marks(recording)))
+    write_whole(samples_file(prefix), lambda part: part.write_text(_lines(recording)))
+    return samples_file(prefix)
+
+
+def _lines(recording: Recording) -> str:
+    header = {**recording.header, "merged": True, "interval (s)": recording.step}
+    lines = [json.dumps({key: value for key, value in header.items() if key != "parts"})]
+    # Another's end is no end of the whole.
+    lines += [json.dumps(event) for event in recording.events if event["event"] != "end"]
+    before: list[float | None] = [None] * len(recording.columns)
+    for place, moment in enumerate(recording.times):
+        line: list[Any] = [round(moment, 6)]
+        for number, column in enumerate(recording.columns):
+            value = None if math.isnan(column[place]) else column[place]
+            if value != before[number]:
+                line += [number, value]
+                before[number] = value
+        lines.append(json.dumps(line))
+    lines.append(json.dumps({"t": recording.end, "event": "end", "why": "merged"}))
+    return "\n".join(lines) + "\n"
+
+
+def _marks(recording: Recording) -> str:
+    origin = recording.header["start (monotonic s)"]
+    processes: dict[int | str, int] = {}
+    lines = [json.dumps({"gpumon marks": 1})]
+    for number, mark in enumerate(recording.marks):
+        process = processes.setdefault(mark.process, len(processes) + 1)
+        moments = [round((moment + origin) * 1e9) for moment in (mark.start, mark.end)]
+        lines.append(json.dumps(["B", moments[0], process, number, mark.name, mark.attributes]))
+        if not mark.open:
+            lines.append(json.dumps(["E", moments[1], process, number]))
+    return "\n".join(lines) + "\n"

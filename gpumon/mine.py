@@ -7,6 +7,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from gpumon.compat import strictly
 from gpumon.recording import Recording
 
 
@@ -34,7 +35,7 @@ def mine_of(recording: Recording, host: dict[str, Any]) -> Mine:
     memory, most = _pair(recording, host, "memory allowance", "MiB", "MiB")
     whole = recording.series(f"{host['name']}/cpu (%)")
     if cpu is not None and whole is not None:
-        cpu = array("d", [w if math.isnan(m) else m for m, w in zip(cpu, whole, strict=True)])
+        cpu = array("d", [w if math.isnan(m) else m for m, w in strictly(cpu, whole)])
     return Mine(cpu, cores, memory, most)
 
 

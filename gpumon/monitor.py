@@ -20,11 +20,13 @@ from gpumon import launch, parts
 from gpumon.errors import MonitorError, printable
 from gpumon.files import marks_file, prefix_of, samples_file, take
 from gpumon.marks import Marker, Phase
+from gpumon.platforms import check_can_record, missing
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from gpumon.diagnosis import Diagnosis
     from gpumon.live import LiveView
     from gpumon.trace import Trace
 
@@ -47,8 +49,8 @@ class Monitor:
         to 1 s, so under 0.1 s only power and the host tell more.
     gpus: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
         by CUDA_VISIBLE_DEVICES.
-    rank: this process's rank, kept in the trace; None: from RANK, OMPI_COMM_WORLD_RANK or
-        SLURM_PROCID where one is set. Ranks above 0 write to ``PATH-rankN``; read them together
+    rank: this process's rank, kept in the trace; None: as torchrun, MPI or Slurm say in the
+        environment, if they do. Ranks above 0 write to ``PATH-rankN``; read them together
         with ``gpumon.read("PATH*")``.
 
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
@@ -96,6 +98,7 @@ class Monitor:
         self.limit = limit
         self.marker = Marker(marks_file(self.path))
         self._family: int | None = launch.family(self.rank)
+        self._root: int | None = None
         self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
@@ -128,6 +131,11 @@ class Monitor:
         self._family = None
         return self
 
+    def of_host(self) -> Monitor:
+        """This monitor, for all processes of its host that one launcher started, with it."""
+        self._root = self._family
+        return self
+
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """A context manager that marks a phase; see :meth:`gpumon.Marker.phase`."""
         if self._process is not None and time.monotonic() > self._heard + LISTEN_SECONDS:
@@ -138,23 +146,10 @@ class Monitor:
         """Start sampling; returns when the first sample is due (about a third of a second)."""
         if self.running:
             return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.marker.close()
-            # Held from here on: a second monitor that starts meanwhile must not touch a thing.
-            held = take(samples_file(self.path))
-            try:
-                parts.remove(self.path)
-                self.marker.path.unlink(missing_ok=True)  # never through a link, see take()
-                self.marker.path.write_text('{"gpumon marks": 1}\n')
-            except BaseException:
-                os.close(held)
-                raise
-        except OSError as error:
-            raise MonitorError(
-                f"the trace cannot be written to {self.path}: {error.strerror}; "
-                "choose another path for Monitor"
-            ) from error
+        check_can_record()
+        if lacking := missing():
+            _warn(lacking)
+        held = self.take_files()
         self._owner = os.getpid()
         config = {
             "path": str(self.path),
@@ -164,6 +159,7 @@ class Monitor:
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
+            "root": os.getpid() if self._root is None else self._root,
             "limit": None if self.limit is None else int(self.limit * 1e6),
             "family": self._family,
             "rank": self.rank,
@@ -191,6 +187,27 @@ class Monitor:
             raise
         if self.live and self.running:
             self._show()
+
+    def take_files(self) -> int:
+        """Make the trace's files anew, for this monitor alone; gives the one for samples, open."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.marker.close()
+            # Held from here on: a second monitor that starts meanwhile must not touch a thing.
+            held = take(samples_file(self.path))
+            try:
+                parts.remove(self.path)
+                self.marker.path.unlink(missing_ok=True)  # never through a link, see take()
+                self.marker.path.write_text('{"gpumon marks": 1}\n')
+            except BaseException:
+                os.close(held)
+                raise
+        except OSError as error:
+            raise MonitorError(
+                f"the trace cannot be written to {self.path}: {error.strerror}; "
+                "choose another path for Monitor"
+            ) from error
+        return held
 
     def stop(self) -> None:
         """Stop sampling and close the trace; harmless when it is stopped or in a forked child."""
@@ -244,6 +261,10 @@ class Monitor:
     def summary(self, by: str = "phase", idle_below: float = 5.0) -> pd.DataFrame:
         """Figures per phase and device; see :meth:`gpumon.Trace.summary`."""
         return self.read().summary(by=by, idle_below=idle_below)
+
+    def diagnosis(self) -> list[Diagnosis]:
+        """A sentence for each phase of which it is sure; see :meth:`gpumon.Trace.diagnosis`."""
+        return self.read().diagnosis()
 
     def provenance(self) -> dict[str, Any]:
         """What was read how, and what it cost; see :meth:`gpumon.Trace.provenance`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpumon.diagnosis import diagnose, sentences
 from gpumon.meaning import HARDWARE, gpu_name, neighbour, sentence, slowings
 from gpumon.recording import Recording
 from gpumon.units import clock, lasting
@@ -11,15 +12,20 @@ from gpumon.units import clock, lasting
 MOST_GAPS = 3
 MOST_NEIGHBOURS = 3
 MOST_FAULTS = 8
+MOST_DIAGNOSES = 4
 SLOWED_SHARE = 0.01
 """Of the whole time: less of it is in the chart, and in no sentence."""
 
 
 def notes(recording: Recording) -> list[str]:
-    """Why there is no GPU, and the losses."""
+    """Why there is no GPU, what held the program back, and the losses."""
     reason = recording.header["nvml"].get("reason")
     none = [f"No GPU lane: {reason}."] if reason and not recording.gpus else []
-    return none + losses(recording) + _coarse(recording)
+    told = sentences(diagnose(recording))
+    more = len(told) - MOST_DIAGNOSES
+    if more > 0:
+        told = [*told[:MOST_DIAGNOSES], f"`gpumon summary` says it of {more} more phases."]
+    return none + told + losses(recording) + _coarse(recording)
 
 
 def _coarse(recording: Recording) -> list[str]:
@@ -45,6 +51,7 @@ def losses(recording: Recording) -> list[str]:
         + _slowed(recording)
         + _shared(recording)
         + _gaps(recording)
+        + _clocks(recording)
         + _damaged(recording)
     )
 
@@ -116,6 +123,11 @@ def _gaps(recording: Recording) -> list[str]:
         seconds = sum(gap["seconds"] for gap in more)
         told.append(f"There are {len(more)} shorter gaps, of {lasting(seconds)} in all.")
     return told
+
+
+def _clocks(recording: Recording) -> list[str]:
+    told = recording.header.get("clocks", [])
+    return [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
 
 
 def _damaged(recording: Recording) -> list[str]:

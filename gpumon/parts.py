@@ -20,10 +20,11 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from gpumon.compat import pairwise, strictly
 from gpumon.lines import HUGE, count, number
 
 PART = 4 * 2**20
@@ -81,7 +82,7 @@ class Packer:
     def write(self, folder: Path, place: int) -> dict[str, Any]:
         """The part as a file; gives its entry for the header. OSError where it cannot be."""
         blobs, sizes = [_pack(_steps(self._ticks))], []
-        for places, values in zip(self._places, self._values, strict=True):
+        for places, values in strictly(self._places, self._values):
             grows = (
                 bool(values) and values[0] != NOTHING and all(a <= b for a, b in pairwise(values))
             )

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
+import gpumon
+from gpumon import clocks
 from gpumon.errors import MonitorError
+from gpumon.launch import Place
 from gpumon.marks import TRACE_VARIABLE
 from gpumon.monitor import Monitor
+from gpumon.platforms import check_can_record
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
 """Signals that cannot be caught, or are between a process and its terminal or its children."""
@@ -22,11 +30,12 @@ FAULTS = ("SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS")
 PASSED_ON = signal.valid_signals() - {
     getattr(signal, f"SIG{name}") for name in OWN + FAULTS if hasattr(signal, f"SIG{name}")
 }
+ALONE = Place()
 TO_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def record(command: Sequence[str], monitor: Monitor) -> int:
+def record(command: Sequence[str], monitor: Monitor, place: Place = ALONE) -> int:
     """Run a command under a monitor.
 
     Signals to this process are passed on, except those that were ignored when it started, as SIGHUP
@@ -36,6 +45,8 @@ def record(command: Sequence[str], monitor: Monitor) -> int:
     Args:
         command: the program and its arguments.
         monitor: records while it runs.
+        place: in a job of several processes. Of those on one host only the first samples; the
+            others mark their phases.
 
     Returns:
         The command's exit code, or 128 + n if signal n ended it.
@@ -43,6 +54,7 @@ def record(command: Sequence[str], monitor: Monitor) -> int:
     Raises:
         MonitorError: the command cannot be started.
     """
+    check_can_record()
     environment = {**os.environ, TRACE_VARIABLE: str(monitor.path)}
     program: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -60,7 +72,7 @@ def record(command: Sequence[str], monitor: Monitor) -> int:
             signal.signal(each, pass_on)
         # Ignored, as some shells and supervisors leave it, it takes the exit code of every child.
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        with monitor, monitor.phase("command", command=" ".join(command)):
+        with recording(monitor, place), monitor.phase("command", command=" ".join(command)):
             try:
                 program = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
             except OSError as error:
@@ -80,8 +92,72 @@ def _end_with_parent() -> None:
         _LIBRARY.prctl(TO_END_WITH_PARENT, signal.SIGTERM)
 
 
-def default_path() -> Path:
-    """``gpumon-trace`` here, with a number if that is taken, so no earlier trace is lost."""
+@contextlib.contextmanager
+def recording(monitor: Monitor, place: Place) -> Iterator[None]:
+    """Sample, or only take marks, as befits a process's place in its job."""
+    with contextlib.ExitStack() as stack:
+        if not place.samples:
+            stack.enter_context(phases_only(monitor))
+        elif place.is_of_many and place.local is not None:
+            stack.enter_context(monitor.of_host())
+            if place.rank == 0:
+                stack.enter_context(clocks.answering(monitor.path))
+            else:
+                first = monitor.path.with_name(monitor.path.name[: -len(f"-rank{place.rank}")])
+                stack.enter_context(clocks.asking(first, monitor.marker.clock))
+        else:
+            stack.enter_context(monitor)
+        yield
+
+
+@contextlib.contextmanager
+def phases_only(monitor: Monitor) -> Iterator[None]:
+    """A trace of phases alone, for a process whose host another one samples."""
+    from gpumon.sampler import header_of
+
+    start = time.monotonic()
+    why = "this rank marks phases; the first rank of its host samples"
+    config: dict[str, Any] = {
+        "version": gpumon.__version__,
+        "rank": monitor.rank,
+        "program": "gpumon record",
+    }
+    config["interval"] = monitor.interval
+    header = header_of(config, [], [], {"available": False, "reason": why})
+    header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
+    held = monitor.take_files()
+    try:
+        try:
+            _write(held, header)
+        except OSError as error:
+            raise MonitorError(
+                f"the trace cannot be written to {monitor.path}: {error.strerror}"
+            ) from error
+        yield
+    finally:
+        monitor.marker.close()
+        with contextlib.suppress(OSError):
+            ended = round(time.monotonic() - start, 4)
+            _write(held, {"t": ended, "event": "end", "why": "closed"})
+        os.close(held)
+
+
+def _write(file: int, line: dict[str, Any]) -> None:
+    os.write(file, (json.dumps(line) + "\n").encode())
+
+
+def default_path(place: Place = ALONE) -> Path:
+    """``gpumon-trace`` here, with a number if that is taken, so no earlier trace is lost.
+
+    The processes of a job cannot agree on a number: they take the job's.
+    """
+    if place.is_of_many:
+        if place.job is None:
+            raise MonitorError(
+                "several ranks cannot agree on a free name for the trace: give one, the same for "
+                "all, as in gpumon record --out runs/mine/trace -- command ..."
+            )
+        return Path(f"gpumon-trace-{place.job}")
     number = 1
     path = Path("gpumon-trace")
     while path.with_name(path.name + ".jsonl").exists():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon import gaps, parts
+from gpumon.compat import strictly
 from gpumon.files import read_lines, read_marks
 from gpumon.lines import is_event, is_sample, number
 from gpumon.tiers import ROW, Rows, Tier, masks, read_rows
@@ -81,19 +82,17 @@ class Recording:
 
     def series(self, key: str) -> array[float] | None:
         """The values of one key, or None where the trace has no such series or never a value."""
-        for name, column in zip(self.keys, self.columns, strict=True):
+        for name, column in strictly(self.keys, self.columns):
             if name == key:
                 return None if all(map(math.isnan, column)) else column
         return None
 
     def known(self, device: str) -> list[bool]:
         """Whether anything of a device is known, for each of the times."""
-        own = [
-            c for k, c in zip(self.keys, self.columns, strict=True) if k.startswith(f"{device}/")
-        ]
+        own = [c for k, c in strictly(self.keys, self.columns) if k.startswith(f"{device}/")]
         if not own:
             return [False] * len(self.times)
-        return [not all(map(math.isnan, row)) for row in zip(*own, strict=True)]
+        return [not all(map(math.isnan, row)) for row in strictly(*own)]
 
     @property
     def devices(self) -> list[dict[str, Any]]:
@@ -130,7 +129,9 @@ def load(prefix: Path) -> Recording:
         damaged += _fold(rows, table, lines, header, events)
     else:
         damaged += table.take(lines, events)
-    marks, foreign = read_marks(prefix)
+    marks, clock, foreign = read_marks(prefix)
+    if clock is not None:
+        header = {**header, "apart": clock}
     times, columns = (rows.times, rows.means) if rows else table.filled()
     step = max(interval, ROW) if rows else interval
     found = recording(prefix, header, times, columns, events, marks, step, damaged + foreign)
@@ -138,7 +139,7 @@ def load(prefix: Path) -> Recording:
         places = [bisect_right(rows.times, gap["t"]) for gap in found.gaps]
         found.ranges = [
             (_with(low, places, repeat(NAN)), _with(high, places, repeat(NAN)))
-            for low, high in zip(rows.lows, rows.highs, strict=True)
+            for low, high in strictly(rows.lows, rows.highs)
         ]
     return found
 
@@ -163,8 +164,12 @@ def recording(
     for mark in marks:
         mark.end = end if mark.open else mark.end
     noted = [event for event in events if event["event"] == "gap"]
-    found = gaps.find(times, end, step, noted)
-    starts = [gap["t"] for gap in found]
+    if header.get("merged"):  # the gaps of its parts, which have their rows already
+        found, starts = [gap for gap in noted if number(gap.get("seconds"), 0)], []
+    else:
+        # A rank that only marks phases has nothing to miss.
+        found = gaps.find(times, end, step, noted) if columns else []
+        starts = [gap["t"] for gap in found]
     places = [bisect_right(times, start) for start in starts]
     events = [event for event in events if event["event"] != "gap"] + found
     return Recording(
@@ -208,12 +213,12 @@ class Table:
         if self.times and times and times[0] < self.times[-1]:
             return 1
         begun = len(self.times)
-        for column, (places, values) in zip(self.columns, changes, strict=True):
+        for column, (places, values) in strictly(self.columns, changes):
             if len(places) == len(times):
                 self._hold(column, begun)
                 column.extend(values)
                 continue
-            for place, value in zip(places, values, strict=True):
+            for place, value in strictly(places, values):
                 self._hold(column, begun + place)
                 column.append(value)
         self.times.extend(times)
@@ -264,7 +269,7 @@ def _fold(
 def _with(column: array[float], places: Sequence[int], more: Iterable[float]) -> array[float]:
     """The column with one more value before each of the places, which are in order."""
     longer, done = column[:0], 0
-    for place, value in zip(places, more):  # noqa: B905 (`more` may be without end)
+    for place, value in zip(places, more):
         longer += column[done:place]
         longer.append(value)
         done = place

@@ -15,12 +15,13 @@ import select
 import signal
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from gpumon.boot import boot
+from gpumon.compat import strictly
 from gpumon.files import samples_file
 from gpumon.gaps import longest
 from gpumon.gpu import gpu_sources
@@ -45,7 +46,7 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
     devices: list[dict[str, Any]] = []
     rest = host_sources()
     if sys.platform == "linux":
-        rest += [process_source(config["parent"]), *allowance_sources(config["parent"])]
+        rest += [process_source(config["root"]), *allowance_sources(config["root"])]
     try:
         nvml = open_nvml()
     except Unavailable as error:
@@ -93,7 +94,7 @@ def probe(sources: list[Source]) -> list[Source]:
     """Read each source once; one that can never work keeps its series, with the reason."""
     for source in sources:
         try:
-            for series, value in zip(source.series, source.read(), strict=True):
+            for series, value in strictly(source.series, source.read()):
                 if isinstance(value, Unavailable):
                     series.reason = str(value)
         except Unavailable as error:
@@ -218,7 +219,7 @@ def header_of(
         "version": config["version"],
         "host": uname.nodename,
         "system": f"{uname.sysname} {uname.release}",
-        "boot": _boot(),
+        "boot": boot(),
         "rank": config["rank"],
         "program": config["program"],
         "sampler": os.getpid(),
@@ -228,13 +229,6 @@ def header_of(
         "devices": devices,
         "series": [text for source in sources for text in source.describe()],
     }
-
-
-def _boot() -> str | None:
-    """An identity of this boot: traces of one machine share their monotonic clock."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return None
 
 
 def loop(sampler: Sampler, start: float, parent: int) -> str:

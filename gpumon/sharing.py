@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
 import psutil
 
@@ -25,7 +25,7 @@ MOST_NEIGHBOURS = 20
 """Events on a GPU: somebody may start one process after the other."""
 NOT_FOUND = 6
 
-Holder = tuple[int, float | None]
+Holder = tuple[int, Optional[float]]
 """A process that computes on a GPU, and MiB of its memory; None where the driver does not say."""
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpumon.compat import strictly
 from gpumon.gaps import longest
 
 ROW = 20.0
@@ -100,7 +101,7 @@ class Tier:
     def _row(self) -> bytes:
         means = array("d", [NAN if self.start is None else self.start])
         ranges: list[float] = []
-        for place, (amount, seconds) in enumerate(zip(self._amount, self._seconds, strict=True)):
+        for place, (amount, seconds) in enumerate(strictly(self._amount, self._seconds)):
             held = self._held.get(place)
             if held:
                 means.append(max(held, key=lambda value: held[value]))

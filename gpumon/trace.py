@@ -6,10 +6,11 @@ import math
 import os
 import statistics
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
+from gpumon.compat import pairwise
+from gpumon.diagnosis import Diagnosis, diagnose
 from gpumon.errors import MonitorError, needed_for
 from gpumon.files import expand
 from gpumon.merge import merge
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-PathLike = str | os.PathLike[str]
+PathLike = Union[str, "os.PathLike[str]"]
 
 
 def read(path: PathLike | Sequence[PathLike]) -> Trace:
@@ -39,7 +40,7 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
     Raises:
         MonitorError: there is no trace, or it cannot be read.
     """
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise MonitorError("no trace was named; give the path that Monitor got")
     parts = [Trace(load(prefix)) for one in paths for prefix in expand(one)]
@@ -133,6 +134,15 @@ class Trace:
         table = pd.DataFrame(rows, columns=columns)
         table.attrs["idle below (%)"] = idle_below
         return table
+
+    def diagnosis(self) -> list[Diagnosis]:
+        """What held the program back, a sentence for each phase of which that is sure.
+
+        Each has its ``phase``, its ``kind`` (starved, lopsided, hollow, throttled, shared, swapping
+        or healthy), its ``sentence`` and the ``figures`` that it rests on. The rules are in
+        :mod:`gpumon.diagnosis`. A phase of which nothing is sure has none.
+        """
+        return diagnose(self.recording)
 
     def provenance(self) -> dict[str, Any]:
         """What was read, how, how often, and at what cost; ready for JSON."""

@@ -8,10 +8,10 @@ used, where the driver has that buffer.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from gpumon.compat import pairwise, strictly
 from gpumon.gaps import LONGEST
 from gpumon.nvml import Device, ask, nvml
 from gpumon.series import Series, Source, Unavailable
@@ -67,7 +67,7 @@ def utilisation_source(device: Device, interval: float) -> Source:
         device.name,
         [
             Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
-            for name, cadence in zip(NAMES, cadences, strict=True)
+            for name, cadence in strictly(NAMES, cadences)
         ],
         buffered if buffers else polled,
     )

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from gpumon.compat import strictly
 from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
 from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
@@ -132,7 +133,7 @@ def _draw(
         bands.ribbon(ribbon)
         top -= RIBBON * bands.levels
     last = len(lanes) - 1
-    for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
+    for number, (lane, tall) in enumerate(strictly(lanes, heights)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
         frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)

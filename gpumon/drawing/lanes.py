@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumon import stats
+from gpumon.errors import MonitorError
 from gpumon.meaning import gpu_name
 from gpumon.mine import mine_of
 from gpumon.notes import at
@@ -71,6 +72,11 @@ def lanes_of(
 
     series: what else is to be drawn, in lanes of their own; see :func:`gpumon.Trace.plot`.
     """
+    if not recording.devices:
+        raise MonitorError(
+            f"the trace {recording.prefix} has phases and no device: it is of a rank whose host "
+            "another rank recorded; draw them together"
+        )
     machines = {device["name"]: device.get("machine") for device in recording.devices}
     lanes = _lanes(recording, window, series)
     # A process's own lanes are no device's, and stay where they are: a trace of it is of one host.

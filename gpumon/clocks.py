@@ -1,0 +1,186 @@
+"""How far the clocks of a job's hosts are apart, asked over the network while they record.
+
+The recorder of rank 0 answers with its clock, and says in ``PATH.clock`` where it can be asked; the
+recorders of other hosts ask it. An answer was given between the question and its arrival, whatever
+the network does: of many, the narrowest bounds count. Where nobody answers (no shared folder, a
+firewall), the clocks' difference stays unknown, and whoever reads the traces is told so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from gpumon.boot import boot
+from gpumon.output import write_whole
+
+ROUNDS = 20
+ANSWER_SECONDS = 0.5
+ASK_SECONDS = 60.0
+"""For how long the first rank is waited for: hosts do not begin at once."""
+AGAIN_SECONDS = 0.5
+
+Apart = dict[str, Any]
+"""``boot``: whose clock is the reference; ``ahead (s)``: of this host's monotonic clock before it,
+within ``within (s)``; ``wall (s)``: the same of the wall clock."""
+
+
+def clock_file(prefix: Path) -> Path:
+    return prefix.with_name(prefix.name + ".clock")
+
+
+@contextlib.contextmanager
+def answering(prefix: Path) -> Iterator[None]:
+    """Answer, in a thread, who asks for this host's clock; nobody is told where if that fails."""
+    token = secrets.token_hex(16)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        try:
+            server.bind(("", 0))
+            offer = {
+                "boot": boot(),
+                "addresses": _addresses(),
+                "port": server.getsockname()[1],
+                "token": token,
+            }
+            file = clock_file(prefix)
+            write_whole(file, lambda part: part.write_text(json.dumps(offer), encoding="utf-8"))
+        except Exception:  # a convenience: recording goes on without
+            yield
+            return
+        server.settimeout(0.2)
+        ended = threading.Event()
+        thread = threading.Thread(target=_answer, args=(server, token.encode(), ended), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def _answer(server: socket.socket, token: bytes, ended: threading.Event) -> None:
+    while not ended.is_set():
+        with contextlib.suppress(OSError):
+            data, sender = server.recvfrom(256)
+            asked, _, count = data.partition(b" ")
+            if secrets.compare_digest(asked, token):
+                text = f"{count.decode()} {time.monotonic():.9f} {time.time():.9f}"
+                server.sendto(text.encode(), sender)
+
+
+def _addresses() -> list[str]:
+    found = [
+        address.address
+        for card in psutil.net_if_addrs().values()
+        for address in card
+        if address.family == socket.AF_INET and not address.address.startswith("127.")
+    ]
+    return [*found, "127.0.0.1"]  # the last: two containers of one machine
+
+
+@contextlib.contextmanager
+def asking(prefix: Path, tell: Callable[[Apart], object]) -> Iterator[None]:
+    """Ask rank 0's recorder in a thread for its clock, and tell the answer as soon as there is one.
+
+    prefix: of its trace.
+    """
+    ended = threading.Event()
+
+    def ask() -> None:
+        deadline = time.monotonic() + ASK_SECONDS
+        while not ended.is_set() and time.monotonic() < deadline:
+            offer = _offer(prefix)
+            if offer is not None and offer["boot"] == boot():
+                return  # one clock
+            found = None if offer is None else measure(offer, ended)
+            if found is not None:
+                tell(found)
+                return
+            ended.wait(AGAIN_SECONDS)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _offer(prefix: Path) -> dict[str, Any] | None:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(clock_file(prefix).read_text(encoding="utf-8"))
+        if isinstance(found, dict) and {"boot", "addresses", "port", "token"} <= found.keys():
+            return found
+    return None
+
+
+def measure(
+    offer: dict[str, Any],
+    ended: threading.Event,
+    clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+) -> Apart | None:
+    """How far this host's clocks are ahead of those of the one that made the offer.
+
+    Returns:
+        None where nobody answers.
+    """
+    least, most, walls = -float("inf"), float("inf"), 0.0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(ANSWER_SECONDS)
+        for address in offer["addresses"]:
+            for count in range(ROUNDS):
+                if ended.is_set():
+                    return None
+                asked = clock()
+                try:
+                    client.sendto(f"{offer['token']} {count}".encode(), (address, offer["port"]))
+                    data = client.recv(256)
+                    while not data.startswith(f"{count} ".encode()):  # a late answer to another
+                        data = client.recv(256)
+                    heard, now = clock(), wall()
+                    theirs, their_wall = map(float, data.split()[1:])
+                except (OSError, ValueError, TypeError):
+                    break
+                least, most = max(least, asked - theirs), min(most, heard - theirs)
+                walls = (now - heard) - (their_wall - theirs)
+            if most < float("inf"):
+                break
+    if not least <= most < float("inf"):
+        return None
+    ahead = (least + most) / 2
+    return {
+        "boot": str(offer["boot"]),
+        "ahead (s)": ahead,
+        "within (s)": (most - least) / 2,
+        "wall (s)": walls + ahead,
+    }
+
+
+def told(apart: Apart, machine: str, reference: str) -> str:
+    """A measured difference, for people."""
+    wall, within = apart["wall (s)"], apart["within (s)"]
+    way = "ahead of" if wall >= 0 else "behind"
+    return (
+        f"The clock of {machine} was {abs(wall):.6f} s {way} that of {reference}, within "
+        f"{within:.6f} s, measured during the run, and is corrected."
+    )
+
+
+def unknown(machine: str, reference: str) -> str:
+    return (
+        f"How far the clocks of {machine} and {reference} are apart is not known: they are laid on "
+        "each other by wall time."
+    )

@@ -1,0 +1,244 @@
+"""What held a program back in each phase, in one sentence with its figure; nothing where unsure.
+
+The rules are tried in the order of ``RULES``, and the first that holds is the phase's sentence:
+what makes other figures worthless comes before what they would say. Each rule asks for more than
+it needs, because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table;
+the limits are here, and in :mod:`gpumon.phase_figures`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from gpumon import stats
+from gpumon.phase_figures import (
+    IDLE_BELOW,
+    Phase,
+    clocks_of,
+    faults_of,
+    memory_share,
+    pauses_of,
+    phase_of,
+    slowed_by,
+)
+from gpumon.recording import NAN, Recording
+from gpumon.summary import WHOLE, summarize
+from gpumon.tables import Row
+
+LEAST_SECONDS = 5.0
+LEAST_STRETCH = 2.0
+"""Seconds of a phase's repeats, on average: the driver's utilisation is a mean of up to one."""
+OTHERS = 5.0
+"""Percent of the SMs' time that others took."""
+FULL_MEMORY = 90.0
+FAULTS = 100.0
+"""Pages a second that were read from a disk."""
+IDLE_SHARE, PAUSES = 15.0, 5
+FLAT = 60.0
+"""Percent of utilisation: no more of it beside a full CPU is the CPU's doing."""
+FULL_CPU, FREE_CPU = 90.0, 80.0
+SLOWED_SHARE, LOWER_CLOCK = 20.0, 0.95
+IMBALANCE, HIGHEST = 25.0, 50.0
+BUSY = 90.0
+FILLED = 50.0
+"""Percent of SM activity. NVIDIA's manual of DCGM: less likely indicates ineffective use."""
+FILLED_POWER = 70.0
+"""Percent of the power limit, where SM activity is not known: no hollow GPU draws so much."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a phase was, which rule says so (``kind``), and the figures that it rests on."""
+
+    phase: str
+    kind: str
+    sentence: str
+    figures: dict[str, float]
+
+
+Found = Optional["tuple[str, dict[str, float]]"]
+
+
+def diagnose(recording: Recording) -> list[Diagnosis]:
+    """The phases of which something is sure, in order of their start; see the module's docstring.
+
+    A trace without phases is one, ``(all)``.
+    """
+    _, rows = summarize(recording, "phase", IDLE_BELOW)
+    by_phase: dict[str, list[Row]] = {}
+    for row in rows:
+        by_phase.setdefault(row["phase"], []).append(row)
+    if len(by_phase) > 1:
+        del by_phase[WHOLE]
+    repeats: dict[str, list[stats.Span]] = {WHOLE: [(0.0, recording.end)]}
+    for mark in recording.marks:
+        repeats.setdefault(mark.name, []).append((mark.start, mark.end))
+    found = []
+    for name, own in by_phase.items():
+        spans = stats.union(repeats[name])
+        starts = sorted(start for start, _ in repeats[name])
+        seconds = sum(end - start for start, end in spans)
+        if seconds < LEAST_SECONDS or seconds / len(spans) < LEAST_STRETCH:
+            continue
+        phase = phase_of(recording, spans, starts, own, seconds)
+        for kind, rule in RULES.items():
+            said = rule(phase)
+            if said is not None:
+                found.append(Diagnosis(name, kind, *said))
+                break
+    return found
+
+
+def _shared(phase: Phase) -> Found:
+    others = {phase.name(row): row.get("others' SM use mean (%)", NAN) for row in phase.gpus}
+    taken = {name: share for name, share in others.items() if share >= OTHERS}
+    if not taken:
+        return None
+    most = max(taken, key=lambda name: taken[name])
+    also = f" ({len(taken)} GPUs were shared)" if len(taken) > 1 else ""
+    return (
+        f"{most} was shared: other programs took {taken[most]:.0f} % of its SMs' time{also}, so "
+        "that no figure is this program's alone",
+        {"others' SM use mean (%)": taken[most]},
+    )
+
+
+def _swapping(phase: Phase) -> Found:
+    for row in phase.hosts:
+        share, faults = memory_share(phase, row["device"]), faults_of(phase, row["device"])
+        if share >= FULL_MEMORY and faults >= FAULTS:
+            return (
+                f"memory was full ({share:.0f} % of what the program may use), and {faults:,.0f} "
+                "pages a second were read back from the disk: it needs more memory than there is",
+                {"memory mean (%)": share, "major page faults (1/s)": faults},
+            )
+    return None
+
+
+def _starved(phase: Phase) -> Found:
+    cpus = [row.get("utilisation mean (%)", NAN) for row in phase.hosts]
+    cpu = sum(cpus) / len(cpus) if cpus else NAN
+    full = bool(cpus) and min(cpus) >= FULL_CPU
+    pauses = [pauses_of(phase, row["device"]) for row in phase.gpus]
+    figures = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
+    if pauses and all(share >= IDLE_SHARE and count >= PAUSES for share, count in pauses):
+        share, count = min(pauses)
+        why = ""
+        if full:
+            why = f", while the CPU was {cpu:.0f} % busy: it cannot keep up with them"
+        elif cpus and max(cpus) < FREE_CPU:
+            why = (
+                f", while the CPU was {cpu:.0f} % busy: they waited for something else, such as a "
+                "disk, a network or too few workers"
+            )
+        said = f"{phase.together} had no work for {share:.0f} % of the time, in {count} pauses{why}"
+        return said, {"idle share (%)": share, "pauses (count)": float(count), **figures}
+    busy = [row["utilisation mean (%)"] for row in phase.gpus]
+    if full and busy and max(busy) <= FLAT:
+        mean = sum(busy) / len(busy)
+        return (
+            f"the CPU was {cpu:.0f} % busy and the GPUs only {mean:.0f} %: the CPU is the limit",
+            {"utilisation mean (%)": mean, **figures},
+        )
+    return None
+
+
+def _throttled(phase: Phase) -> Found:
+    slowed = [row for row in phase.gpus if row.get("slowed share (%)", NAN) >= SLOWED_SHARE]
+    for row in sorted(slowed, key=lambda row: -row["slowed share (%)"]):
+        device, share = row["device"], row["slowed share (%)"]
+        lower, usual = clocks_of(phase, device)
+        if lower > LOWER_CLOCK * usual:
+            continue  # the driver names a reason, and the clock hardly knows
+        clocks = f", to {lower:,.0f} instead of {usual:,.0f} MHz" if lower < usual else ""
+        figures = {"slowed share (%)": share}
+        if clocks:
+            figures |= {"SM clock while slowed (MHz)": lower, "SM clock otherwise (MHz)": usual}
+        said = (
+            f"the clocks of {phase.name(row)} were held down for {share:.0f} % of the time{clocks}"
+        )
+        return f"{said} ({slowed_by(phase, device)})", figures
+    return None
+
+
+def _lopsided(phase: Phase) -> Found:
+    shares = {phase.name(row): row["utilisation mean (%)"] for row in phase.gpus}
+    imbalance = stats.imbalance(list(shares.values()))
+    if not imbalance >= IMBALANCE or max(shares.values()) < HIGHEST:
+        return None
+    high, low = (each(shares, key=lambda name: shares[name]) for each in (max, min))
+    return (
+        f"{high} was {shares[high]:.0f} % busy and {low} {shares[low]:.0f} %: the work is "
+        "not shared out evenly",
+        {
+            "utilisation imbalance (%)": imbalance,
+            "highest utilisation (%)": shares[high],
+            "lowest utilisation (%)": shares[low],
+        },
+    )
+
+
+def _means(phase: Phase, column: str) -> list[float]:
+    return [row.get(column, NAN) for row in phase.gpus]
+
+
+def _is_busy(phase: Phase) -> bool:
+    return bool(phase.gpus) and min(_means(phase, "utilisation mean (%)")) >= BUSY
+
+
+def _hollow(phase: Phase) -> Found:
+    activity = _means(phase, "SM activity mean (%)")
+    if not (_is_busy(phase) and all(share < FILLED for share in activity)):
+        return None
+    busy = _means(phase, "utilisation mean (%)")
+    mean, filled = sum(busy) / len(busy), sum(activity) / len(activity)
+    return (
+        f"{phase.together} always ran a kernel ({mean:.0f} % utilisation), but those filled only "
+        f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would",
+        {"utilisation mean (%)": mean, "SM activity mean (%)": filled},
+    )
+
+
+def _healthy(phase: Phase) -> Found:
+    if not (_is_busy(phase) and phase.all_took_part):
+        return None
+    busy = _means(phase, "utilisation mean (%)")
+    figures = {"utilisation mean (%)": sum(busy) / len(busy)}
+    activity = _means(phase, "SM activity mean (%)")
+    if all(share >= FILLED for share in activity):
+        filled = figures["SM activity mean (%)"] = sum(activity) / len(activity)
+        how = f"{filled:.0f} % SM activity"
+    else:
+        limits = {one["name"]: one.get("power limit (W)") or NAN for one in phase.recording.gpus}
+        power = [100 * row.get("power mean (W)", NAN) / limits[row["device"]] for row in phase.gpus]
+        if any(share < FILLED for share in activity) or not all(p >= FILLED_POWER for p in power):
+            return None
+        drawn = figures["power mean (% of the limit)"] = sum(power) / len(power)
+        how = f"{drawn:.0f} % of the power limit"
+    mean = figures["utilisation mean (%)"]
+    return f"{phase.together} had work all the time: {mean:.0f} % utilisation, {how}", figures
+
+
+RULES: dict[str, Callable[[Phase], Found]] = {
+    "shared": _shared,
+    "swapping": _swapping,
+    "starved": _starved,
+    "throttled": _throttled,
+    "lopsided": _lopsided,
+    "hollow": _hollow,
+    "healthy": _healthy,
+}
+
+
+def sentences(found: Sequence[Diagnosis]) -> list[str]:
+    """As lines for people: ``train: GPU 0 had no work for 51 % of the time, ...``."""
+    return [
+        ("" if one.phase == WHOLE else f"{one.phase}: ")
+        + one.sentence[:1].upper()
+        + one.sentence[1:]
+        + "."
+        for one in found
+    ]

@@ -1,0 +1,169 @@
+"""What is known of a phase beside its rows in the summary: pauses, clocks held down, full memory.
+
+The rules of :mod:`gpumon.diagnosis` are made of these.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpumon import stats
+from gpumon.meaning import gpu_name
+from gpumon.mine import mine_of
+from gpumon.recording import NAN, Recording
+from gpumon.tables import Row
+from gpumon.throttle import SLOWING, reasons
+
+IDLE_BELOW = 5.0
+"""Percent of utilisation."""
+USED = 5.0
+"""Percent of utilisation: a GPU below did not take part, and is not judged."""
+MEASURED = 0.9
+"""Of a phase, at least, on each GPU."""
+COARSE = 1.0
+"""Seconds between samples: with more, pauses are not told apart."""
+FAULTS = "major page faults (1/s)"
+AT_WORK = 50.0
+"""Percent of utilisation: above, a clock that nothing holds down is a usual one."""
+
+
+@dataclass
+class Phase:
+    """One phase.
+
+    spans: its repeats, joined where they touch. starts: of the repeats, in order. gpus: the rows of
+    the GPUs that took part; hosts: of the machines.
+    """
+
+    recording: Recording
+    spans: Sequence[stats.Span]
+    starts: Sequence[float]
+    weights: stats.Weights
+    gpus: list[Row]
+    hosts: list[Row]
+    all_took_part: bool
+
+    def of(self, device: str, quantity: str) -> stats.Known:
+        """What is known of a series during the phase."""
+        values = self.recording.series(f"{device}/{quantity}")
+        return {} if values is None else stats.known(values, self.weights)
+
+    def name(self, row: Row) -> str:
+        machine, _, _ = row["device"].rpartition(":")
+        return gpu_name(row["device"]) + (f" of {machine}" if machine else "")
+
+    @property
+    def together(self) -> str:
+        count = len(self.gpus)
+        return self.name(self.gpus[0]) if count == 1 else f"The {count} GPUs"
+
+
+def phase_of(
+    recording: Recording,
+    spans: Sequence[stats.Span],
+    starts: Sequence[float],
+    rows: Sequence[Row],
+    seconds: float,
+) -> Phase:
+    """What is known of a phase.
+
+    Args:
+        recording: the trace's.
+        spans: see :class:`Phase`.
+        starts: see :class:`Phase`.
+        rows: the phase's, of the summary.
+        seconds: that the spans last.
+    """
+    kinds = {device["name"]: device["kind"] for device in recording.devices}
+
+    def those(*wanted: str) -> list[Row]:
+        return [row for row in rows if kinds.get(row["device"]) in wanted]
+
+    gpus = those("gpu", "mig")
+    known = all(row["measured (s)"] >= MEASURED * seconds for row in gpus)
+    used = [row for row in gpus if row.get("utilisation mean (%)", NAN) >= USED] if known else []
+    hosts = [row for row in those("host") if row["measured (s)"] >= MEASURED * seconds]
+    weights = stats.weights(recording.times, recording.end, spans)
+    return Phase(recording, spans, starts, weights, used, hosts, len(used) == len(gpus))
+
+
+def memory_share(phase: Phase, host: str) -> float:
+    """Percent of the memory that the program may use of a host; NaN where that is not known."""
+    device = next(one for one in phase.recording.devices if one["name"] == host)
+    mine = mine_of(phase.recording, device)
+    used, most = phase.of(host, "memory used (MiB)"), device.get("memory total (MiB)")
+    if mine.memory:
+        used, most = stats.known(mine.memory, phase.weights), mine.most
+    return 100 * stats.mean(used) / most if most else NAN
+
+
+def faults_of(phase: Phase, host: str) -> float:
+    """Pages a second that the programs recorded on a host had to read from a disk."""
+    prefix = host[: -len("host")]
+    found = [
+        stats.mean(phase.of(key[: -len("/" + FAULTS)], FAULTS))
+        for key in phase.recording.keys
+        if key.startswith(prefix) and key.endswith("process/" + FAULTS)
+    ]
+    return sum(rate for rate in found if not math.isnan(rate))
+
+
+def pauses_of(phase: Phase, device: str) -> tuple[float, int]:
+    """Percent of a phase without work, and in how many pauses.
+
+    Not counted is the pause with which a repeat begins, while its loader fills.
+    """
+    values = phase.recording.series(f"{device}/utilisation (%)")
+    if values is None or phase.recording.step > COARSE:
+        return 0.0, 0
+    edges = [*phase.recording.times, phase.recording.end]
+    idle = counted = 0.0
+    count = 0
+    for start, end in phase.spans:
+        place = max(0, bisect_right(edges, start) - 1)
+        begun = resting = False
+        following = bisect_right(phase.starts, start)
+        while place < len(edges) - 1 and edges[place] < end:
+            seconds = min(edges[place + 1], end) - max(edges[place], start)
+            while following < len(phase.starts) and phase.starts[following] < edges[place + 1]:
+                begun, following = False, following + 1  # another repeat, without time between
+            rests = values[place] < IDLE_BELOW
+            begun = begun or values[place] >= IDLE_BELOW
+            if begun and not math.isnan(values[place]):
+                counted += seconds
+                idle += seconds * rests
+                count += rests and not resting
+            resting = rests
+            place += 1
+    return (100 * idle / counted if counted else 0.0), count
+
+
+def slowed_by(phase: Phase, device: str) -> str:
+    """What held the clocks down for most of the time."""
+    seconds: dict[str, float] = {}
+    for value, held in phase.of(device, "throttle reasons (bits)").items():
+        for why in reasons(int(value) & SLOWING):
+            seconds[why] = seconds.get(why, 0.0) + held
+    return max(seconds, key=lambda name: seconds[name], default="")
+
+
+def clocks_of(phase: Phase, device: str) -> tuple[float, float]:
+    """The mean SM clock in MHz while it was held down, and while it was not but had work."""
+    keys = [f"{device}/{key}" for key in ("SM clock (MHz)", "throttle reasons (bits)")]
+    clock, bits = (phase.recording.series(key) for key in keys)
+    busy = phase.recording.series(f"{device}/utilisation (%)")
+    if clock is None or bits is None or busy is None:
+        return NAN, NAN
+    held: list[tuple[int, float]] = []
+    free: list[tuple[int, float]] = []
+    for place, seconds in phase.weights:
+        if math.isnan(bits[place]):
+            continue
+        if int(bits[place]) & SLOWING:
+            held.append((place, seconds))
+        elif busy[place] >= AT_WORK:
+            free.append((place, seconds))
+    return stats.mean(stats.known(clock, held)), stats.mean(stats.known(clock, free))

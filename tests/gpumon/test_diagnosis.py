@@ -1,0 +1,256 @@
+"""What held a program back, by its rules, on replayed traces; and no sentence where unsure."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_nvml import scenarios
+from gpumon_tools import Marks, write
+
+import gpumon
+from gpumon import diagnosis
+from gpumon.notes import notes
+from gpumon.phase_figures import MEASURED, USED
+
+STEP = 0.1
+Values = list[float | None]
+Series = dict[str, "float | Values"]
+
+
+def replay(path: Path, name: str, **more: Any) -> gpumon.Trace:
+    """One of the manual's scenarios as a trace, without the time that it takes to play."""
+    shape, gpus, _ = scenarios.SCENARIOS[name]
+    busy: dict[str, Values] = {}
+    series: dict[str, Values] = {}
+    marks: list[tuple[str, float, float, dict[str, Any]]] = []
+    for gpu in range(gpus):
+        rng, at = random.Random(gpu), 0.0
+        values: Values = []
+        activity: Values = []
+        marks = []
+        for phase, seconds in scenarios.PHASES:
+            marks.append((phase, at, at + seconds, {}))
+            for tick in range(round(seconds / STEP)):
+                used, active, _ = shape(phase, tick * STEP, at, gpu, rng)
+                values.append(min(100.0, used))
+                activity.append(min(100.0, active))
+                at += STEP
+        busy[f"gpu{gpu}"] = values
+        series[f"gpu{gpu}/SM activity (%)"] = activity
+    given: dict[str, Any] = {"more": series, "marks": tuple(marks), "step": STEP, **more}
+    return gpumon.read(write(path / name, busy, **given))
+
+
+@pytest.mark.parametrize("kind", ["healthy", "starved", "lopsided", "hollow"])
+def test_a_scenario_of_the_manual_gets_its_sentence(tmp_path: Path, kind: str) -> None:
+    found = {one.phase: one for one in replay(tmp_path, kind).diagnosis()}
+    assert found["train"].kind == kind
+    assert "load" not in found, "a phase without work for the GPU is not judged"
+    assert "test" not in found and "validate" not in found, "too short"
+
+
+def flat(
+    path: Path,
+    gpus: dict[str, float] | None = None,
+    more: Series | None = None,
+    marks: Marks = (("train", 0.0, 20.0, {}),),
+    count: int = 20,
+    **others: Any,
+) -> list[diagnosis.Diagnosis]:
+    """The diagnosis of a trace in which everything stays as it is; one GPU, full, by default."""
+    busy: dict[str, Values] = {
+        name: [share] * count for name, share in (gpus or {"gpu0": 99.0}).items()
+    }
+    series: dict[str, Values] = {
+        key: value if isinstance(value, list) else [value] * count
+        for key, value in (more or {}).items()
+    }
+    trace = gpumon.read(write(path / "t", busy, more=series, marks=marks, **others))
+    return trace.diagnosis()
+
+
+def half(first: float, then: float) -> Values:
+    return [*[first] * 10, *[then] * 10]
+
+
+FILLED: Series = {"gpu0/SM activity (%)": 80.0}
+FULL_CPU: Series = {
+    "process/CPU allowance used (%)": 97.0,
+    "process/CPU allowance (cores)": 2.0,
+}
+FULL_MEMORY: Series = {
+    "process/memory allowance used (MiB)": 1940.0,
+    "process/memory allowance (MiB)": 2000.0,
+    "process/major page faults (1/s)": 850.0,
+}
+HELD: Series = {
+    "gpu0/throttle reasons (bits)": half(0.0, 64.0),
+    "gpu0/SM clock (MHz)": half(1980.0, 1200.0),
+}
+
+
+def only(found: list[diagnosis.Diagnosis]) -> diagnosis.Diagnosis:
+    (one,) = found
+    return one
+
+
+def test_a_gpu_that_others_use(tmp_path: Path) -> None:
+    found = only(flat(tmp_path, more={**FILLED, "gpu0/SM use others (%)": 42.0, **shared()}))
+    assert found.kind == "shared" and found.figures == {"others' SM use mean (%)": 42.0}
+    assert found.sentence.startswith("GPU 0 was shared: other programs took 42 % of its SMs' time")
+    quiet = only(flat(tmp_path, more={**FILLED, "gpu0/SM use others (%)": 4.0, **shared()}))
+    assert quiet.kind == "healthy", "who only holds memory takes no time"
+
+
+def shared() -> Series:
+    return {"gpu0/other processes (count)": 1.0}
+
+
+def test_memory_that_is_full(tmp_path: Path) -> None:
+    found = only(flat(tmp_path, {"gpu0": 30.0}, FULL_MEMORY))
+    assert found.kind == "swapping"
+    assert found.figures == {"memory mean (%)": 97.0, "major page faults (1/s)": 850.0}
+    assert "97 % of what the program may use" in found.sentence and "850 pages" in found.sentence
+    reading: Series = {**FULL_MEMORY, "process/memory allowance used (MiB)": 900.0}
+    assert not flat(tmp_path, {"gpu0": 30.0}, reading), "files are read with room to spare"
+    assert not flat(
+        tmp_path, {"gpu0": 30.0}, {**FULL_MEMORY, "process/major page faults (1/s)": 20.0}
+    )
+
+
+def test_a_cpu_that_is_full_beside_gpus_that_are_not(tmp_path: Path) -> None:
+    found = only(flat(tmp_path, {"gpu0": 35.0}, FULL_CPU))
+    assert found.kind == "starved"
+    assert found.sentence == "the CPU was 97 % busy and the GPUs only 35 %: the CPU is the limit"
+    assert not flat(tmp_path, {"gpu0": 35.0}), "a small model may be no more"
+    assert not flat(tmp_path, {"gpu0": 75.0}, FULL_CPU)
+
+
+def test_what_the_waits_are_for(tmp_path: Path) -> None:
+    """The sawtooth's host is at 50 %; beside a full CPU it is the CPU."""
+    free = replay(tmp_path, "starved").diagnosis()[0]
+    assert "while the CPU was 50 % busy: they waited for something else" in free.sentence
+    length = sum(round(seconds / STEP) for _, seconds in scenarios.PHASES)
+    assert free.figures["pauses (count)"] >= 14 and 40 < free.figures["idle share (%)"] < 62
+    busy: Values = [100.0 if tick % 10 < 5 else 0.0 for tick in range(length)]
+    more: dict[str, Values] = {
+        "process/CPU allowance used (%)": [97.0] * length,
+        "process/CPU allowance (cores)": [2.0] * length,
+    }
+    marks: Marks = (("train", 0.0, 20.0, {}),)
+    trace = gpumon.read(write(tmp_path / "c", {"gpu0": busy}, more=more, marks=marks, step=STEP))
+    full = only(trace.diagnosis())
+    assert "in 20 pauses, while the CPU was 97 % busy: it cannot keep up" in full.sentence
+
+
+def test_the_pause_at_the_beginning_of_each_repeat_is_not_starving(tmp_path: Path) -> None:
+    marks: Marks = tuple(("validate", 10.0 * n, 10.0 * n + 10, {}) for n in range(8))
+    busy: Values = [0.0 if tick % 10 < 3 else 80.0 for tick in range(80)]
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": busy}, marks=marks))
+    assert trace.summary().query("phase == 'validate'")["idle share (%)"].iloc[0] == 30
+    assert trace.diagnosis() == []
+
+
+def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:
+    found = only(flat(tmp_path, more={**FILLED, **HELD}))
+    assert found.kind == "throttled"
+    assert found.sentence == (
+        "the clocks of GPU 0 were held down for 50 % of the time, to 1,200 instead of 1,980 MHz "
+        "(thermal slowdown (hardware))"
+    )
+    hardly: Series = {**HELD, "gpu0/SM clock (MHz)": half(1980.0, 1950.0)}
+    assert only(flat(tmp_path, more={**FILLED, **hardly})).kind == "healthy"
+    seldom: Series = {**HELD, "gpu0/throttle reasons (bits)": [*half(0.0, 0.0)[:18], 64.0, 64.0]}
+    assert only(flat(tmp_path, more={**FILLED, **seldom})).kind == "healthy"
+
+
+def test_power_tells_where_the_activity_is_not_known(tmp_path: Path) -> None:
+    assert not flat(tmp_path), "100 W of 700 W at full utilisation: hollow, or a GPU that sips"
+    found = only(flat(tmp_path, power=560.0))
+    assert found.kind == "healthy" and "80 % of the power limit" in found.sentence
+    assert not flat(tmp_path, {"gpu0": 70.0}, FILLED, power=560.0), "neither busy nor idle"
+    assert only(flat(tmp_path, more={"gpu0/SM activity (%)": 30.0}, power=560.0)).kind == "hollow"
+
+
+def test_a_gpu_that_takes_no_part_is_not_judged_and_nothing_is_healthy_then(tmp_path: Path) -> None:
+    more: Series = {"gpu1/SM activity (%)": 80.0, **FILLED}
+    assert only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 98.0}, more)).kind == "healthy"
+    assert not flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, more)
+    hollow: Series = {"gpu0/SM activity (%)": 20.0}
+    found = only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, hollow))
+    assert found.kind == "hollow" and found.sentence.startswith("GPU 0 always ran a kernel")
+
+
+@pytest.mark.parametrize(
+    ("marks", "without", "step"),
+    [
+        ((("train", 0.0, 4.0, {}),), (), 1.0),
+        (tuple(("step", float(n), n + 0.9, {}) for n in range(20)), (), 1.0),
+        ((("train", 0.0, 20.0, {}),), range(5, 12), 1.0),
+    ],
+    ids=["short", "short steps", "gap"],
+)
+def test_no_sentence_where_too_little_was_measured(
+    tmp_path: Path, marks: Marks, without: Any, step: float
+) -> None:
+    more: Series = {**FILLED, "gpu0/SM use others (%)": 42.0, **shared()}
+    assert flat(tmp_path, more=more), "with enough of it there is one"
+    assert not flat(tmp_path, more=more, marks=marks, without=without, step=step)
+
+
+def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
+    busy: dict[str, Values] = {"gpu0": [99.0] * 20, "gpu1": [99.0] * 10 + [None] * 10}
+    more: dict[str, Values] = {f"gpu{n}/SM activity (%)": [80.0] * 20 for n in range(2)}
+    marks: Marks = (("train", 0.0, 20.0, {}),)
+    trace = gpumon.read(write(tmp_path / "t", busy, marks=marks, more=more))
+    recording = trace.recording
+    for key, column in zip(recording.keys, recording.columns, strict=True):
+        if key.startswith("gpu1/"):
+            column[10:] = array("d", [math.nan] * (len(column) - 10))
+    assert trace.summary().query("device == 'gpu1'")["measured (s)"].iloc[1] == 10
+    assert trace.diagnosis() == []
+
+
+def test_without_a_phase_the_whole_run_is_one(tmp_path: Path) -> None:
+    (found,) = flat(tmp_path, more=FILLED, marks=())
+    assert found.phase == "(all)"
+    assert diagnosis.sentences([found]) == [
+        "GPU 0 had work all the time: 99 % utilisation, 80 % SM activity."
+    ]
+
+
+def test_the_chart_and_the_page_say_it(tmp_path: Path) -> None:
+    trace = replay(tmp_path, "hollow")
+    (told,) = diagnosis.sentences(trace.diagnosis())
+    assert told.startswith("train: GPU 0 always ran a kernel (") and told in notes(trace.recording)
+    assert told.replace("'", "&#x27;") in trace.html()
+    drawn = " ".join(text.get_text() for text in reversed(trace.plot().texts))
+    assert told in drawn
+
+
+def test_every_rule_is_in_the_manual_with_its_limits() -> None:
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "gpumon.md").read_text()
+    table = manual[manual.index("## The diagnosis") :].partition("\n## ")[0]
+    of = diagnosis
+    limits = {
+        "shared": [of.OTHERS],
+        "swapping": [of.FULL_MEMORY, of.FAULTS],
+        "starved": [of.IDLE_SHARE, of.PAUSES, of.FULL_CPU, of.FLAT, of.FREE_CPU],
+        "throttled": [of.SLOWED_SHARE, 100 - 100 * of.LOWER_CLOCK],
+        "lopsided": [of.IMBALANCE, of.HIGHEST],
+        "hollow": [of.BUSY, of.FILLED],
+        "healthy": [of.BUSY, of.FILLED, of.FILLED_POWER],
+    }
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    assert [row.split("|")[1].strip() for row in rows[1:]] == list(diagnosis.RULES)
+    for row in rows[1:]:
+        for limit in limits[row.split("|")[1].strip()]:
+            assert re.search(rf"\b{limit:.0f}\b", row), (row, limit)
+    for limit in (of.LEAST_SECONDS, of.LEAST_STRETCH, 100 * MEASURED, USED):
+        assert re.search(rf"\b{limit:.0f}\b", table.partition("| ")[0]), limit

@@ -1,0 +1,271 @@
+"""`gpumon record` under a launcher: one process a host samples, clocks are measured or unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpumon_tools import Marks, write
+
+import gpumon
+from gpumon import clocks, launch
+from gpumon.__main__ import main
+from gpumon.record import default_path
+
+ROOT = Path(__file__).resolve().parents[2]
+MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
+PROGRAM = "import gpumon, time\nwith gpumon.phase('train'): time.sleep(0.5)"
+needs_mpiexec = pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec: make envs")
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for names in launch.LAUNCHERS:
+        for name in (*names, "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE"):
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "place", "samples"),
+    [
+        ({}, launch.Place(), True),
+        ({"PMI_RANK": "3", "MPI_LOCALRANKID": "1", "PMI_SIZE": "4"}, (3, 1, 4, None), False),
+        ({"PMI_RANK": "2", "MPI_LOCALRANKID": "0", "PMI_SIZE": "4"}, (2, 0, 4, None), True),
+        ({"PMI_RANK": "2", "PMI_SIZE": "4"}, (2, None, 4, None), True),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "1",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+                "OMPI_COMM_WORLD_SIZE": "2",
+                "PMIX_NAMESPACE": "prterun-n1-7@1",
+            },
+            (1, 1, 2, "prterun-n1-7-1"),
+            False,
+        ),
+        (
+            {
+                "SLURM_PROCID": "5",
+                "SLURM_LOCALID": "1",
+                "SLURM_NTASKS": "8",
+                "SLURM_JOB_ID": "77",
+                "SLURM_STEP_ID": "0",
+            },
+            (5, 1, 8, "77.0"),
+            False,
+        ),
+        # What mpiexec starts in a batch script inherits the script's own place.
+        (
+            {
+                "SLURM_PROCID": "0",
+                "SLURM_LOCALID": "0",
+                "PMI_RANK": "1",
+                "MPI_LOCALRANKID": "1",
+                "PMI_SIZE": "2",
+            },
+            (1, 1, 2, None),
+            False,
+        ),
+        # srun --mpi=pmi2 gives the rank twice and the local one once.
+        (
+            {"PMI_RANK": "1", "PMI_SIZE": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
+            (1, 1, 2, None),
+            False,
+        ),
+        ({"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, (1, 0, 2, None), True),
+        ({"PMI_RANK": "x", "SLURM_PROCID": "-1"}, launch.Place(), True),
+        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "1"}, (0, 0, 1, None), True),
+    ],
+)
+def test_a_processs_place_and_who_samples(
+    monkeypatch: pytest.MonkeyPatch, said: dict[str, str], place: Any, samples: bool
+) -> None:
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    found = launch.place()
+    assert found == place and found.samples == samples
+    assert launch.rank() == found.rank
+
+
+def test_ranks_take_the_jobs_name_or_want_one() -> None:
+    assert default_path(launch.Place(1, 0, 4, "77.0")) == Path("gpumon-trace-77.0")
+    with pytest.raises(gpumon.MonitorError, match=r"cannot agree on a free name .+ --out "):
+        default_path(launch.Place(1, 0, 4))
+
+
+def mpiexec(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpumon", "record", "--interval", "0.05", *words]
+    return subprocess.run(
+        [str(MPIEXEC), "-launcher", "fork", "-hosts", "a1:2,a2:1", "-n", "3", *command],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@needs_mpiexec
+def test_under_mpiexec_one_process_a_host_samples_and_all_mark(tmp_path: Path) -> None:
+    done = mpiexec("--out", "t", "--", sys.executable, "-c", PROGRAM, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("gpumon: trace in t; see it with: gpumon plot 't*'\n") == 1
+    names = ["t-rank1.jsonl", "t-rank2.jsonl", "t.jsonl"]
+    files = sorted(p.name for p in tmp_path.iterdir() if not p.name.endswith(".marks.jsonl"))
+    assert files == names
+    sampling = [bool(json.loads((tmp_path / n).open().readline())["devices"]) for n in names]
+    assert sampling == [False, True, True], "ranks 0 and 1 are on one host"
+    trace = gpumon.read(tmp_path / "t*")
+    trains = trace.phases().query("phase == 'command/train' or phase == 'train'")
+    assert sorted(trains["rank"]) == [0, 1, 2]
+    assert not trace.recording.header["clocks"], "one boot has one clock"
+    processes = trace.recording.series("rank0:process/processes (count)")
+    known = [count for count in processes or () if count == count]
+    assert max(known) >= 3, "all that the launcher started there"
+
+
+@needs_mpiexec
+def test_under_mpiexec_without_a_name_each_rank_says_so_and_runs_nothing(tmp_path: Path) -> None:
+    done = mpiexec("--", "touch", "ran", cwd=tmp_path)
+    assert done.returncode == 2 and not list(tmp_path.iterdir())
+    assert "give one, the same for all" in done.stderr
+
+
+def test_a_trace_of_phases_alone_is_no_chart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"PMI_RANK": "1", "MPI_LOCALRANKID": "1", "PMI_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["record", "--out", "t", "--", "true"]) == 0
+    assert gpumon.read("t-rank1").recording.gaps == []
+    for command in (["plot", "t-rank1"], ["plot", "t-rank1", "-o", "t.html"]):
+        capsys.readouterr()
+        assert main(command) == 2
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1 and "draw them together" in told
+    assert main(["summary", "t-rank1"]) == 0
+
+
+# --- Clocks ----------------------------------------------------------------------------------
+
+
+def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
+    with clocks.answering(tmp_path / "t"):
+        offer = json.loads((tmp_path / "t.clock").read_text())
+        found = clocks.measure(
+            offer,
+            threading.Event(),
+            clock=lambda: time.monotonic() + 1000,
+            wall=lambda: time.time() - 3,
+        )
+        assert found is not None
+        assert abs(found["ahead (s)"] - 1000) <= found["within (s)"] < 1
+        assert found["wall (s)"] == pytest.approx(-3, abs=1)
+        wrong = {**offer, "token": "0" * 32, "addresses": ["127.0.0.1"]}
+        assert clocks.measure(wrong, threading.Event()) is None, "who has no token is not answered"
+    assert not (tmp_path / "t.clock").exists()
+
+
+def test_asking_waits_for_the_first_rank_and_keeps_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    heard = threading.Event()
+
+    def tell(found: dict[str, Any]) -> None:
+        told.append(found)
+        heard.set()
+
+    (tmp_path / "t.clock").write_text("left by another run")
+    monkeypatch.setattr(clocks, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(clocks, "boot", lambda: f"boot of {threading.current_thread().name}")
+    with clocks.asking(tmp_path / "t", tell), clocks.answering(tmp_path / "t"):
+        assert heard.wait(60)
+    assert told[0]["boot"] == "boot of MainThread" and abs(told[0]["ahead (s)"]) < 1
+
+
+AHEAD = {"boot": "boot-a", "ahead (s)": 4000.0, "within (s)": 0.002, "wall (s)": 100.0}
+
+
+def two_hosts(folder: Path, clock: Any) -> gpumon.Trace:
+    """n2 marks at the moment at which n1 does; its clocks are 4000 s and 100 s ahead."""
+    marks: Marks = (("train", 2.0, 5.0, {}),)
+    six: list[float | None] = [10, 20, 30, 40, 50, 60]
+    write(folder / "t", {"gpu0": six}, marks=marks, host="n1")
+    there: dict[str, Any] = {"start": 5000.0, "unix": 1.8e9 + 100, "host": "n2", "boot": "boot-b"}
+    write(folder / "t-rank1", {"gpu0": six}, rank=1, marks=marks, **there)
+    if clock is not None:
+        with (folder / "t-rank1.marks.jsonl").open("a") as file:
+            file.write(json.dumps({"gpumon marks": 1, "clock": clock}) + "\n")
+    return gpumon.read(folder / "t*")
+
+
+def test_measured_clocks_put_hosts_on_one_axis_and_say_so(tmp_path: Path) -> None:
+    trace = two_hosts(tmp_path, AHEAD)
+    assert list(trace.phases()["start (s)"]) == pytest.approx([2.0, 2.0])
+    assert trace.recording.header["clocks"] == [
+        "The clock of n2 was 100.000000 s ahead of that of n1, within 0.002000 s, measured during "
+        "the run, and is corrected."
+    ]
+    lanes = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
+    found = [text for text in lanes if text in ("GPU 0", "host")]
+    assert found.count("GPU 0") == 2
+    assert any("is corrected" in text.get_text() for text in trace.plot().texts)
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [None, {**AHEAD, "ahead (s)": "x"}, {**AHEAD, "within (s)": -1}, {**AHEAD, "boot": "z"}],
+)
+def test_clocks_that_nobody_measured_are_said_to_be_unknown(tmp_path: Path, clock: Any) -> None:
+    trace = two_hosts(tmp_path, clock)
+    assert list(trace.phases()["start (s)"]) == pytest.approx([2.0, 102.0])
+    (told,) = trace.recording.header["clocks"]
+    assert told.startswith("How far the clocks of n2 and n1 are apart is not known")
+
+
+def test_clocks_in_a_header_are_not_believed_unchecked(tmp_path: Path) -> None:
+    two_hosts(tmp_path, None)
+    file = tmp_path / "t-rank1.jsonl"
+    first, _, rest = file.read_text().partition("\n")
+    header = json.loads(first) | {"apart": {**AHEAD, "ahead (s)": "x"}, "clocks": 5}
+    file.write_text(f"{json.dumps(header)}\n{rest}")
+    (told,) = gpumon.read(tmp_path / "t*").recording.header["clocks"]
+    assert "is not known" in told
+    assert main(["summary", str(tmp_path / "t-rank1")]) == 0
+
+
+# --- Merged into one -------------------------------------------------------------------------
+
+
+def test_merge_writes_a_trace_that_says_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    merged = two_hosts(tmp_path, AHEAD)
+    assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 0
+    told = capsys.readouterr()
+    assert told.out == f"{tmp_path / 'all.jsonl'}\n" and "is corrected" in told.err
+    again = gpumon.read(tmp_path / "all")
+    assert again.summary().equals(merged.summary())
+    assert list(again.phases()["start (s)"]) == pytest.approx(list(merged.phases()["start (s)"]))
+    assert again.recording.header["clocks"] == merged.recording.header["clocks"]
+    assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 2
+    assert "exists already" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:
+    values: list[float | None] = [50.0] * 20
+    write(tmp_path / "t", {"gpu0": values}, host="n1", without=range(6, 12))
+    write(tmp_path / "u", {"gpu0": values}, host="n2", boot="boot-b")
+    merged = gpumon.read([tmp_path / "t", tmp_path / "u"])
+    assert main(["merge", str(tmp_path / "t"), str(tmp_path / "u"), "-o", str(tmp_path / "v")]) == 0
+    again = gpumon.read(tmp_path / "v")
+    assert [gap["seconds"] for gap in again.recording.gaps] == [6.0]
+    assert len(merged.recording.gaps) == 1 and again.summary().equals(merged.summary())
