@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONHOME PYTHONSTARTUP
 
 .DEFAULT_GOAL := help
-.PHONY: help envs compare probe quick test soak lab lock docs clean
+.PHONY: help envs wheels compare probe quick test soak lab lock docs clean
 
 help:     ## what can be made
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -19,6 +19,9 @@ help:     ## what can be made
 
 envs:     ## the environments, one a framework, under .venvs/ (ARGS="--kernels lab,pytorch" for some)
 	@$(PYTHON) environments/build.py $(ARGS)
+
+wheels:   ## all that make envs downloads, into wheels/, for a machine without a network
+	@$(PYTHON) environments/download.py $(ARGS)
 
 # The comparison goes on with the frameworks whose environment could be built (exit code 1 means
 # that one could not), reports the others, and then ends with an error itself.
@@ -37,7 +40,7 @@ quick:    ## style, types and the quick tests; needs the lab's environment alone
 test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)
 	@$(PYTHON) tools/run_checks.py $(ARGS)
 
-soak:     ## the long forms of some checks, about an hour (ARGS="mutants" for a part)
+soak:     ## the long forms of some checks (ARGS="mutants" for a part)
 	@$(PYTHON) tools/run_checks.py --soak $(ARGS)
 
 lab:      ## JupyterLab with all kernels (ARGS go to jupyter)

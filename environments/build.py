@@ -5,6 +5,7 @@
     python3 environments/build.py --kernels lab,pytorch   some of them
     python3 environments/build.py --rebuild               all anew, whatever is there
     python3 environments/build.py --show                  what runs on the GPUs here; makes nothing
+    python3 environments/build.py --offline wheels        from a folder that download.py filled
     python3 environments/build.py --lock                  re-makes the locks (-U: newest versions)
 
 Standard library only, on whatever Python 3 is at hand: it finds or fetches Python 3.11 and uv.
@@ -19,11 +20,13 @@ import fcntl
 import hashlib
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +35,7 @@ import kernels
 import locks
 import python311
 import sources
+import wheel_folder
 from kernels import HERE, KERNELS, ROOT, VENVS
 
 STOP = threading.Event()  # set by Ctrl-C: start nothing more
@@ -47,6 +51,11 @@ class Maker(NamedTuple):
     uv: Path
     python: str
     machine: kernels.Machine
+    folder: wheel_folder.Folder | None = None  # where everything comes from, without a network
+
+    def lock(self, kernel: str) -> Path:
+        found = kernels.lock_of(kernel, kernels.form(kernel, self.machine))
+        return wheel_folder.lock_with_built(found, self.folder, wheels()) if self.folder else found
 
 
 # --- Is there anything to do? ----------------------------------------------------------------
@@ -102,10 +111,13 @@ def discard(kernel: str) -> None:
 # --- Making one ------------------------------------------------------------------------------
 
 
-def make(kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]) -> str:
-    """Makes an environment from nothing and returns what took Pillow's place.
+def make(
+    kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
+) -> tuple[str, str]:
+    """Makes an environment from nothing.
 
-    Its log is .venvs/<kernel>.log. Raises BuildError.
+    Returns what took Pillow's place, and what could not be tried here ("" if nothing). Its log is
+    .venvs/<kernel>.log. Raises BuildError.
     """
     venv, kind = VENVS / kernel, kernels.form(kernel, maker.machine)
     run = runner(VENVS / f"{kernel}.log")
@@ -115,7 +127,7 @@ def make(kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
     shutil.rmtree(venv, ignore_errors=True)
     run([maker.uv, "venv", "--python", maker.python, "--prompt", kernel, venv])
     run([*pip, "sync", "--python", venv, "--require-hashes", "--build-constraints",
-         HERE / "tools.txt", kernels.lock_of(kernel, kind)])  # fmt: skip
+         HERE / "tools.txt", maker.lock(kernel)])  # fmt: skip
     local: list[str | Path] = ["--editable", ROOT]
     if kernel == "chainer":
         local.append(sources.chainercv(tools_python(), wheels(), run))
@@ -129,8 +141,14 @@ def make(kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
     install_local(venv, maker, run, local)
     run([*pip, "check", "--python", venv])
     check = f"import PIL.Image, {KERNELS[kernel].imports}"
-    run([venv / "bin" / "python", "-c", check], kernels.activation(kernel, kind))
-    return pillow
+    try:
+        run([venv / "bin" / "python", "-c", check], kernels.activation(kernel, kind))
+    except BuildError as error:
+        if kind == "cpu" or kernels.DRIVER not in str(error):
+            raise
+        # MXNet's needs it. A login node has none, and its compute nodes have.
+        return pillow, f"not imported: NVIDIA's driver ({kernels.DRIVER}) is missing here"
+    return pillow, ""
 
 
 #: One at a time: each environment's editable install compiles into the same file of the checkout.
@@ -154,7 +172,7 @@ def bring_up_to_date(
     began, venv = time.monotonic(), VENVS / kernel
     want, have = stamp(kernel, maker.machine), stamped(kernel)
     status = kernels.status(kernel)
-    pillow = status["pillow"]
+    pillow, note = status["pillow"], status["note"]
     status.update(ok=False, form=kernels.form(kernel, maker.machine), reason="interrupted")
     # From here to the end it is not whole, and whoever looks must see that.
     (venv / "stamp.json").unlink(missing_ok=True)
@@ -165,13 +183,13 @@ def bring_up_to_date(
             run = runner(VENVS / f"{kernel}.log")
             install_local(venv, maker, run, ["--editable", ROOT])
         else:
-            pillow = make(kernel, maker, pillow_simd)
+            pillow, note = make(kernel, maker, pillow_simd)
         if wrong := installed.damage(kernel):
             raise BuildError(f"{wrong}, in uv's cache too: {maker.uv} cache clean, then again")
         kernels.write_json(venv / "stamp.json", want)
-        status.update(ok=True, reason="", pillow=pillow)
+        status.update(ok=True, reason="", pillow=pillow, note=note)
     except (BuildError, concurrent.futures.CancelledError) as error:
-        status.update(reason=str(error) or "interrupted", pillow=None)
+        status.update(reason=str(error) or "interrupted", pillow=None, note="")
     status["seconds"] = round(time.monotonic() - began, 1)
     kernels.write_json(kernels.status_file(kernel), status)
     return status
@@ -233,9 +251,21 @@ def make_tools(maker: Maker) -> None:
     mark.write_text(lock.read_text())
 
 
+def get_maker(machine: kernels.Machine, folder: wheel_folder.Folder | None = None) -> Maker:
+    """Finds or fetches uv and Python 3.11. Raises python311.NoPython."""
+    python311.set_up_uv(VENVS)
+    if folder:
+        wheel_folder.go_offline(folder)
+    python = python311.find_python()
+    uv = python311.find_uv(VENVS, python)
+    if not python and folder:
+        python = wheel_folder.bring_python(folder, VENVS)
+    return Maker(uv, python or python311.fetch_python(uv), machine, folder)
+
+
 def make_pillow_simd() -> Path:
     """The wheel that takes Pillow's place. Raises BuildError with the reason it cannot be had."""
-    if not sources.compiler():
+    if not sources.compiler() and sources.pillow_simd_there(wheels()) is None:
         raise BuildError("no C compiler for pillow-simd (Debian: gcc)")
     log = VENVS / "pillow-simd.log"
     try:
@@ -248,6 +278,8 @@ def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
     """Builds those, all at once: they wait for the network more than for each other."""
     done = []
     make_tools(maker)
+    if maker.folder:
+        wheel_folder.bring_built(maker.folder, tools_python(), wheels())
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 1) as pool:
         pillow_simd = pool.submit(make_pillow_simd)  # a minute of compiling beside the downloads
         jobs = [pool.submit(bring_up_to_date, kernel, maker, pillow_simd) for kernel in todo]
@@ -264,7 +296,8 @@ def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
 
 def line(status: dict[str, Any]) -> str:
     """One environment's line on the terminal."""
-    word, rest = ("ok", status["pillow"]) if status["ok"] else ("FAILED", status["reason"])
+    good = "; ".join(filter(None, (status["pillow"], status["note"])))
+    word, rest = ("ok", good) if status["ok"] else ("FAILED", status["reason"])
     return f"{status['kernel']:11} {word:6} {status['seconds']:5.0f} s  {status['form']}  {rest}"
 
 
@@ -286,27 +319,36 @@ def what_is_slow() -> str:
 # --- The command -----------------------------------------------------------------------------
 
 
-def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) -> int:
+def run_locked(
+    wanted: list[str],
+    options: argparse.Namespace,
+    more: list[str],
+    folder: wheel_folder.Folder | None,
+) -> int:
     """The command, when no other build is going on here."""
     machine = kernels.this_machine(options.gpu)
+    if folder:
+        machine = machine._replace(gpu=True, forms=tuple(folder.forms.items()))
+    anew = list(wanted) if options.rebuild else []
     for kernel in wanted:
-        if options.rebuild:
-            discard(kernel)
-        elif whole(kernel, machine) and (wrong := installed.damage(kernel)):
+        if not anew and whole(kernel, machine) and (wrong := installed.damage(kernel)):
             print(f"{kernel}: {wrong}, so it is made anew", flush=True)
-            discard(kernel)
-    todo = [k for k in wanted if options.lock or not whole(k, machine)]
+            anew.append(kernel)
+    todo = [k for k in wanted if options.lock or k in anew or not whole(k, machine)]
+    if folder and todo:
+        print(f"Checking {folder.path}", flush=True)
+        wheel_folder.check(folder, todo)
+    for kernel in anew:
+        discard(kernel)
     failed = []
     if todo:
-        python311.set_up_uv(VENVS)
-        python = python311.find_python()
-        uv = python311.find_uv(VENVS, python)
-        python = python or python311.fetch_python(uv)
+        maker = get_maker(machine, folder)
         if options.lock:
-            return locks.make(uv, python, wanted, more)
-        print(f"Making {', '.join(todo)} in .venvs/ ({'GPU' if machine.gpu else 'CPU'} forms) "
-              f"with {python}; details in .venvs/<kernel>.log", flush=True)  # fmt: skip
-        failed = [one for one in build_all(todo, Maker(uv, python, machine)) if not one["ok"]]
+            return locks.make(maker.uv, maker.python, wanted, more)
+        forms = "GPU" if any(kernels.form(k, machine) != "cpu" for k in todo) else "CPU"
+        print(f"Making {', '.join(todo)} in .venvs/ ({forms} forms) with {maker.python}; "
+              "details in .venvs/<kernel>.log", flush=True)  # fmt: skip
+        failed = [one for one in build_all(todo, maker) if not one["ok"]]
     else:
         print(f"Environments: {', '.join(wanted)} are there.")
     if slow := what_is_slow():
@@ -319,62 +361,106 @@ def run_locked(wanted: list[str], options: argparse.Namespace, more: list[str]) 
     return 1 if failed else 0
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="build.py", description=(__doc__ or "").split("\n")[0])
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """The options that say which environments are meant."""
     parser.add_argument("--kernels", metavar="A,B", help="these; else all but optional ones")
     forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--gpu", action="store_true", default=None, help="the GPU forms, whatever")
-    forms.add_argument("--cpu", action="store_false", dest="gpu", help="the CPU forms, whatever")
-    parser.add_argument("--rebuild", action="store_true", help="make them anew, whatever is there")
+    other = "the GPU forms, also without a GPU; or those for this compute capability and driver"
+    forms.add_argument("--gpu", nargs="?", const=True, metavar="7.0:535.129.03", help=other)
+    forms.add_argument(
+        "--cpu", action="store_false", dest="gpu", help="the CPU forms, also with a GPU"
+    )
+    forms.set_defaults(gpu=None)
+
+
+def chosen(options: argparse.Namespace, usual: list[str]) -> tuple[list[str], str]:
+    """The kernels that are meant, and what is wrong with the options ("" if nothing).
+
+    A GPU that was named becomes a Gpu.
+    """
+    named = usual if options.kernels is None else options.kernels.split(",")
+    wanted = [k for k in dict.fromkeys(named) if k]
+    if isinstance(options.gpu, str):
+        if not (found := re.fullmatch(r"(\d{1,3})\.(\d):(\d{3}(\.\d+)*)", options.gpu, re.ASCII)):
+            return wanted, (
+                f"--gpu {options.gpu}: give compute capability and driver, such as 7.0:535.129.03, "
+                "or --gpu alone"
+            )
+        capability = int(found[1]), int(found[2])
+        options.gpu = kernels.Gpu("GPU elsewhere", capability, found[3])
+    unknown = ", ".join(k for k in wanted if k not in KERNELS)
+    if wanted and not unknown:
+        return wanted, ""
+    no = f"no kernel named {unknown}" if unknown else "no kernel named"
+    return wanted, f"{no}: choose among {', '.join(KERNELS)}"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="build.py", description=(__doc__ or "").split("\n")[0])
+    add_choices(parser)
+    parser.add_argument("--rebuild", action="store_true", help="make them again, even if whole")
+    parser.add_argument("--offline", metavar="FOLDER", help="from what make wheels put there")
     parser.add_argument("--show", action="store_true", help="what runs on the GPUs here, no more")
     parser.add_argument("--lock", action="store_true", help="re-make the locks (more goes to uv)")
     options, more = parser.parse_known_args(arguments)
-    usual = list(KERNELS) if options.lock else kernels.USUAL
-    named = usual if options.kernels is None else options.kernels.split(",")
-    wanted = [k for k in dict.fromkeys(named) if k]
-    wrong = f"what is {' '.join(more)}?" if more and not options.lock else ""
-    if unknown := [k for k in wanted if k not in KERNELS]:
-        wrong = f"no kernel named {', '.join(unknown)}: choose among {', '.join(KERNELS)}"
-    elif not wanted:
-        wrong = f"no kernel named: choose among {', '.join(KERNELS)}"
+    folder, usual = None, list(KERNELS) if options.lock else kernels.USUAL
+    try:
+        if options.offline is not None:
+            folder = wheel_folder.read(Path(options.offline))
+            usual = list(folder.forms)
+    except wheel_folder.NotUsable as error:
+        print(f"build.py: {error}", file=sys.stderr)
+        return 2
+    wanted, wrong = chosen(options, usual)
+    if more and not options.lock:
+        wrong = f"what is {' '.join(more)}?"
+    elif folder and (options.lock or options.gpu is not None):
+        wrong = "--offline takes the forms that the folder holds: leave out --lock, --gpu and --cpu"
     if wrong:
         print(f"build.py: {wrong}", file=sys.stderr)
         return 2
     if options.show:
         print(*kernels.prospects(wanted, kernels.this_machine(options.gpu)), sep="\n")
         return 0
+    return alone(lambda: run_locked(wanted, options, more, folder), "build.py")
+
+
+def alone(work: Callable[[], int], command: str) -> int:
+    """Does the work once no other build is going on here; returns the exit code.
+
+    What a user can do something about (a full disk, folders of somebody else, a file in the way)
+    is one line.
+    """
     try:
-        return build_here(wanted, options, more)
-    except OSError as error:  # a full disk, folders of somebody else, a file in the way
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"build.py: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
-
-
-def build_here(wanted: list[str], options: argparse.Namespace, more: list[str]) -> int:
-    """The command, once no other build is going on here. Raises OSError for what stands in .venvs'
-    way."""
-    VENVS.mkdir(exist_ok=True)
-    with (VENVS / ".lock").open("w") as held:
-        os.set_inheritable(held.fileno(), True)
-        try:
+        VENVS.mkdir(exist_ok=True)
+        with (VENVS / ".lock").open("w") as held:
+            os.set_inheritable(held.fileno(), True)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 print("Waiting for another build of these environments to end.", flush=True)
                 fcntl.flock(held, fcntl.LOCK_EX)
-            return run_locked(wanted, options, more)
-        except (python311.NoPython, BuildError) as error:
-            print(f"build.py: {error}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("build.py: interrupted; run it again to go on", file=sys.stderr)
-            return 130
+            return work()
+    except (python311.NoPython, wheel_folder.NotUsable, BuildError) as error:
+        print(f"{command}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"{command}: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{command}: interrupted; run it again to go on", file=sys.stderr)
+        return 130
+
+
+def start(command: Callable[[list[str]], int]) -> None:
+    """Runs a command as a program of its own."""
+    if sys.version_info < (3, 9):  # noqa: UP036 (what runs this need not be what it makes)
+        sys.exit("needs Python 3.9 or newer to run (PYTHON=... make envs)")
+    for own in [name for name in os.environ if name.startswith("PYTHON")]:
+        del os.environ[own]  # it would bring other packages into what is built
+    sys.exit(command(sys.argv[1:]))
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 9):  # noqa: UP036 (what runs this need not be what it makes)
-        sys.exit("build.py: needs Python 3.9 or newer to run (PYTHON=... make envs)")
-    for own in [name for name in os.environ if name.startswith("PYTHON")]:
-        del os.environ[own]  # it would bring other packages into what is built
-    sys.exit(main(sys.argv[1:]))
+    start(main)

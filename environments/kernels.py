@@ -19,6 +19,10 @@ ROOT = HERE.parent
 VENVS = ROOT / ".venvs"
 
 
+DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
+"""NVIDIA's driver, as programs load it."""
+
+
 class Kernel(NamedTuple):
     title: str  # as Jupyter's menu shows it
     imports: str  # what must import for the environment to count as built
@@ -45,10 +49,16 @@ class Machine(NamedTuple):
 
     gpu: bool  # install GPU forms
     gpus: tuple[Gpu, ...] = ()  # empty if there are none, or unknown ones
+    forms: tuple[tuple[str, str], ...] = ()  # kernels whose form is decided, and that form
 
 
-def this_machine(gpu: bool | None = None) -> Machine:
-    """GPU forms where an NVIDIA driver is loaded (also that of Windows, in WSL), unless told."""
+def this_machine(gpu: bool | Gpu | None = None) -> Machine:
+    """GPU forms where an NVIDIA driver is loaded (also that of Windows, in WSL), unless told.
+
+    Told of a GPU, it is a machine with that one: environments may be made for another machine.
+    """
+    if isinstance(gpu, Gpu):
+        return Machine(True, (gpu,))
     signs = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1"
     found = gpus.found()
     driver = bool(found) or any(Path(sign).exists() for sign in signs)
@@ -57,6 +67,8 @@ def this_machine(gpu: bool | None = None) -> Machine:
 
 def form(kernel: str, machine: Machine) -> str:
     """Which form of a kernel this machine gets: "cpu", "gpu", or an older "gpu-..." one."""
+    if kernel in (decided := dict(machine.forms)):
+        return decided[kernel]
     if not machine.gpu or kernel == "lab":
         return "cpu"
     return capabilities.best_form(kernel, machine.gpus) if machine.gpus else "gpu"
@@ -107,9 +119,9 @@ def status_file(kernel: str) -> Path:
 
 
 def status(kernel: str) -> dict[str, Any]:
-    """How a kernel's environment stands: kernel, ok, form, reason, seconds, pillow."""
+    """How a kernel's environment stands: kernel, ok, form, reason, seconds, pillow, note."""
     none = {"kernel": kernel, "ok": False, "form": "cpu", "reason": "not made yet: make envs"}
-    return {**none, "seconds": 0.0, "pillow": None, **read_json(status_file(kernel))}
+    return {**none, "seconds": 0.0, "pillow": None, "note": "", **read_json(status_file(kernel))}
 
 
 # --- How it is used --------------------------------------------------------------------------
@@ -140,9 +152,11 @@ def _variables(kernel: str, kind: str) -> dict[str, str]:
     env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv)}
     if kind == "gpu" and lock_of(kernel, kind).stem.endswith("-gpu"):
         # The CUDA libraries come as packages. MXNet and Chainer were made before that and find
-        # them only so; what was on the path before (some containers keep the driver there) stays.
+        # them only so. Of what was on the path before only folders with the driver stay (some
+        # containers keep it there): a cluster's modules put other CUDA libraries on it.
         libraries = sorted(map(str, venv.glob("lib/python*/site-packages/nvidia/*/lib")))
         before = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+        before = [p for p in before if Path(p, DRIVER).exists() or Path(p, NVML).exists()]
         env["LD_LIBRARY_PATH"] = ":".join(dict.fromkeys([*libraries, *before]))
     return env
 

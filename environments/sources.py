@@ -52,13 +52,18 @@ def pillow_simd(python: Path, wheels: Path, run: Run) -> Path:
     `python` is the tools' interpreter. Raises whatever `run` raises where it cannot be compiled:
     it needs a C compiler and the headers of Python, zlib and libjpeg.
     """
-    folder = wheels / instruction_set().lower()
-    if not (found := sorted(folder.glob("pillow_simd-*.whl"))):
+    if (found := pillow_simd_there(wheels)) is None:
+        folder = wheels / instruction_set().lower()
         # SSE4 is what pillow-simd builds for unless told otherwise.
         flag = " -mavx2" if instruction_set() == "AVX2" else ""
-        _wheel(python, folder, run, "-r", HERE / "pillow-simd.txt", CC=f"{compiler()}{flag}")
-        found = sorted(folder.glob("pillow_simd-*.whl"))
-    return found[0]
+        wheel(python, folder, run, "-r", HERE / "pillow-simd.txt", CC=f"{compiler()}{flag}")
+        (found,) = folder.glob("pillow_simd-*.whl")
+    return found
+
+
+def pillow_simd_there(wheels: Path) -> Path | None:
+    """The wheel that was compiled for this CPU before."""
+    return next((wheels / instruction_set().lower()).glob("pillow_simd-*.whl"), None)
 
 
 def why_no_pillow_simd(log: str) -> str:
@@ -91,7 +96,7 @@ def chainercv(python: Path, wheels: Path, run: Run) -> Path:
             bbox = source / "chainercv" / "utils" / "bbox"
             (bbox / "_nms_gpu_post.c").unlink()
             (bbox / "_nms_gpu_post.py").write_text(NMS_MISSING)
-            _wheel(python, wheels, run, source)
+            wheel(python, wheels, run, source)
         found = sorted(wheels.glob("chainercv-*.whl"))
     return found[0]
 
@@ -127,7 +132,7 @@ def horovod(python: Path, wheels: Path, run: Run) -> Path:
             setup = (source / "setup.py").read_text()
             # Without what a debugger reads, which is most of its size.
             (source / "setup.py").write_text(setup.replace("'RelWithDebInfo'", "'Release'"))
-            _wheel(python, folder, run, source, **chosen)
+            wheel(python, folder, run, source, **chosen)
         found = sorted(folder.glob("horovod-*.whl"))
     return found[0]
 
@@ -147,7 +152,7 @@ def _source(
     return archive.with_name(archive.name[: -len(".tar.gz")])
 
 
-def _wheel(python: Path, folder: Path, run: Run, *what: str | Path, **env: str) -> None:
+def wheel(python: Path, folder: Path, run: Run, *what: str | Path, **env: str) -> None:
     """Builds one wheel with the tools' own packages and puts it, whole, into `folder`."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import re
 import shutil
 import subprocess
@@ -378,7 +379,7 @@ def test_what_is_damaged_in_uvs_cache_is_no_environment(
 ) -> None:
     """uv links files from its cache: made anew, they would be as damaged as before."""
     (packages / "numpy/__init__.py").write_text("")
-    monkeypatch.setattr(build, "make", lambda *_: "pillow")
+    monkeypatch.setattr(build, "make", lambda *_: ("pillow", ""))
     build.discard("mxnet")
     maker = build.Maker(Path("uv"), "python", CPU)
     found = build.bring_up_to_date("mxnet", maker, Any)  # type: ignore[arg-type]
@@ -468,6 +469,37 @@ def test_form(kernel: str, machine: kernels.Machine, expected: str) -> None:
     assert kernels.form(kernel, machine) == expected
 
 
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("7.0:535.129.03", {"pytorch": "gpu-cuda12", "mxnet": "gpu", "chainer": "gpu"}),
+        ("9.0:580", {"pytorch": "gpu", "mxnet": "cpu", "tensorflow": "gpu"}),
+    ],
+)
+def test_environments_can_be_made_for_the_gpus_of_other_machines(
+    monkeypatch: pytest.MonkeyPatch, named: str, expected: dict[str, str]
+) -> None:
+    made: list[kernels.Machine] = []
+    monkeypatch.setattr(build, "alone", lambda work, command: work())
+    monkeypatch.setattr(build, "whole", lambda kernel, machine: made.append(machine))
+    monkeypatch.setattr(
+        build, "get_maker", lambda machine, folder: build.Maker(Path(), "", machine)
+    )
+    monkeypatch.setattr(build, "build_all", lambda todo, maker: [])
+    monkeypatch.setattr(build, "stamped", lambda kernel: {})
+    assert build.main(["--gpu", named, "--kernels", ",".join(expected)]) == 0
+    assert {kernel: kernels.form(kernel, made[0]) for kernel in expected} == expected
+
+
+@pytest.mark.parametrize("named", ["H100", "9.0", "9.0:", "90:580", "9.0:580;", "²²:580"])
+def test_a_gpu_that_cannot_be_read_is_one_line(
+    capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    assert build.main(["--gpu", named]) == 2
+    said = capsys.readouterr().err
+    assert f"--gpu {named}: give compute capability and driver" in said and said.count("\n") == 1
+
+
 def test_pytorch_has_one_lock_for_cpu_and_gpu_and_one_for_older_gpus() -> None:
     assert kernels.lock_of("pytorch", "gpu") == kernels.lock_of("pytorch", "cpu")
     assert kernels.lock_of("pytorch", "gpu-cuda12").name == "pytorch-gpu-cuda12.txt"
@@ -479,12 +511,15 @@ def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
 ) -> None:
     library = built / "mxnet" / "lib" / "python3.11" / "site-packages" / "nvidia" / "cudnn" / "lib"
     library.mkdir(parents=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
+    driver, module = built / "driver", built / "modules" / "cuda" / "lib64"
+    put(driver / "libcuda.so.1", "")
+    put(module / "libcudnn.so.8", "")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{module}:{driver}:")
     kernels.register("mxnet", "gpu")
     spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
     assert spec["argv"][0] == str(built / "mxnet" / "bin" / "python")
     assert spec["env"]["PATH"] == f"{built / 'mxnet' / 'bin'}:${{PATH}}"
-    assert spec["env"]["LD_LIBRARY_PATH"] == f"{library}:/driver"
+    assert spec["env"]["LD_LIBRARY_PATH"] == f"{library}:{driver}", "without the site's CUDA"
     kernels.register("mxnet", "cpu")
     spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
     assert "LD_LIBRARY_PATH" not in spec["env"]
@@ -495,10 +530,10 @@ def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
 def test_a_failed_environment_says_why_and_the_others_go_on(
     built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def make(kernel: str, *_: Any) -> str:
+    def make(kernel: str, *_: Any) -> tuple[str, str]:
         if kernel == "chainer":
             raise build.BuildError("no wheel for this machine")
-        return "pillow 12.1.1 (no C compiler)"
+        return "pillow 12.1.1 (no C compiler)", ""
 
     monkeypatch.setattr(build, "make", make)
     monkeypatch.setattr(build, "make_tools", lambda maker: None)
@@ -512,6 +547,39 @@ def test_a_failed_environment_says_why_and_the_others_go_on(
     lines = capsys.readouterr().out.splitlines()
     assert any("chainer" in line and "no wheel for this machine" in line for line in lines)
     assert kernels.status("lab")["reason"] == "not made yet: make envs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "note"),
+    [
+        ("gpu", "OSError: libcuda.so.1: cannot open shared object file", "NVIDIA's driver"),
+        ("gpu", "OSError: libcudnn.so.8: cannot open shared object file", None),
+        ("cpu", "OSError: libcuda.so.1: cannot open shared object file", None),
+        ("gpu", "", ""),
+    ],
+)
+def test_want_of_a_driver_is_said_and_is_no_failure(
+    built: Path, monkeypatch: pytest.MonkeyPatch, kind: str, said: str, note: str | None
+) -> None:
+    """A login node makes the GPU forms for its compute nodes; what else is missing is a failure."""
+
+    def runner(log: Path) -> Callable[..., None]:
+        def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
+            if said and "import PIL.Image, mxnet" in command:
+                raise build.BuildError(said)
+
+        return run
+
+    simd: concurrent.futures.Future[Path] = concurrent.futures.Future()
+    simd.set_exception(build.BuildError("no C compiler"))
+    monkeypatch.setattr(build, "runner", runner)
+    maker = build.Maker(Path("uv"), "python", kernels.Machine(gpu=kind == "gpu"))
+    if note is None:
+        with pytest.raises(build.BuildError, match=re.escape(said)):
+            build.make("mxnet", maker, simd)
+    else:
+        pillow, told = build.make("mxnet", maker, simd)
+        assert pillow.startswith("pillow ") and note in told and bool(told) == bool(said)
 
 
 def test_an_interrupt_leaves_nothing_that_counts_as_built(
@@ -550,10 +618,14 @@ def test_why_pillow_stayed(said: str, reason: str) -> None:
     assert reason in sources.why_no_pillow_simd(f"Building\n{said}\nmore")
 
 
-def test_without_a_compiler_pillow_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "VENVS", tmp_path)
     monkeypatch.setattr(sources.shutil, "which", lambda name: None)
     with pytest.raises(build.BuildError, match="no C compiler"):
         build.make_pillow_simd()
+    brought = tmp_path / ".wheels" / sources.instruction_set().lower() / "pillow_simd-1.whl"
+    put(brought, "compiled elsewhere")
+    assert build.make_pillow_simd() == brought, "what was compiled before needs no compiler"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Fetches all that the locks name into a folder, for machines without a network (`make wheels`).
+
+    python3 environments/download.py                            for this machine's forms, in wheels/
+    python3 environments/download.py --kernels lab,pytorch --gpu --folder /media/stick/wheels
+    python3 environments/download.py --with-python              and Python 3.11 itself
+
+What is there already is kept, so that an interrupted command can be given again. A file appears in
+the folder when it is whole and has the lock's hash; the index comes last.
+Exit code: 0 all there, 2 something could not be fetched, or a mistake in the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import build
+import kernels
+import python311
+import sources
+import wheel_folder
+from kernels import ROOT, VENVS
+from wheel_folder import GLIBC, INDEX, MACHINE, PYTHON
+
+AT_ONCE = 4
+SOURCES = ("pillow-simd", "horovod")
+"""Kept as source archives too: what is compiled of them may fit one machine only."""
+#: What a wheel may be built against, newest first; pip goes by the name alone.
+TAGS = ("_2_28", "_2_27", "_2_26", "_2_24", "_2_17", "2014", "_2_12", "2010", "_2_5", "1")
+
+Files = dict[str, dict[str, Any]]
+
+
+def gather(path: Path, forms: dict[str, str], maker: build.Maker, python: bool) -> Files:
+    """Fetches what is missing and returns all files of the folder's index. Raises BuildError."""
+    path.mkdir(parents=True, exist_ok=True)
+    for left in path.glob(".part-*"):
+        shutil.rmtree(left)
+    pins = wheel_folder.pins_of(wheel_folder.locks_of(forms))
+    pins = {pin: entry for pin, entry in pins.items() if not pin.startswith("chainercv==")}
+    found = there(path, pins)
+    missing = [pin for pin in pins if pin not in {about["for"] for about in found.values()}]
+    print(f"{len(pins)} packages, {len(missing)} of them to fetch", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        jobs = [pool.submit(fetch, pin, pins[pin], path) for pin in missing]
+        try:
+            for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
+                found.update(job.result())
+                if number % 20 == 0 or number == len(jobs):
+                    print(f"  {number} of {len(jobs)}, {gigabytes(found)}", flush=True)
+        except BaseException:
+            build.STOP.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    found.update(compiled(path, forms))
+    if python:
+        found.update(packed_python(path, maker))
+    return found
+
+
+def there(path: Path, pins: dict[str, str]) -> Files:
+    """The files that are in the folder already, known by the locks' hashes.
+
+    What was built from source is known by the index of before.
+    """
+    hashes = {
+        word.removeprefix("--hash=sha256:"): pin
+        for pin, entry in pins.items()
+        for word in entry.split()
+        if word.startswith("--hash=sha256:")
+    }
+    before = kernels.read_json(path / INDEX).get("files", {})
+    built = {about["sha256"]: about["for"] for about in before.values() if about.get("built")}
+    found: Files = {}
+    for file in sorted([*path.glob("*.whl"), *path.glob("*.tar.gz")]):
+        sha256 = wheel_folder.digest(file)
+        if sha256 in hashes:
+            found[file.name] = entry_of(file, hashes[sha256], sha256=sha256)
+        elif built.get(sha256) in pins:
+            found[file.name] = entry_of(file, built[sha256], sha256=sha256, built=True)
+    return found
+
+
+def entry_of(file: Path, pin: str, sha256: str = "", built: bool = False) -> dict[str, Any]:
+    """A file's line in the index."""
+    sha256 = sha256 or wheel_folder.digest(file)
+    mark = {"built": True} if built else {}
+    return {"for": pin, "bytes": file.stat().st_size, "sha256": sha256, **mark}
+
+
+def fetch(pin: str, entry: str, path: Path) -> Files:
+    """Fetches one package; of a source archive it builds the wheel. Raises BuildError."""
+    with tempfile.TemporaryDirectory(dir=path, prefix=".part-") as scratch:
+        place = Path(scratch)
+        (place / "lock.txt").write_text(entry)
+        run = build.runner(place / "log")
+        pip = [build.tools_python(), "-m", "pip"]
+        try:
+            run([*pip, "download", "--no-deps", "--no-build-isolation", "--require-hashes",
+                 "--no-cache-dir", *(f"--platform=manylinux{tag}_{MACHINE}" for tag in TAGS),
+                 "--dest", place / "files", "-r", place / "lock.txt"])  # fmt: skip
+            (file,) = (place / "files").iterdir()
+            if built := file.suffix != ".whl" and not pin.startswith(SOURCES):
+                sources.wheel(build.tools_python(), place / "built", run, file)
+                (file,) = (place / "built").iterdir()
+        except build.BuildError as error:
+            raise build.BuildError(f"{pin}: {error}") from None
+        about = entry_of(file, pin, built=built)
+        file.replace(path / file.name)
+    return {file.name: about}
+
+
+def compiled(path: Path, forms: dict[str, str]) -> Files:
+    """What is built here beforehand: chainercv, and pillow-simd where there is a compiler."""
+    found: Files = {}
+    if "chainer" in forms:
+        run = build.runner(VENVS / "chainercv.log")
+        file = sources.chainercv(build.tools_python(), build.wheels(), run)
+        (pin,) = wheel_folder.pins_of([kernels.HERE / "chainercv.txt"])
+        found[file.name] = copied(file, path / file.name, pin)
+    try:
+        file = build.make_pillow_simd()
+    except build.BuildError as reason:
+        print(f"Without pillow-simd ready to use: {reason}", flush=True)
+        return found
+    (pin,) = wheel_folder.pins_of([kernels.HERE / "pillow-simd.txt"])
+    name = f"{file.parent.name}/{file.name}"
+    return found | {name: copied(file, path / name, pin)}
+
+
+def copied(file: Path, to: Path, pin: str) -> dict[str, Any]:
+    """Copies a file, whole or not at all, and returns its line in the index."""
+    to.parent.mkdir(exist_ok=True)
+    part = to.with_name(f".part-{to.name}")
+    shutil.copyfile(file, part)
+    part.replace(to)
+    return entry_of(to, pin, built=True)
+
+
+def packed_python(path: Path, maker: build.Maker) -> Files:
+    """The Python 3.11 that uv fetches, which runs from any folder, as one file."""
+    # bin/python3.11 in the folder of the installation, however uv links to that.
+    home = Path(python311.fetch_python(maker.uv)).resolve().parent.parent
+    with tempfile.TemporaryDirectory(dir=path, prefix=".part-") as scratch:
+        part = Path(scratch) / PYTHON
+        with tarfile.open(part, "w") as packed:
+            packed.add(home, "python")
+        part.replace(path / PYTHON)
+    return {PYTHON: entry_of(path / PYTHON, f"python=={python311.VERSION}", built=True)}
+
+
+def write_index(path: Path, forms: dict[str, str], files: Files) -> None:
+    """Writes the index, and then removes what only the one of before listed."""
+    before = kernels.read_json(path / INDEX).get("files", {})
+    kernels.write_json(path / INDEX, {
+        "format": wheel_folder.FORMAT,
+        "python": python311.VERSION,
+        "machine": MACHINE,
+        "glibc": GLIBC,
+        "forms": forms,
+        "locks": {lock.name: wheel_folder.digest(lock) for lock in wheel_folder.locks_of(forms)},
+        "files": dict(sorted(files.items())),
+    })  # fmt: skip
+    for name in before.keys() - files.keys():
+        (path / name).unlink(missing_ok=True)
+
+
+def gigabytes(files: Files) -> str:
+    size = sum(about["bytes"] for about in files.values())
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+def what_next(path: Path, forms: dict[str, str], files: Files) -> str:
+    """What the folder holds, and what to do with it."""
+    held = ", ".join(f"{kernel} ({form})" for kernel, form in forms.items())
+    own = {path / name for name in (*files, INDEX)}
+    strange = [f for f in path.rglob("*") if f.is_file() and f not in own]
+    rest = f"\n{len(strange)} further files there are needed by none of these." if strange else ""
+    shown = os.path.relpath(path, ROOT) if path.is_relative_to(ROOT) else path
+    return (
+        f"{shown}/: {len(files)} files, {gigabytes(files)}, for {held}.{rest}\n"
+        "Copy it, and this checkout, to the machine without a network, and there:\n"
+        f'  make envs ARGS="--offline {path.name if path.is_relative_to(ROOT) else path}"'
+    )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="download.py", description=(__doc__ or "").split("\n")[0], allow_abbrev=False
+    )
+    build.add_choices(parser)
+    parser.add_argument("--folder", type=Path, default=ROOT / "wheels", help="default: wheels")
+    parser.add_argument("--with-python", action="store_true", help="Python 3.11 itself too")
+    options = parser.parse_args(arguments)
+    wanted, wrong = build.chosen(options, kernels.USUAL)
+    if wrong:
+        print(f"download.py: {wrong}", file=sys.stderr)
+        return 2
+    machine = kernels.this_machine(options.gpu)
+    forms = {kernel: kernels.form(kernel, machine) for kernel in wanted}
+    path = options.folder.absolute()
+
+    def work() -> int:
+        maker = build.get_maker(machine)
+        build.make_tools(maker)
+        # Where no Python 3.11 was found, the other machine may have none either.
+        python = options.with_python or python311.find_python() is None
+        files = gather(path, forms, maker, python)
+        write_index(path, forms, files)
+        print(what_next(path, forms, files))
+        return 0
+
+    return build.alone(work, "download.py")
+
+
+if __name__ == "__main__":
+    build.start(main)

@@ -1,0 +1,114 @@
+"""The recipes for containers: they say the same, and what they copy and run is there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "environments"))
+
+import python311  # noqa: E402
+
+DOCKER = ROOT / "environments" / "container" / "Dockerfile"
+APPTAINER = ROOT / "environments" / "container" / "apptainer.def"
+PLACE = "/opt/chexnet"
+
+
+def instructions(file: Path) -> list[tuple[str, str]]:
+    """What a Dockerfile says, as pairs of a word and the rest."""
+    text = re.sub(r"^#.*\n", "", file.read_text(), flags=re.M).replace("\\\n", " ")
+    return [(line.split()[0], " ".join(line.split()[1:])) for line in text.splitlines() if line]
+
+
+def sections(file: Path) -> dict[str, list[str]]:
+    """What an Apptainer recipe says: its header as "", and its sections by name."""
+    found: dict[str, list[str]] = {"": []}
+    name = ""
+    for line in file.read_text().splitlines():
+        if line.startswith("%"):
+            name = line[1:]
+            found[name] = []
+        elif line.strip() and not line.strip().startswith("#"):
+            found[name].append(line.strip())
+    return found
+
+
+def commands(lines: list[str]) -> list[str]:
+    return [" ".join(part.split()) for line in lines for part in line.split("&&")]
+
+
+def docker_commands() -> list[str]:
+    return commands([rest for word, rest in instructions(DOCKER) if word == "RUN"])
+
+
+def test_every_line_is_an_instruction_and_the_base_is_pinned() -> None:
+    words = [word for word, _ in instructions(DOCKER)]
+    assert set(words) == {"FROM", "RUN", "WORKDIR", "COPY", "ARG", "ENTRYPOINT"}
+    assert words[0] == "FROM" and words[-1] == "ENTRYPOINT" and words.count("FROM") == 1
+    assert list(sections(APPTAINER)) == ["", "arguments", "files", "post", "runscript"]
+    base = dict(instructions(DOCKER))["FROM"]
+    assert re.fullmatch(rf"python:{re.escape(python311.VERSION)}\.\d+-slim-[a-z]+", base)
+    assert sections(APPTAINER)[""] == ["Bootstrap: docker", f"From: {base}"]
+
+
+def test_both_copy_the_same_and_it_is_there() -> None:
+    copied = [rest.split() for word, rest in instructions(DOCKER) if word == "COPY"]
+    files = {name for *names, _ in copied for name in names}
+    assert {line.split()[0] for line in sections(APPTAINER)["files"]} == files
+    assert all(line.split()[1] == f"{PLACE}/" for line in sections(APPTAINER)["files"])
+    assert dict(instructions(DOCKER))["WORKDIR"] == PLACE
+    for *names, to in copied:
+        assert to == "./" or names == [to], "a folder keeps its name"
+    assert all((ROOT / name).exists() for name in files)
+    settings = (ROOT / "pyproject.toml").read_text() + (ROOT / "setup.py").read_text()
+    here = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    packages = here & set(re.findall(r'^    "(\w+)[\w.]*",$', settings, re.M))
+    assert {"helpers", "data_prep"} <= packages <= files and "gpumon" in files
+
+
+def test_both_run_the_same_commands() -> None:
+    theirs = [line for line in commands(sections(APPTAINER)["post"]) if not line.startswith("cd ")]
+    ours = [line.replace("$ARGS", "{{ ARGS }}") for line in docker_commands()]
+    assert theirs == ours
+    assert 'make envs ARGS="{{ ARGS }}"' in theirs and "rm -f data_prep/*.so" in theirs
+    assert "ARGS=--gpu" in sections(APPTAINER)["arguments"]
+    assert ("ARG", "ARGS=--gpu") in instructions(DOCKER)
+    compare = f"{PLACE}/.venvs/lab/bin/compare"
+    assert dict(instructions(DOCKER))["ENTRYPOINT"] == f'["{compare}"]'
+    assert sections(APPTAINER)["runscript"] == [f'exec {compare} "$@"']
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert "envs" in targets
+
+
+def test_what_has_to_be_compiled_can_be() -> None:
+    (install,) = [line for line in docker_commands() if line.startswith("apt-get install")]
+    named = {word for word in install.split()[2:] if not word.startswith("-")}
+    assert {"gcc", "make", "zlib1g-dev", "libjpeg62-turbo-dev", "libc6-dev"} == named
+
+
+@pytest.mark.slow
+def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
+    """Where there is a builder: with the lab's environment alone."""
+    small = ["--build-arg", "ARGS=--cpu --kernels lab"]
+    for program in ("podman", "docker"):
+        answers = [program, "info"]
+        if shutil.which(program) and not subprocess.run(answers, capture_output=True).returncode:
+            tag = "chexnet-test"
+            build = [program, "build", "--file", str(DOCKER), *small, "--tag", tag, str(ROOT)]
+            start = [program, "run", "--rm", tag, "--help"]
+            break
+    else:
+        if not shutil.which("apptainer"):
+            pytest.skip("no podman, docker or apptainer that works here builds the container")
+        image = tmp_path / "chexnet.sif"
+        build = ["apptainer", "build", *small, str(image), str(APPTAINER)]
+        start = ["apptainer", "run", str(image), "--help"]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "usage: compare" in subprocess.run(start, capture_output=True, text=True).stdout
