@@ -67,12 +67,14 @@ OURS = "ours"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--of", default=",".join(KINDS), help="which images")
+    which = f"which images, of {', '.join(KINDS)} (default: all)"
+    parser.add_argument("--of", default=",".join(KINDS), help=which)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--images", type=int, default=640)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     inside.add_arguments(parser, frameworks=",".join(ARTICLE))
-    given = quick.parse(parser, seconds=0.3, images=128, of="xrays,resized")
+    # Without the X-rays, of which the article's loader reads some hundred a second.
+    given = quick.parse(parser, seconds=0.1, images=max(LEAST.values()), of="resized")
     names = inside.chosen(parser, given)
     kinds = given.of.split(",")
     if unknown := set(kinds) - set(KINDS):

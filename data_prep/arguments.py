@@ -37,19 +37,21 @@ def parser() -> argparse.ArgumentParser:
         "demo",
         help="generate a set in a published format, to try everything out",
         description="Generate X-ray-like 1024 px images with planted findings, in exactly the"
-        " NIH's layout and combinations, rare ones oftener; or the same in CheXpert's layout; or"
-        " pictures of ten classes in CIFAR-10's binary version, in a folder a class, or in"
-        " ImageNet's tar of tars. The same seed gives the same files.",
+        " NIH's layout and combinations, rare findings more often; or the same in CheXpert's"
+        " layout; or pictures of ten classes in CIFAR-10's binary version, in a folder for each"
+        " class, or in ImageNet's archive of archives. The same seed gives the same files.",
     )
     demo.add_argument("folder", help="the data folder to make")
     demo.add_argument(
         "--format",
         choices=("nih", "table", "imagefolder", "imagenet", "cifar10"),
         default="nih",
-        help="whose layout (default nih)",
+        help="the published layout (default nih)",
     )
     demo.add_argument("--images", type=int, help="how many (default 1600, of classes 2000 or 6000)")
-    demo.add_argument("--seed", type=int, default=0, help="another seed, another set (default 0)")
+    demo.add_argument(
+        "--seed", type=int, default=0, help="another seed gives another set (default 0)"
+    )
     demo.add_argument(
         "--size", type=int, help="pixels of a side (default 1024; table 320, imagefolder 256)"
     )
@@ -82,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
         "--fit",
         choices=("stretch", "crop"),
         default="stretch",
-        help="what is not square is stretched (default) or its middle is taken",
+        help="of an image that is not square: stretch it (default), or take its middle square",
     )
     _add_reader(resize)
     resize.add_argument(

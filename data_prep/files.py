@@ -76,25 +76,37 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
     Raises `DataError` for what could hold a program up for ever or take all its memory: a pipe or a
     device, and a file of more than `most` bytes. Raises `OSError` as `open` does.
     """
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+    handle = _open_regular(path)  # not a file object, which takes as long again
+    try:
+        size = os.fstat(handle).st_size
         if size > most:
             raise DataError(f"{path}: {size:,} bytes, more than the {most:,} that are read")
-        return file.read()
+        data = os.read(handle, size + 1)
+        if len(data) == size:
+            return data
+        pieces = [data]  # it changes meanwhile, or says nothing of its size
+        while pieces[-1]:
+            pieces.append(os.read(handle, 1 << 20))
+        return b"".join(pieces)
+    finally:
+        os.close(handle)
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """A file, open for reading. Raises `DataError` for a pipe or a device, `OSError` as `open`."""
+    return os.fdopen(_open_regular(path), "rb", 0)
+
+
+def _open_regular(path: str | os.PathLike[str]) -> int:
     # Without O_NONBLOCK, opening a pipe waits until somebody writes to it.
-    file = open(path, "rb", 0, opener=_without_waiting)  # noqa: SIM115 (pathlib has no opener)
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise DataError(f"{path}: cannot be read (not a file but a pipe, a device or the like)")
-    return file
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    kind = os.fstat(handle).st_mode
+    if stat.S_ISREG(kind):
+        return handle
+    os.close(handle)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise DataError(f"{path}: cannot be read (not a file but a pipe, a device or the like)")
 
 
 def sync(folder: str | os.PathLike[str]) -> None:

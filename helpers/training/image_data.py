@@ -13,6 +13,7 @@ import pandas as pd
 import data_prep
 from data_prep import packed, prepared
 from data_prep.files import read_json
+from data_prep.mirrored import copy_mirrored
 from data_prep.readers import Reader
 from data_prep.readers.pictures import Pictures, in_colour
 from helpers.errors import UserError
@@ -163,16 +164,14 @@ class Data:
 
 
 def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
-    """``place[:] = pixels``, of an image (H, W, planes), in a fifth of the time if it is mirrored.
+    """``place[:] = pixels``, of an image (H, W, planes); if it is mirrored, in far less time.
 
-    NumPy copies such a view, ``image[:, ::-1]``, of three planes three bytes at a time. Here it is
-    copied plane by plane.
+    NumPy copies such a view, ``image[:, ::-1]``, of three planes three bytes at a time.
     """
     if pixels.strides[1] > 0:
         place[:] = pixels
-        return
-    for plane in range(pixels.shape[2]):
-        place[..., plane] = pixels[..., plane]
+    else:
+        copy_mirrored(place, pixels[:, ::-1])
 
 
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:

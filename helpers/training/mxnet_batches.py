@@ -3,7 +3,7 @@
 A worker stacks a batch's images, and copies them into shared memory that is new each time; there
 they are copied again for the device. Of RGB images that costs more than to decode them. Here all
 batches of a loader lie in one block, made before its workers are forked, into which they write;
-what travels is the number of a place there.
+what travels is the number of a place there, and the host's NDArrays lie in it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader
+
+from helpers.training.shared_places import LENT, Places
 
 AHEAD = 2
 """Batches for each worker that are ready or in work: DataLoader's default."""
@@ -30,7 +32,8 @@ class Writes(Protocol):
 class Loader(DataLoader):  # type: ignore[misc]
     """Batches of a dataset: pixels, uint8 (images, H, W, planes), and targets, as NDArrays.
 
-    They are the caller's own, in memory that nobody writes to again; on the way to a GPU, pinned.
+    They are the caller's own, in memory to which nobody writes while it has them; on the way to a
+    GPU, pinned.
     """
 
     def __init__(
@@ -45,14 +48,15 @@ class Loader(DataLoader):  # type: ignore[misc]
         auto_reload: bool = False,
     ) -> None:
         """``shape``: of an image, (H, W, planes); ``batches``: each one's images, by number."""
-        places = AHEAD * num_workers + 1  # one more is asked for before the first is taken
-        block = (places, batch_size, *shape)
-        self.memory = np.frombuffer(mmap.mmap(-1, int(np.prod(block))), np.uint8).reshape(block)
+        asked = AHEAD * num_workers + 1  # one more is asked for before the first is taken
+        block = (asked + LENT, batch_size, *shape)
+        memory = np.frombuffer(mmap.mmap(-1, int(np.prod(block))), np.uint8).reshape(block)
+        self.places = Places(memory, asked)
         self.context = mx.cpu_pinned() if pin_memory else mx.cpu()
         self.coming: dict[int, Any] = {}
         super().__init__(
-            _Places(dataset, self.memory),
-            batch_sampler=_Placed(batches, places),
+            _Places(dataset, memory),
+            batch_sampler=_Placed(batches, self.places),
             batchify_fn=_the_only_one,
             num_workers=num_workers,
             prefetch=AHEAD * num_workers,
@@ -63,17 +67,18 @@ class Loader(DataLoader):  # type: ignore[misc]
         """As DataLoader's; places that an iterator left behind are waited for."""
         for task in self.coming.values():
             task.wait()
+        self.places.give_back_coming()
         super().refresh()
         self.coming = getattr(self._iter, "_data_buffer", {})
 
     def __iter__(self) -> Iterator[list[mx.nd.NDArray]]:
         for place, targets in super().__iter__():
-            arrays = self.memory[place, : len(targets)], targets
-            yield [self._copied(array) for array in arrays]
+            pixels = self.places.arrived(place, len(targets))
+            yield [self._sent(array) for array in (pixels, targets)]
 
-    def _copied(self, array: np.ndarray) -> mx.nd.NDArray:
-        if self.context == mx.cpu():  # MXNet's own copy takes ten times as long
-            return mx.nd.from_numpy(array.copy())
+    def _sent(self, array: np.ndarray) -> mx.nd.NDArray:
+        if self.context == mx.cpu():  # MXNet's own copy takes ten times as long as NumPy's
+            return mx.nd.from_numpy(array)
         found = mx.nd.empty(array.shape, self.context, array.dtype)
         found[:] = array  # mx.nd.array would copy it twice
         return found
@@ -82,13 +87,12 @@ class Loader(DataLoader):  # type: ignore[misc]
 class _Placed:
     """Of each batch the place and the images, as the only example of a batch."""
 
-    def __init__(self, batches: Iterable[list[int]], places: int) -> None:
-        self.batches, self.places, self.given = batches, places, 0
+    def __init__(self, batches: Iterable[list[int]], places: Places) -> None:
+        self.batches, self.places = batches, places
 
     def __iter__(self) -> Iterator[list[tuple[int, list[int]]]]:
         for numbers in self.batches:
-            yield [(self.given % self.places, numbers)]
-            self.given += 1
+            yield [(self.places.take(), numbers)]
 
 
 class _Places:

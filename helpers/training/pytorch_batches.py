@@ -3,18 +3,20 @@
 A worker hands over a tensor in shared memory that is new each time: its pages are zeroed and mapped
 on both sides, and the file behind it travels through a socket. Of RGB images that costs half as
 much as to decode them. Here all batches of a loader lie in one block, made before its workers
-start; what travels is the number of a place there.
+start; what travels is the number of a place there, and the host's tensors lie in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, SequentialSampler
+
+from helpers.training.shared_places import LENT, Places
 
 AHEAD = 2
 """Batches that a worker has ready or in work: DataLoader's default."""
@@ -35,7 +37,8 @@ class Writes(Protocol):
 class Loader(DataLoader[Any]):
     """Batches of a dataset: pixels, uint8 (images, H, W, planes), and targets, as tensors.
 
-    They are the caller's own, in memory that nobody writes to again; on the way to a GPU, pinned.
+    They are the caller's own, in memory to which nobody writes while it has them; on the way to a
+    GPU, pinned.
     """
 
     def __init__(
@@ -45,54 +48,78 @@ class Loader(DataLoader[Any]):
         shape: Sequence[int],
         *,
         num_workers: int,
+        sampler: Iterable[int] | None = None,
         **how: Any,
     ) -> None:
         """``shape``: of an image, (H, W, planes); ``how``: more of DataLoader's arguments."""
+        memory, places = torch.empty(0, dtype=torch.uint8), None
+        order: Any = BatchSampler(sampler or SequentialSampler(dataset), batch_size, False)
+        if num_workers:
+            asked = AHEAD * num_workers + 1  # one more is asked for before the first is taken
+            memory = torch.empty((asked + LENT, batch_size, *shape), dtype=torch.uint8)
+            places = Places(memory.share_memory_().numpy(), asked)
+            order = _Placed(order, places)
         super().__init__(
-            _Places(dataset, (batch_size, *shape), num_workers),
-            batch_size=batch_size,
+            _Batches(dataset, shape, memory, id(places)),
+            batch_sampler=order,
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
             prefetch_factor=AHEAD if num_workers else None,
             collate_fn=_as_it_is,
             **how,
         )
+        self.places = places
+        if places:
+            _places[id(places)] = places
 
     def __iter__(self) -> Iterator[Arrived]:  # type: ignore[override]
         return map(_arrived, super().__iter__())
 
 
-class _Places(Dataset[Any]):
-    """Whole batches of another dataset, in places that the workers share with this process.
+_places: WeakValueDictionary[int, Places] = WeakValueDictionary()
 
-    A place is written again when its worker begins its third batch after it: that one is asked for
-    when the second has arrived, and then the first is copied.
-    """
 
-    def __init__(self, dataset: Writes, shape: Sequence[int], workers: int) -> None:
-        self.dataset, self.shape, self.turn = dataset, shape, 0
-        self.memory = torch.empty((workers * (AHEAD + 1), *shape), dtype=torch.uint8)
-        if workers:
-            self.memory.share_memory_()
-        _places[id(self)] = self
-        self.key = id(self)
+class _Asked(NamedTuple):
+    """What travels to a worker: a place, and the images to write there, by number."""
+
+    place: int
+    numbers: list[int]
+
+
+class _Placed(Sampler[Any]):
+    """Another sampler's batches, each with a place for it."""
+
+    def __init__(self, batches: BatchSampler, places: Places) -> None:
+        self.batches, self.places = batches, places
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[_Asked]:
+        self.places.give_back_coming()  # DataLoader has waited for what it had asked for earlier
+        for numbers in self.batches:
+            yield _Asked(self.places.take(), numbers)
+
+
+class _Batches(Dataset[Any]):
+    """Whole batches of another dataset, in places that the workers share with this process."""
+
+    def __init__(
+        self, dataset: Writes, shape: Sequence[int], memory: torch.Tensor, places: int
+    ) -> None:
+        self.dataset, self.shape, self.memory, self.places = dataset, shape, memory, places
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitems__(self, numbers: list[int]) -> _Batch | Arrived:
-        worker = get_worker_info()
-        if worker is None:
-            pixels = np.empty((len(numbers), *self.shape[1:]), np.uint8)
-            targets = self.dataset.write(numbers, pixels)
-            return torch.from_numpy(pixels), torch.from_numpy(targets)
-        place = worker.id * (AHEAD + 1) + self.turn % (AHEAD + 1)
-        self.turn += 1
-        targets = self.dataset.write(numbers, self.memory[place, : len(numbers)].numpy())
-        return _Batch(self.key, place, targets)
-
-
-_places: WeakValueDictionary[int, _Places] = WeakValueDictionary()
+    def __getitems__(self, asked: _Asked | list[int]) -> _Batch | Arrived:
+        if isinstance(asked, _Asked):
+            pixels = self.memory[asked.place, : len(asked.numbers)].numpy()
+            targets = self.dataset.write(asked.numbers, pixels)
+            return _Batch(self.places, asked.place, targets)
+        pixels = np.empty((len(asked), *self.shape), np.uint8)
+        targets = self.dataset.write(asked, pixels)
+        return torch.from_numpy(pixels), torch.from_numpy(targets)
 
 
 class _Batch(NamedTuple):
@@ -102,24 +129,21 @@ class _Batch(NamedTuple):
     place: int
     targets: np.ndarray
 
-    def parts(self) -> Arrived:
-        """The shared pixels, and the targets."""
-        pixels = _places[self.places].memory[self.place, : len(self.targets)]
-        return pixels, torch.from_numpy(self.targets)
-
     def pin_memory(self) -> Arrived:
         """Called by DataLoader's own thread, where batches are to be pinned."""
-        pixels, targets = self.parts()
-        return pixels.pin_memory(), targets.pin_memory()
+        places = _places[self.places]
+        pixels = torch.from_numpy(places.memory[self.place, : len(self.targets)]).pin_memory()
+        places.give_back(self.place)
+        return pixels, torch.from_numpy(self.targets).pin_memory()
 
-    def copied(self) -> Arrived:
-        pixels, targets = self.parts()
-        # By NumPy: PyTorch's own copy wakes all threads, which takes longer than the copy.
-        return torch.from_numpy(pixels.numpy().copy()), targets
+    def arrived(self) -> Arrived:
+        """The shared pixels, and the targets."""
+        pixels = _places[self.places].arrived(self.place, len(self.targets))
+        return torch.from_numpy(pixels), torch.from_numpy(self.targets)
 
 
 def _arrived(batch: Any) -> Arrived:
-    return batch.copied() if isinstance(batch, _Batch) else tuple(batch)
+    return batch.arrived() if isinstance(batch, _Batch) else tuple(batch)
 
 
 def _as_it_is(batch: Any) -> Any:

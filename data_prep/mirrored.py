@@ -1,0 +1,31 @@
+"""An RGB image copied left to right, which NumPy does a byte at a time.
+
+A few lines of C do it (`_grey.c`) in an eighth of the time that NumPy takes plane by plane. That is
+what is done where they could not be compiled.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+#: The compiled function: see _grey.c.
+mirror: Callable[[np.ndarray, np.ndarray], bool] | None = None
+try:
+    _grey: Any = importlib.import_module("data_prep._grey")
+except ImportError:  # installed where there was no C compiler
+    pass
+else:
+    mirror = getattr(_grey, "mirror", None)  # one that was compiled earlier has none
+
+
+def copy_mirrored(place: np.ndarray, pixels: np.ndarray) -> None:
+    """`place[:] = pixels[:, ::-1]`, of uint8 (height, width, channels)."""
+    if mirror is not None and mirror(pixels, place):
+        return
+    # A plane at a time: of three at once NumPy copies three bytes at a time.
+    for plane in range(pixels.shape[2]):
+        place[..., plane] = pixels[:, ::-1, plane]
