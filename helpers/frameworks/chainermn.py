@@ -18,7 +18,7 @@ import numpy as np
 from chainer.backends import cuda
 
 from helpers.frameworks import chainer as alone
-from helpers.frameworks import mpi_ranks
+from helpers.frameworks import chainermn_ranks, mpi_ranks
 from helpers.frameworks.chainer import (
     KERNEL,
     NAME,
@@ -68,6 +68,10 @@ __all__ = [
     "train_forward",
     "versions",
 ]
+
+OWN_PARAMETERS = {"all_reduce": chainermn_ranks.check_all_reduce}
+"""What this notebook's parameters cell has beside the others', and what refuses a wrong value: it
+is called with the value, whether devices are GPUs, and how many there are."""
 
 # What ChainerMN cannot do, and why.
 SKIPPED = {

@@ -220,6 +220,14 @@ class Lasting:
         """Nothing: that is left to whoever made the updater."""
 
 
+def create_communicator(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
+    """ChainerMN's, or one over a grid of ranks; arguments and errors are those of
+    ``helpers.frameworks.chainermn_communicators.create``."""
+    from helpers.frameworks import chainermn_communicators  # joins MPI
+
+    return chainermn_communicators.create(all_reduce, on_gpu, ranks)
+
+
 class TimedCommunicator:
     """A ChainerMN communicator, for the multi-node optimiser: it times the mean of the gradients.
 

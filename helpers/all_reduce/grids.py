@@ -1,0 +1,76 @@
+"""Ranks in rows and columns, and how an array is cut up among them; without MPI."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+
+from helpers.errors import UserError
+
+NAMES = ("plain", "ring", "rsaa", "rsap")
+"""The ways of ``helpers.all_reduce.ways``."""
+OVER_GRIDS = ("rsaa", "rsap")
+"""Those that need a grid."""
+
+Shape = tuple[int, int]
+"""Rows and columns."""
+
+
+def of(ranks: int) -> list[Shape]:
+    """All grids of so many ranks, from (ranks, 1) to (1, ranks)."""
+    return [(ranks // columns, columns) for columns in range(1, ranks + 1) if ranks % columns == 0]
+
+
+def squarest(ranks: int) -> Shape:
+    """The grid with as many rows as columns, or with the fewest columns more than that."""
+    rows = next(rows for rows in range(math.isqrt(ranks), 0, -1) if ranks % rows == 0)
+    return rows, ranks // rows
+
+
+def in_words(shape: Shape) -> str:
+    """``2x4``: rows, columns."""
+    return f"{shape[0]}x{shape[1]}"
+
+
+def check(shape: Shape, ranks: int) -> None:
+    """See to it that a grid has a place for every rank, and a rank for every place.
+
+    Raises:
+        UserError: it has not.
+    """
+    if shape not in of(ranks):
+        raise UserError(
+            f"a grid of {in_words(shape)} ranks does not hold {ranks}: give rows x columns out of "
+            f"{', '.join(map(in_words, of(ranks)))}"
+        )
+
+
+def named(text: str, ranks: int) -> tuple[str, Shape]:
+    """A way and its grid, as a user writes them: ``ring``, ``rsaa``, or ``rsap 2x4``.
+
+    Args:
+        text: without a grid, and for ways that need none, it is the squarest.
+        ranks: how many there are.
+
+    Raises:
+        UserError: no such way, or a grid that is none of so many ranks.
+    """
+    found = re.fullmatch(r"([a-z]+)(?: +(\d{1,6})x(\d{1,6}))?", str(text).strip())
+    if found is None or found[1] not in NAMES or (found[2] and found[1] not in OVER_GRIDS):
+        raise UserError(
+            f"all-reduce by {text!r}: give {', '.join(NAMES)}, and with "
+            f'{" or ".join(OVER_GRIDS)} a grid if it is not to be the squarest, such as "rsap 2x4"'
+        )
+    if found[2] is None:
+        return found[1], squarest(ranks)
+    shape = int(found[2]), int(found[3])
+    check(shape, ranks)
+    return found[1], shape
+
+
+def cuts(size: int, parts: int) -> list[slice]:
+    """An array of ``size`` in so many parts, in order; the first ones may be longer by one."""
+    each, over = divmod(size, parts)
+    starts = [part * each + min(part, over) for part in range(parts + 1)]
+    return [slice(*ends) for ends in pairwise(starts)]

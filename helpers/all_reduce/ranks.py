@@ -1,0 +1,86 @@
+"""The ranks of MPI as a grid, with the memory that all-reduces over it use again and again.
+
+Who imports this joins MPI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from helpers.all_reduce import grids
+
+
+@dataclass
+class Grid:
+    """A rank's place in a grid of ranks, and whom it meets there.
+
+    Ranks are numbered row by row, so that those of a row are neighbours: with as many columns as a
+    machine has ranks, a row is a machine.
+    """
+
+    shape: grids.Shape
+    world: Any
+    """MPI's communicator of all ranks."""
+    row: Any
+    """That of this rank's row; it has as many ranks as there are columns."""
+    column: Any
+    _scratch: dict[np.dtype, np.ndarray] = field(default_factory=dict)
+    _windows: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> int:
+        return int(self.world.size)
+
+    def scratch(self, size: int, dtype: np.dtype) -> np.ndarray:
+        """Memory of this rank's own, (size,), until it is asked for again.
+
+        New memory for every message would cost more than to add it up.
+        """
+        if dtype not in self._scratch or self._scratch[dtype].size < size:
+            self._scratch[dtype] = np.empty(size, dtype)
+        return self._scratch[dtype][:size]
+
+    def window(self, nbytes: int) -> Any:
+        """MPI's window onto so many bytes of every rank of the row, into which others Put.
+
+        All ranks must ask for it; asked again, it is the same.
+        """
+        if nbytes not in self._windows:
+            self._windows[nbytes] = MPI.Win.Allocate(nbytes, 1, comm=self.row)
+        return self._windows[nbytes]
+
+    def memory(self, size: int, dtype: Any) -> np.ndarray:
+        """This rank's memory behind such a window, (size,): there ``rsap`` need not copy.
+
+        All ranks must ask for it; as many bytes asked for again are the same ones.
+        """
+        whole = np.frombuffer(self.window(size * np.dtype(dtype).itemsize), np.uint8)
+        return whole.view(dtype)
+
+    def free(self) -> None:
+        """Give back windows and communicators; all ranks must. Its memory is not there any more."""
+        for window in self._windows.values():
+            window.Free()
+        self._windows.clear()
+        self.row.Free()
+        self.column.Free()
+
+
+def arrange(shape: grids.Shape, world: Any = None) -> Grid:
+    """Put all ranks into a grid; all must.
+
+    Args:
+        shape: rows and columns.
+        world: a communicator of MPI's; None: all ranks.
+
+    Raises:
+        UserError: the grid has another number of ranks.
+    """
+    world = MPI.COMM_WORLD if world is None else world
+    grids.check(shape, world.size)
+    row, column = divmod(world.rank, shape[1])
+    return Grid(shape, world, world.Split(row, column), world.Split(column, row))

@@ -1,0 +1,151 @@
+"""Four ways to all-reduce an array over the ranks of MPI; importing this joins MPI.
+
+All have one signature, ``way(grid, array, mean=False, fold=True)``, and work in place: afterwards
+every rank's ``array`` holds the sum, or the mean, of all ranks', the same bits on each.
+
+``fold`` is the "average calculation after reduction": where a rank has a finished share of the sum
+before it is given to the others, only that is averaged, and not the whole array by every rank. The
+means are the same, bit for bit. As in ChainerMN they are the sum times 1 / n.
+
+Each returns how many bytes it copied from one place of this rank's memory to another. What MPI
+copies inside is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+
+from helpers.all_reduce import grids
+from helpers.all_reduce.ranks import Grid
+
+Way = Callable[..., int]
+
+
+def plain(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+    """MPI's own all-reduce. It has no shares, and so the whole array is averaged.
+
+    Args:
+        grid: any of these ranks.
+        array: contiguous, of the same size on all ranks; of floats where ``mean`` is asked for.
+        mean: of all ranks, in place of the sum.
+        fold: see above.
+
+    Returns:
+        Bytes copied: none.
+
+    Raises:
+        ValueError: the array is of another kind.
+    """
+    flat = _flat(array, mean)
+    grid.world.Allreduce(MPI.IN_PLACE, flat)
+    if mean:
+        flat *= 1 / grid.ranks
+    return 0
+
+
+def ring(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+    """Each rank sends to its right-hand neighbour only: n - 1 parts, and then n - 1 sums.
+
+    The array has n parts. In the first round each part travels once around the ring, and every
+    rank that it comes to adds its own; after n - 1 steps rank r has the sum of part r + 1. In the
+    second round the sums travel on, until all have them. Nobody sends more than 2 (n - 1) / n times
+    the array, whatever n is, but there are 2 (n - 1) steps to wait for.
+
+    Arguments, result and errors are :func:`plain`'s.
+    """
+    flat, world, ranks = _flat(array, mean), grid.world, grid.ranks
+    parts = [flat[cut] for cut in grids.cuts(flat.size, ranks)]
+    right, left = (world.rank + 1) % ranks, (world.rank - 1) % ranks
+    arriving = grid.scratch(parts[0].size, flat.dtype)
+    for step in range(ranks - 1):
+        sent, own = (parts[(world.rank - step - later) % ranks] for later in (0, 1))
+        came = arriving[: own.size]
+        world.Sendrecv(sent, right, recvbuf=came, source=left)
+        own += came
+    if mean and fold:
+        parts[right] *= 1 / ranks
+    for step in range(ranks - 1):
+        sent, got = (parts[(right - step - later) % ranks] for later in (0, 1))
+        world.Sendrecv(sent, right, recvbuf=got, source=left)
+    if mean and not fold:
+        flat *= 1 / ranks
+    return 0
+
+
+def rsaa(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+    """Reduce-scatter in rows, all-reduce in columns, all-gather in rows (Mikami et al. 2018).
+
+    A row's reduce-scatter leaves each of its c ranks with one c-th of the row's sum; the ranks
+    below each other, which have the same c-th of every row, add those up; and the row puts them
+    together again. Between rows goes a c-th of the array, and r + c steps take the place of r c.
+
+    Arguments, result and errors are :func:`plain`'s.
+    """
+    flat = _flat(array, mean)
+    share, places = _share(grid, flat, mean and fold)
+    grid.row.Allgatherv(share, [flat, [cut.stop - cut.start for cut in places]])
+    if mean and not fold:
+        flat *= 1 / grid.ranks
+    return 0
+
+
+def rsap(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+    """As :func:`rsaa`, but each rank Puts its share into the others' memory (Hanawa, Tamura).
+
+    One-sided: no rank waits for a message of its row; all wait twice for all of it, once until
+    nobody needs the summands any more, and once until every Put has arrived.
+
+    Arguments and errors are :func:`plain`'s.
+
+    Returns:
+        Bytes copied: this rank's share where the array is ``grid.memory(...)``; else the array,
+        for others can Put into nothing but a window.
+    """
+    flat = _flat(array, mean)
+    if flat.size == 0:
+        return 0
+    share, places = _share(grid, flat, mean and fold)
+    window, own = grid.window(flat.nbytes), places[grid.row.rank]
+    there = grid.memory(flat.size, flat.dtype)
+    window.Fence(MPI.MODE_NOPRECEDE)
+    for other in range(grid.row.size):
+        if other != grid.row.rank and share.size:
+            window.Put(share, other, own.start * flat.itemsize)
+    window.Fence(MPI.MODE_NOSUCCEED)
+    flat[own] = share
+    copied = share.nbytes
+    if there.ctypes.data != flat.ctypes.data:
+        for place in places:
+            if place != own:
+                flat[place] = there[place]
+        copied = flat.nbytes
+    if mean and not fold:
+        flat *= 1 / grid.ranks
+    return copied
+
+
+WAYS: dict[str, Way] = dict(zip(grids.NAMES, (plain, ring, rsaa, rsap), strict=True))
+
+
+def _share(grid: Grid, flat: np.ndarray, divide: bool) -> tuple[np.ndarray, list[slice]]:
+    """This rank's share of the sum over all, and the places of its row's shares."""
+    places = grids.cuts(flat.size, grid.row.size)
+    lengths = [cut.stop - cut.start for cut in places]
+    share = grid.scratch(lengths[grid.row.rank], flat.dtype)
+    grid.row.Reduce_scatter(flat, share, lengths)
+    grid.column.Allreduce(MPI.IN_PLACE, share)
+    if divide:
+        share *= 1 / grid.ranks
+    return share, places
+
+
+def _flat(array: np.ndarray, mean: bool) -> np.ndarray:
+    """The array itself, (size,)."""
+    if not array.flags.c_contiguous:
+        raise ValueError("an array that is not contiguous: np.ascontiguousarray makes one of it")
+    if mean and array.dtype.kind != "f":
+        raise ValueError(f"the mean of {array.dtype}: only that of floats can be kept in place")
+    return array.reshape(-1)

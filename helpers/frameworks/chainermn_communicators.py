@@ -1,0 +1,93 @@
+"""ChainerMN's communicators by name, and two more: RSAA and RSAP over a grid of ranks.
+
+Importing this joins MPI, as importing ChainerMN does.
+"""
+
+from __future__ import annotations
+
+import atexit
+from itertools import groupby
+from typing import Any
+
+import chainer
+import chainermn
+import numpy as np
+from chainermn.communicators import _memory_utility
+from chainermn.communicators.naive_communicator import NaiveCommunicator
+
+from helpers.all_reduce import grids, ranks, ways
+from helpers.frameworks import chainermn_ranks
+
+
+def create(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
+    """The communicator that a notebook's parameters cell names.
+
+    A process that is alone, such as a notebook's kernel, gets ``naive``; what was asked for is
+    checked there too.
+
+    Args:
+        all_reduce: ``auto`` (NCCL's on GPUs, else ``naive``), ``naive``, ``rsaa`` or ``rsap``; the
+            last two with a grid, ``rsap 2x4``, if it is not to be the squarest.
+        on_gpu: whether the gradients are on GPUs.
+        ranks: how many train.
+
+    Raises:
+        UserError: no such communicator, or a grid of another number of ranks.
+        UnsupportedError: it cannot reduce what is on GPUs.
+    """
+    name, shape = chainermn_ranks.check_all_reduce(all_reduce, on_gpu, ranks)
+    if name == "auto":
+        return chainermn.create_communicator("pure_nccl" if on_gpu else "naive")
+    found = chainermn.create_communicator("naive")
+    if name == "naive" or found.size == 1:
+        return found
+    return OverGrid(found.mpi_comm, name, shape)
+
+
+class OverGrid(NaiveCommunicator):
+    """The mean of all gradients at once, by one of the ways over a grid.
+
+    ``naive`` asks MPI for one all-reduce a parameter. Here all parameters of one type lie behind
+    each other in memory, into which other ranks can Put. Sums of float16 are taken in float32, as
+    by ``naive``.
+
+    Args:
+        mpi_comm: MPI's communicator.
+        name: ``rsaa`` or ``rsap``.
+        shape: rows and columns.
+    """
+
+    def __init__(self, mpi_comm: Any, name: str, shape: grids.Shape) -> None:
+        super().__init__(mpi_comm)
+        self.name, self.grid, self._way = name, ranks.arrange(shape, mpi_comm), ways.WAYS[name]
+        self.by = f"{name} {grids.in_words(shape)}"  # what a record says
+        self.copied = 0  # bytes, by the last mean
+        atexit.register(self.grid.free)  # before MPI ends, which would say that they are left
+
+    def split(self, color: int, key: int) -> Any:
+        """Of some of the ranks a ``naive`` one, as they are not this grid."""
+        return NaiveCommunicator(self.mpi_comm.Split(color, key))
+
+    def multi_node_mean_grad(self, model: Any, zero_fill: bool = False) -> None:
+        """In place of each gradient its mean over all ranks."""
+        parameters = _memory_utility.extract_params_set_grad(model, zero_fill)
+        for each in parameters:
+            if each.grad is None:  # only with zero_fill
+                each.grad = np.zeros_like(each.data)
+        self.copied = 0
+        types = sorted(parameters, key=lambda each: str(each.grad.dtype))  # the rest as it was
+        for _, group in groupby(types, key=lambda each: str(each.grad.dtype)):
+            self._mean_of([each.grad for each in group])
+
+    def _mean_of(self, gradients: list[np.ndarray]) -> None:
+        dtype = np.promote_types(gradients[0].dtype, np.float32)
+        ends = np.cumsum([each.size for each in gradients])
+        buffer = self.grid.memory(int(ends[-1]), dtype)
+        places = np.split(buffer, ends[:-1])
+        for place, each in zip(places, gradients, strict=True):
+            place[:] = each.reshape(-1)
+        self.copied += 2 * buffer.nbytes + self._way(self.grid, buffer, mean=True)
+        if chainer.is_debug():
+            self._ensure_all_finite(buffer)
+        for place, each in zip(places, gradients, strict=True):
+            each[...] = place.reshape(each.shape)

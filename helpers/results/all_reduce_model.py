@@ -1,0 +1,168 @@
+"""A model of what an all-reduce takes, and an iteration with it; fitted on few ranks.
+
+Seconds are alpha for each message that a rank has to wait for, beta for each byte that it sends,
+and gamma for each byte of the array, which is added up and copied:
+
+    T = alpha steps + beta sent + gamma bytes
+
+For a ring of P ranks that is 2 (P - 1) alpha + 2 (P - 1) / P S beta + S gamma. The law is fitted
+for each way on its own, in each round of measurements anew; intervals are over rounds. What it says
+of more ranks than it was fitted on is a prediction, to be held against measurements where there are
+some: that is :func:`judged`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.optimize import nnls
+
+from helpers.all_reduce import grids
+from helpers.errors import UserError
+from helpers.results import intervals
+from helpers.results.intervals import Interval
+
+COLUMNS = ["rows", "columns", "bytes", "round", "seconds"]
+"""Of a table of measurements of one way."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A way's law as each round found it.
+
+    each: (rounds, 3), alpha in seconds a step, beta and gamma in seconds a byte; none below 0.
+    """
+
+    way: str
+    each: np.ndarray
+
+    @property
+    def alpha(self) -> Interval:
+        return intervals.interval(self.each[:, 0])
+
+    @property
+    def beta(self) -> Interval:
+        return intervals.interval(self.each[:, 1])
+
+    @property
+    def gamma(self) -> Interval:
+        return intervals.interval(self.each[:, 2])
+
+    def in_rounds(self, shape: grids.Shape, nbytes: float) -> np.ndarray:
+        """Seconds of an all-reduce, (rounds,)."""
+        found: np.ndarray = self.each @ terms(self.way, shape, nbytes)
+        return found
+
+    def seconds(self, shape: grids.Shape, nbytes: float) -> Interval:
+        """Seconds of an all-reduce of so many bytes over a grid of this shape."""
+        return intervals.interval(self.in_rounds(shape, nbytes))
+
+
+def terms(way: str, shape: grids.Shape, nbytes: float) -> np.ndarray:
+    """What a rank waits for, sends and has: steps, bytes sent, bytes.
+
+    Over a grid all ways send as much as a ring, 2 (P - 1) / P of the array; what differs is in how
+    many steps. MPI's own are counted as those of recursive doubling. MPI may choose others by size.
+
+    Args:
+        way: one of ``helpers.all_reduce.grids.NAMES``.
+        shape: rows and columns; of ``plain`` and ``ring`` only their product counts.
+        nbytes: of the array.
+    """
+    rows, columns = shape
+    ranks = rows * columns
+    steps = {
+        "plain": 2 * math.ceil(math.log2(ranks)),
+        "ring": 2 * (ranks - 1),
+        "rsaa": 2 * (columns - 1) + 2 * (rows - 1),
+        "rsap": 2 * (columns - 1) + 2 * (rows - 1),
+    }[way]
+    return np.array([steps, 2 * (ranks - 1) / ranks * nbytes, nbytes])
+
+
+def fit(way: str, measured: pd.DataFrame) -> Model:
+    """The law of one way that comes closest in every round, in relative terms.
+
+    Args:
+        way: one of ``helpers.all_reduce.grids.NAMES``.
+        measured: ``COLUMNS``; two numbers of ranks at least, and small messages beside large ones.
+
+    Raises:
+        UserError: the measurements cannot tell alpha, beta and gamma from each other.
+    """
+    each = []
+    for _, found in measured.groupby("round"):
+        law = _terms_of(way, found)
+        scaled = law / np.abs(law).max(0, initial=0.0, where=law != 0, keepdims=True).clip(1e-300)
+        if np.linalg.matrix_rank(scaled, tol=1e-6) < law.shape[1]:
+            raise UserError(
+                f"these measurements of {way} cannot tell latency, sending and adding from each "
+                "other: give two numbers of ranks, each with small and large messages"
+            )
+        seconds = found["seconds"].to_numpy(float)
+        units = law.max(0)  # a step against millions of bytes
+        each.append(nnls(law / units / seconds[:, None], np.ones(len(found)))[0] / units)
+    return Model(way, np.array(each))
+
+
+def judged(model: Model, measured: pd.DataFrame) -> pd.DataFrame:
+    """The model against measurements that it was not fitted on, a row a grid and size.
+
+    Args:
+        model: of the same way.
+        measured: ``COLUMNS``.
+
+    Returns:
+        Columns: rows, columns, bytes, measured (the median of rounds, seconds), model (seconds) and
+        error, that of the model relative to what was measured.
+    """
+    keys = COLUMNS[:3]
+    found = measured.groupby(keys)["seconds"].median().rename("measured").reset_index()
+    said = [
+        model.seconds((row["rows"], row["columns"]), row["bytes"]).mean
+        for row in found.to_dict("records")
+    ]
+    return found.assign(model=said, error=np.array(said) / found["measured"] - 1)
+
+
+def jitter(steps: ArrayLike, ranks: int) -> float:
+    """By how much the slowest of so many ranks is expected to exceed the mean, in seconds.
+
+    All wait for it. Ranks are taken to be alike and independent: the expected maximum of so many
+    draws from the measured steps.
+
+    Args:
+        steps: seconds that steps took on one rank, or on several alike.
+        ranks: how many take part.
+    """
+    ordered = np.sort(np.asarray(steps, float))
+    below = np.arange(len(ordered) + 1) / len(ordered)
+    return float((ordered * np.diff(below**ranks)).sum() - ordered.mean())
+
+
+def iteration(
+    compute: ArrayLike, all_reduce: ArrayLike, overlap: float = 0.0, jitter: float = 0.0
+) -> np.ndarray:
+    """Seconds of an iteration: T = Tc + max(0, Tar - overlap) + jitter.
+
+    Args:
+        compute: seconds that a rank computes, in each round.
+        all_reduce: seconds of the all-reduce alone, in each round.
+        overlap: seconds of it that the backward pass hides.
+        jitter: what :func:`jitter` says.
+
+    Returns:
+        (rounds,)
+    """
+    exposed = np.maximum(0.0, np.asarray(all_reduce, float) - overlap)
+    found: np.ndarray = np.asarray(compute, float) + exposed + jitter
+    return found
+
+
+def _terms_of(way: str, measured: pd.DataFrame) -> np.ndarray:
+    rows = measured[COLUMNS[:3]].to_numpy(float)
+    return np.array([terms(way, (int(r), int(c)), nbytes) for r, c, nbytes in rows])

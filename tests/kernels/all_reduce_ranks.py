@@ -1,0 +1,176 @@
+"""On every rank: all ways over all grids, and what was wrong with them; rank 0 prints it as JSON.
+
+mpiexec -n RANKS python -m mpi4py tests/kernels/all_reduce_ranks.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from helpers.all_reduce import grids, ranks, ways
+from helpers.errors import UserError
+
+WORLD = MPI.COMM_WORLD
+ODD = 1003
+CASES = (
+    *((np.int64, size) for size in (0, 1, WORLD.size - 1, ODD)),
+    *((dtype, ODD) for dtype in (np.float16, np.float32, np.float64)),
+    (np.float32, 1),
+)
+
+
+class Watched(np.ndarray):
+    """An array that notes how many numbers were averaged."""
+
+    averaged = 0
+
+    def __imul__(self, by: Any) -> Watched:  # type: ignore[misc,override]
+        Watched.averaged += self.size
+        return super().__imul__(by)  # type: ignore[misc,no-any-return]
+
+
+def of_all(size: int, dtype: Any) -> np.ndarray:
+    """What all ranks bring, (ranks, size)."""
+    random = np.random.default_rng([size, WORLD.size])
+    if np.dtype(dtype).kind == "f":
+        return random.standard_normal((WORLD.size, size)).astype(dtype)
+    return random.integers(0, np.iinfo(dtype).max, (WORLD.size, size), dtype)  # they overflow
+
+
+def wrong_sum(grid: ranks.Grid, way: ways.Way, dtype: Any, size: int) -> tuple[str, bytes]:
+    """What is wrong with the sum on this rank ("" if nothing is), and its bits."""
+    brought = of_all(size, dtype)
+    own = brought[WORLD.rank].copy()
+    way(grid, own)
+    exact: np.ndarray = brought.sum(0, np.longdouble if own.dtype.kind == "f" else dtype)
+    if own.dtype.kind != "f":
+        return "" if np.array_equal(own, exact) else "not the sum", own.tobytes()
+    # Each of the additions may be off by half a unit in the last place of what is added up so far.
+    bound = (WORLD.size - 1) * np.finfo(dtype).eps / 2 * np.abs(brought).sum(0, np.longdouble)
+    beyond = (np.abs(own - exact) > 1.01 * bound).any()
+    return "beyond what another order explains" if beyond else "", own.tobytes()
+
+
+def wrong_mean(grid: ranks.Grid, way: ways.Way, share: int) -> str:
+    """Taken before or after it is given to the others, the mean is the sum's, bit for bit."""
+    brought = of_all(ODD, np.float32)
+    total, folded, whole = (brought[WORLD.rank].copy().view(Watched) for _ in range(3))
+    way(grid, total)
+    total = np.asarray(total) * (1 / WORLD.size)
+    grid._scratch[np.dtype(np.float32)] = np.empty(ODD, np.float32).view(Watched)
+    wrong, averaged = "", []
+    for array, fold in ((folded, True), (whole, False)):
+        Watched.averaged = 0
+        way(grid, array, mean=True, fold=fold)
+        averaged.append(Watched.averaged)
+        if not np.array_equal(total, array):
+            wrong = f"not the mean, with fold={fold}"
+    if averaged != [share, ODD]:
+        wrong = f"{averaged} averaged, not {[share, ODD]}"
+    return wrong
+
+
+def findings(grid: ranks.Grid, way: ways.Way) -> list[str]:
+    """What is wrong with a way over a grid, on any rank."""
+    each = WORLD.allgather([wrong_sum(grid, way, *case) for case in CASES])
+    found = []
+    for (dtype, size), of_ranks in zip(CASES, zip(*each, strict=True), strict=True):
+        wrong = {told for told, _ in of_ranks if told}
+        if len({bits for _, bits in of_ranks}) > 1:
+            wrong.add("not the same bits on all ranks")
+        found += [f"{np.dtype(dtype)}, {size}: {told}" for told in sorted(wrong)]
+    return found
+
+
+def averaged_by(name: str, grid: ranks.Grid) -> int:
+    """How many numbers of ODD this rank is to average."""
+    if name == "plain":
+        return ODD
+    if name == "ring":
+        part = grids.cuts(ODD, grid.ranks)[(WORLD.rank + 1) % grid.ranks]
+    else:
+        part = grids.cuts(ODD, grid.row.size)[grid.row.rank]
+    return part.stop - part.start
+
+
+def wrong_copies(grid: ranks.Grid) -> list[str]:
+    """Bytes that each way copies; of an array into which others Put, its share alone."""
+    wrong, own = [], grid.memory(ODD, np.float64)
+    share = grids.cuts(ODD, grid.row.size)[grid.row.rank]
+    expected = {"plain": 0, "ring": 0, "rsaa": 0, "rsap": own.nbytes}
+    for name, way in ways.WAYS.items():
+        copied = way(grid, np.ones(ODD))
+        if copied != expected[name]:
+            wrong.append(f"{name} copied {copied}")
+    own[:] = np.arange(ODD)
+    copied = ways.rsap(grid, own)
+    if copied != own[share].nbytes or not np.array_equal(own, WORLD.size * np.arange(ODD)):
+        wrong.append(f"rsap in the window copied {copied}")
+    return wrong
+
+
+def planted() -> dict[str, Callable[..., int]]:
+    """Ways that are wrong."""
+
+    def without_column(grid: ranks.Grid, array: np.ndarray) -> int:
+        return ways.rsaa(replace(grid, column=MPI.COMM_SELF), array)
+
+    def without_row(grid: ranks.Grid, array: np.ndarray) -> int:
+        return ways.rsaa(replace(grid, row=MPI.COMM_SELF), array)
+
+    def without_the_last(grid: ranks.Grid, array: np.ndarray) -> int:
+        return ways.ring(grid, array[:-1])
+
+    def one_bit_off(grid: ranks.Grid, array: np.ndarray) -> int:
+        ways.plain(grid, array)
+        if grid.world.rank == 1 and array.dtype.kind == "f" and array.size == ODD:
+            array[7] = np.nextafter(array[7], array.dtype.type(np.inf))
+        return 0
+
+    return {
+        "columns are not added": without_column,
+        "rows are not added": without_row,
+        "the last one is left out": without_the_last,
+        "one rank has another bit": one_bit_off,
+    }
+
+
+def refused(*given: Any) -> str:
+    """The error of a grid."""
+    try:
+        ranks.arrange(*given)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def main() -> None:
+    found: dict[str, Any] = {"wrong": {}, "planted": {}, "refused": refused((WORLD.size, 2))}
+    for shape in grids.of(WORLD.size):
+        grid = ranks.arrange(shape)
+        for name, way in ways.WAYS.items():
+            # Those that know of no grid need be tried on one only.
+            if name in grids.OVER_GRIDS or shape[0] == 1:
+                key = f"{name} {grids.in_words(shape)}"
+                means = WORLD.allgather(wrong_mean(grid, way, averaged_by(name, grid)))
+                found["wrong"][key] = [*findings(grid, way), *filter(None, means)]
+        copies = WORLD.allgather(wrong_copies(grid))
+        found["wrong"][f"copies {grids.in_words(shape)}"] = [*chain(*copies)]
+        grid.free()
+    if WORLD.size == 4:
+        grid = ranks.arrange((2, 2))
+        found["planted"] = {name: findings(grid, way) for name, way in planted().items()}
+        grid.free()
+    if WORLD.rank == 0:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

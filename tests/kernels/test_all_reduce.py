@@ -1,0 +1,102 @@
+"""The ways to all-reduce, over real ranks: every grid, odd sizes, integers and floats."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import paths
+from helpers.all_reduce import grids, measure
+from helpers.errors import UserError
+
+RANKS = (2, 3, 4, 6, 8)
+
+
+@cache
+def found(ranks: int) -> dict[str, Any]:
+    """What so many ranks say."""
+    python = Path(sys.executable)
+    words: list[str | Path] = [
+        python.with_name("mpiexec"),
+        "-n",
+        str(ranks),
+        python,
+        "-m",
+        "mpi4py",
+    ]
+    done = subprocess.run(
+        [*words, paths.ROOT / "tests/kernels/all_reduce_ranks.py"],
+        env=os.environ | {"PYTHONPATH": str(paths.ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_way_over_every_grid_is_the_sum_and_the_mean(ranks: int) -> None:
+    wrong = found(ranks)["wrong"]
+    over = len(grids.of(ranks))
+    assert len(wrong) == 2 + 2 * over + over, "not all were tried"
+    assert {key: each for key, each in wrong.items() if each} == {}
+
+
+def test_what_is_wrong_is_seen() -> None:
+    planted = found(4)["planted"]
+    assert len(planted) == 4
+    assert {name: each for name, each in planted.items() if not each} == {}
+    assert any("not the same bits" in each for each in planted["one rank has another bit"])
+
+
+def test_times_are_measured_of_every_way_grid_and_variant() -> None:
+    rows = measure.run(2, [4, 8], 2, 0.0)
+    keys = [(row["way"], row["rows"], row["variant"], row["bytes"], row["round"]) for row in rows]
+    of_grids = 2 * (3 + 4)  # two grids; of RSAP an array outside its window too
+    assert len(set(keys)) == len(keys) == 2 * 2 * (2 * 3 + of_grids)
+    assert all(row["ranks"] == 2 and row["seconds"] > 0 for row in rows)
+    (copied,) = {
+        row["copied"] for row in rows
+        if (row["way"], row["rows"], row["variant"], row["bytes"]) == ("rsap", 1, "sum", 8)
+    }  # fmt: skip
+    assert copied == 4, "its share"
+
+
+def test_ranks_that_fail_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = tmp_path / "mpiexec"
+    fails.write_text("#!/bin/sh\necho one >&2\necho no such host >&2\nexit 3\n")
+    fails.chmod(0o755)
+    monkeypatch.setattr(measure, "_mpiexec", lambda: fails)
+    with pytest.raises(UserError) as caught:
+        measure.run(2, [4], 1, 0.0)
+    assert str(caught.value) == "mpiexec with 2 ranks failed (3): no such host"
+
+
+def test_a_grid_of_other_ranks_is_one_line() -> None:
+    said = found(6)["refused"]
+    assert said == (
+        "a grid of 6x2 ranks does not hold 6: give rows x columns out of 6x1, 3x2, 2x3, 1x6"
+    )
+
+
+def test_grids_are_named_and_cut() -> None:
+    assert grids.of(6) == [(6, 1), (3, 2), (2, 3), (1, 6)]
+    assert [grids.squarest(ranks) for ranks in (1, 2, 7, 8, 9, 12)] == [
+        (1, 1), (1, 2), (1, 7), (2, 4), (3, 3), (3, 4),
+    ]  # fmt: skip
+    assert grids.named("rsap 4x2", 8) == ("rsap", (4, 2))
+    assert grids.named("ring", 8) == ("ring", (2, 4))
+    assert grids.cuts(7, 3) == [slice(0, 3), slice(3, 5), slice(5, 7)]
+    assert grids.cuts(1, 3) == [slice(0, 1), slice(1, 1), slice(1, 1)]
+
+
+@pytest.mark.parametrize("text", ["rsax", "", "ring 2x4", "rsap 2 4", "rsap 2x4x1", "None"])
+def test_no_such_way_is_one_line(text: str) -> None:
+    with pytest.raises(UserError, match="give plain, ring, rsaa, rsap") as caught:
+        grids.named(text, 8)
+    assert "\n" not in str(caught.value)
