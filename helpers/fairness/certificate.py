@@ -1,6 +1,7 @@
 """What a check found, and all of a run's checks together: the certificate in its record."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -50,6 +51,11 @@ class Certificate:
     def comparable(self) -> bool:
         """False when any check failed."""
         return all(check.verdict != "fail" for check in self.checks)
+
+    def updated(self, checks: Iterable[Check]) -> "Certificate":
+        """With these in the places of those of their names; new ones come last."""
+        rows = {check.check: check for check in (*self.checks, *checks)}
+        return replace(self, checks=tuple(rows.values()))
 
     def table(self) -> pd.DataFrame:
         """One row a check, as text for the notebook; a dash where nothing was compared."""

@@ -162,9 +162,9 @@ def same_in_training(
 N_AGAINST_ONE = ("gradients, n devices / one", "gradients, uneven batch, n devices / one")
 
 
-def with_one_device() -> list[Check]:
-    """The rows of n devices where there is one."""
-    return [Check(name, None, None, "there is one device") for name in N_AGAINST_ONE]
+def with_one_device(reason: str = "there is one device") -> list[Check]:
+    """The rows of n devices where there is one, or the others are not at hand."""
+    return [Check(name, None, None, reason) for name in N_AGAINST_ONE]
 
 
 def same_on_all_devices(

@@ -3,11 +3,13 @@
 None of them needs a reference, so they hold for anybody's own network too. A process answers with
 what its own loaders and its own loop gave (``helpers.training.roll_call`` asks it); here the
 answers of all processes are put together. How the gradients of n devices compare with those of
-one, and the steps of the loop, is in ``reference_checks`` and ``rehearsal``.
+one, and the steps of the loop, is in ``reference_checks`` and ``rehearsal``; where the devices are
+on ranks, each of these compares, and here is whose row stands for all.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -155,6 +157,22 @@ def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
     return float((np.logaddexp(0, logits) - targets * logits).mean())
 
 
+def of_ranks(answers: Sequence[Sequence[Check]], devices: int) -> list[Check]:
+    """Of each row the one of the rank that is worst, which says how many take part.
+
+    Args:
+        answers: of each rank, the same rows in the same order.
+        devices: of all ranks.
+    """
+    everybody = f"{devices} devices on {len(answers)} ranks"
+    found = []
+    for row in zip(*answers, strict=True):
+        rank = max(range(len(row)), key=lambda number: _how_bad(row[number]))
+        who = f"rank {rank} of {everybody}" if row[rank].verdict == "fail" else everybody
+        found.append(replace(row[rank], reason=f"{row[rank].reason}; {who}"))
+    return found
+
+
 def after_training(
     digests: Sequence[str], logits: Sequence[np.ndarray], devices: int, limit: float
 ) -> list[Check]:
@@ -178,6 +196,13 @@ def after_training(
             said = f"not those of rank 0: rank {', '.join(map(str, others))}"
         checks.append(Check(WEIGHTS, float(len(others)), 0.0, said))
     return checks
+
+
+def _how_bad(check: Check) -> tuple[int, float]:
+    """Sorts checks by their verdict, then by their difference."""
+    difference = math.inf if check.difference is None else check.difference
+    verdicts = ("pass", "known", "fail", "not checked")
+    return verdicts.index(check.verdict), math.inf if math.isnan(difference) else difference
 
 
 def _epochs(answers: Sequence[Answer]) -> list[np.ndarray]:

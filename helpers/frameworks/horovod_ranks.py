@@ -100,6 +100,34 @@ def gradients(
     return mpi_ranks.call("Horovod", function, _numbered(devices))[0]
 
 
+def mean_gradients(
+    model: Any, named: Named, images: np.ndarray, targets: np.ndarray
+) -> tuple[float, dict[str, np.ndarray]]:
+    """The mean loss and its gradients, by Horovod's tape, in the world that this rank is in.
+
+    Args:
+        model: the notebook's, in this rank; BatchNorm uses its running statistics.
+        named: its variables.
+        images: normalised floats (N, 3, H, W), those of all ranks.
+        targets: labels (N, outputs), 0 or 1.
+    """
+    _join()
+    variables, rank, ranks = named(model), hvd.rank(), hvd.size()
+    dtype = next(iter(variables.values())).dtype
+    with tf.GradientTape() as tape:
+        logits = model(backend._batch(images[rank::ranks], dtype), training=False)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            labels=tf.constant(targets[rank::ranks], dtype), logits=logits
+        )
+        # The mean over the ranks divides by their number again.
+        loss = tf.reduce_sum(losses) * ranks / tf.cast(targets.size, dtype)
+    found = hvd.DistributedGradientTape(tape).gradient(loss, list(variables.values()))
+    return float(hvd.allreduce(loss)), {
+        name: backend._channels_first(gradient.numpy())
+        for name, gradient in zip(variables, found, strict=True)
+    }
+
+
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[str]) -> list[np.ndarray]:
     """Each device's array after an all-reduce, a sum, in a rank for each of them."""
     return mpi_ranks.call("Horovod", partial(_summed, shares), _numbered(devices))
@@ -145,22 +173,7 @@ def _mean_gradients(
 ) -> tuple[float, dict[str, np.ndarray]]:
     """One rank's part of :func:`gradients`."""
     _see_one(*device)
-    _join()
-    model, rank, ranks = cloudpickle.loads(packed), hvd.rank(), hvd.size()
-    variables = named(model)
-    dtype = next(iter(variables.values())).dtype
-    with tf.GradientTape() as tape:
-        logits = model(backend._batch(images[rank::ranks], dtype), training=False)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=tf.constant(targets[rank::ranks], dtype), logits=logits
-        )
-        # The mean over the ranks divides by their number again.
-        loss = tf.reduce_sum(losses) * ranks / tf.cast(targets.size, dtype)
-    found = hvd.DistributedGradientTape(tape).gradient(loss, list(variables.values()))
-    return float(hvd.allreduce(loss)), {
-        name: backend._channels_first(gradient.numpy())
-        for name, gradient in zip(variables, found, strict=True)
-    }
+    return mean_gradients(cloudpickle.loads(packed), named, images, targets)
 
 
 def _summed(shares: Sequence[np.ndarray], device: tuple[str, int, int]) -> np.ndarray:

@@ -315,28 +315,7 @@ def gradients(
     Returns:
         The mean loss, and the gradients by torchvision's names.
     """
-    with _moved(model, devices), _frozen(model):
-        parameters = model.collect_params()
-        dtype = next(iter(parameters.values())).dtype
-        criterion = gluon.loss.SigmoidBinaryCrossEntropyLoss()
-        parts = [
-            gluon.utils.split_and_load(
-                mx.nd.array(array, dtype=dtype), list(devices), even_split=False
-            )
-            for array in (images, targets)
-        ]
-        with autograd.record():
-            losses = [criterion(model(x), y) for x, y in zip(*parts, strict=True)]
-        autograd.backward(losses)
-        recorder = _Recorder()
-        trainer = gluon.Trainer(parameters, recorder, kvstore="device", update_on_kvstore=False)
-        trainer.step(len(images))
-        total = sum(float(loss.sum().asscalar()) for loss in losses)
-        return total / len(images), {
-            name: recorder.gradients[parameter.name]
-            for name, parameter in _named(model).items()
-            if parameter.grad_req != "null"
-        }
+    return _gradients(model, images, targets, devices, "device", len(images))
 
 
 def through_layer(
@@ -448,6 +427,44 @@ def skip(capability: str) -> str | None:
         capability: its name, as in ``SKIPPED``.
     """
     return SKIPPED.get(capability)
+
+
+def _gradients(
+    model: Model,
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[Device],
+    store: Any,
+    total: int,
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What a ``Trainer`` with this key-value store hands to its optimiser.
+
+    Args:
+        images: this process's.
+        total: how many all processes have; the loss is this one's part of their mean.
+    """
+    with _moved(model, devices), _frozen(model):
+        parameters = model.collect_params()
+        dtype = next(iter(parameters.values())).dtype
+        criterion = gluon.loss.SigmoidBinaryCrossEntropyLoss()
+        parts = [
+            gluon.utils.split_and_load(
+                mx.nd.array(array, dtype=dtype), list(devices), even_split=False
+            )
+            for array in (images, targets)
+        ]
+        with autograd.record():
+            losses = [criterion(model(x), y) for x, y in zip(*parts, strict=True)]
+        autograd.backward(losses)
+        recorder = _Recorder()
+        trainer = gluon.Trainer(parameters, recorder, kvstore=store, update_on_kvstore=False)
+        trainer.step(total)
+        own = sum(float(loss.sum().asscalar()) for loss in losses)
+        return own / total, {
+            name: recorder.gradients[parameter.name]
+            for name, parameter in _named(model).items()
+            if parameter.grad_req != "null"
+        }
 
 
 class _Recorder(mx.optimizer.Optimizer):

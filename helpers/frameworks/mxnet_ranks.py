@@ -37,6 +37,9 @@ if os.getppid() == {worker}:
     import mxnet  # in its role it serves, and does not return
 """
 """The program of a scheduler or a server, which ends with the worker that started it."""
+ZEROED = {"MALLOC_PERTURB_": "255"}
+"""glibc then fills new memory with zeros. Without it a server added float64 up in float32 in one
+environment and not in another like it, as if a switch of its own had never been set."""
 
 
 class _Joined:
@@ -89,6 +92,34 @@ def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> over_nodes.AllR
 
     size = sum(parameter.list_grad()[0].size for parameter in own)
     return over_nodes.AllReduce(once, 4 * size, KIND)
+
+
+def gradients(
+    framework: Any,
+    model: Any,
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[Any],
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
+
+    They are what ``Trainer.step(N)`` hands to its optimiser, with the store over all nodes.
+
+    Args:
+        framework: the module beside this one.
+        model: the notebook's model; BatchNorm uses its running statistics.
+        images: normalised floats (N, 3, H, W), those of all ranks.
+        targets: labels (N, outputs), 0 or 1.
+        devices: this process's.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
+    """
+    here = place.here()
+    assert here is not None, "there is one node"
+    x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
+    loss, found = framework._gradients(model, x, y, devices, store(), len(images))
+    return float(gathered(np.array(loss)).sum()), found
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
@@ -201,7 +232,7 @@ def _start(role: str, here: Place) -> None:
     """Start a process that serves, and fail as soon as it ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE.format(worker=os.getpid())],
-        env={**os.environ, **environment(here), "DMLC_ROLE": role},
+        env={**os.environ, **environment(here), **ZEROED, "DMLC_ROLE": role},
         stdin=subprocess.DEVNULL,
     )
 

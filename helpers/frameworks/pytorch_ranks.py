@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from helpers.frameworks.over_nodes import AllReduce
 from helpers.frameworks.place import Place
@@ -32,3 +35,38 @@ def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> AllReduce:
         return vector
 
     return AllReduce(once, vector.nbytes, dist.get_backend())
+
+
+def gradients(
+    framework: Any,
+    model: Any,
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[Any],
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
+
+    They are what DistributedDataParallel in the process group of the lesson hands to the optimiser.
+
+    Args:
+        framework: the module beside this one.
+        model: the notebook's model; BatchNorm uses its running statistics.
+        images: normalised floats (N, 3, H, W), those of all ranks.
+        targets: labels (N, outputs), 0 or 1.
+        devices: this process's.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x, y = (np.array_split(array, ranks)[rank] for array in (images, targets))
+    # A copy: what DDP hangs on the parameters would reduce their next gradients, too.
+    parallel = DistributedDataParallel(copy.deepcopy(model).to(devices[0]).eval())
+    loss, found = framework._local_gradients(parallel, x, y, devices[0])
+    total = torch.tensor(loss, dtype=torch.float64, device=devices[0])
+    dist.all_reduce(total)
+    return total.item() / ranks, found

@@ -589,33 +589,36 @@ def _gradients(
     devices: Sequence[Device],
     *,
     equal_shares: bool = False,
+    joined: tf.distribute.Strategy | None = None,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``.
 
-    With ``equal_shares`` every replica takes the mean over its own share and counts alike.
+    With ``equal_shares`` every replica takes the mean over its own share and counts alike. A
+    strategy that has ``joined`` nodes splits it over the devices of all.
 
     Runs eagerly: tracing DenseNet121 takes longer than computing it this once.
     """
     watched = list(variables.values())
     dtype = watched[0].dtype
+    count = len(devices) if joined is None else joined.num_replicas_in_sync
 
     def replica(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=forward(x))
             # Gradients are summed over the replicas, so each divides by the global batch.
-            count = tf.size(y) * len(devices) if equal_shares else targets.size
-            loss = tf.reduce_sum(loss) / tf.cast(count, loss.dtype)
+            over = tf.size(y) * count if equal_shares else targets.size
+            loss = tf.reduce_sum(loss) / tf.cast(over, loss.dtype)
         found = [loss, *tape.gradient(loss, watched)]
         context = tf.distribute.get_replica_context()
         return tuple(context.all_reduce(tf.distribute.ReduceOp.SUM, found))
 
-    x = [_batch(part, dtype) for part in np.array_split(images, len(devices))]
-    y = [tf.constant(part, dtype) for part in np.array_split(targets, len(devices))]
-    if len(devices) == 1:
+    x = [_batch(part, dtype) for part in np.array_split(images, count)]
+    y = [tf.constant(part, dtype) for part in np.array_split(targets, count)]
+    if count == 1:
         with tf.device(devices[0]):
             loss, *found = replica(x[0], y[0])
     else:
-        strategy = _strategy(watched[0], devices)
+        strategy = joined or _strategy(watched[0], devices)
         shares = [
             strategy.experimental_distribute_values_from_function(
                 lambda context, parts=parts: parts[context.replica_id_in_sync_group]

@@ -103,6 +103,39 @@ def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> over_nodes.AllR
     return over_nodes.AllReduce(lambda: on_each(step(vector)), 4 * length, _Joined.by)
 
 
+def gradients(
+    framework: Any,
+    model: Any,
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[str],
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
+
+    They are the sums that MultiWorkerMirroredStrategy gives, each loss divided by the global batch.
+
+    Args:
+        framework: the module beside this one.
+        model: the notebook's model; BatchNorm uses its running statistics.
+        images: normalised floats (N, 3, H, W), those of all ranks.
+        targets: labels (N, outputs), 0 or 1.
+        devices: this process's.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
+    """
+    assert _Joined.strategy is not None, "there is one node"
+    variables = {n: each for n, each in framework._named(model).items() if each.trainable}
+    return framework._gradients(
+        lambda x: model(x, training=False),
+        variables,
+        images,
+        targets,
+        devices,
+        joined=_Joined.strategy,
+    )
+
+
 def gathered(own: np.ndarray) -> np.ndarray:
     """Each node's array, (nodes, ...), in every node; with one node its own alone.
 

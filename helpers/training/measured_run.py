@@ -43,6 +43,7 @@ from helpers.training import (
     measurement_rounds,
     metrics,
     parameters,
+    ranks_gradients,
     record,
     roll_call,
     run_identity,
@@ -79,7 +80,8 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any
     """
     if (rank := place.here()) is not None:
         return RankRun(framework, rank)
-    missing = [name for name in (*PARAMETERS, "resume") if name not in names]
+    own: Mapping[str, Callable[..., Any]] = getattr(framework, "OWN_PARAMETERS", {})
+    missing = [name for name in (*PARAMETERS, "resume", *own) if name not in names]
     if missing:
         raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
     if not isinstance(names["resume"], bool):
@@ -89,13 +91,15 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any
     setup = parameters.resolve(notebook, networks, **given)
     if setup.nodes > 1 and (why := why_one_node(notebook)):
         raise UnsupportedError(f"nodes {setup.nodes}: {why}")
+    for name, check in own.items():
+        check(names[name], setup.devices.kind == "gpu", setup.replicas)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
     run = Run(notebook, framework, setup, devices, names["resume"])
     run.nodes = across_nodes.Nodes(
-        run, notebook, {name: names[name] for name in (*given, "resume")}
+        run, notebook, {name: names[name] for name in (*given, "resume", *own)}
     )
     return run
 
@@ -185,13 +189,15 @@ class Run(RunBase):
             self.initial,
             self.recipe,
             build_model=build_model,
-            devices=self.devices,
+            devices=self.devices if self.setup.nodes == 1 else self.devices[:1],
             evaluate_pixels=evaluate_pixels,
             labels=self.images.labels,
             classes=self.images.classes,
         )
         in_kernel = processes == IN_KERNEL
         found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]
+        if self.setup.nodes > 1:
+            found = found.updated(reference_checks.with_one_device(ranks_gradients.LATER))
         self.certificate = self._of_network = found
         return self._certified()
 
@@ -220,6 +226,14 @@ class Run(RunBase):
             processes=self.processes,
             hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
         )
+        if self._ranks is not None and self.setup.replicas > 1:
+            self.certificate = ranks_gradients.certify(
+                self.certificate,
+                self.everywhere,
+                network=self.network,
+                weights=self.initial if self.network == "own" else None,
+                devices=self.setup.replicas,
+            )
         return self._certified()
 
     def take(self, lesson: Lesson) -> None:
@@ -378,9 +392,7 @@ class Run(RunBase):
             self.setup.replicas,
             rehearsal.LIMITS[self.recipe.recipe.precision].values,
         )
-        names = [check.check for check in checks]  # of an earlier training, too
-        before = [check for check in self.certificate.checks if check.check not in names]
-        self.certificate = replace(self.certificate, checks=(*before, *checks))
+        self.certificate = self.certificate.updated(checks)  # of an earlier training, too
         self._certified()
         for check in checks:
             if check.verdict != "not checked":

@@ -85,3 +85,10 @@ def test_the_notebooks_table_has_no_nan_but_where_one_was_found() -> None:
     assert table.loc["d"].tolist() == ["-", "-", "not checked", "there is one device"]
     assert table.loc["e"].tolist() == ["nan", "1.0e+00", "fail", ""]
     assert table.loc["f", "difference"] == "0"
+
+
+def test_rows_found_later_take_the_places_of_those_of_their_names() -> None:
+    again, more = Check("d", 0.5, 1.0), Check("g", 0.0, 1.0)
+    found = Certificate((PASS, UNCHECKED, KNOWN), 2.0).updated([again, more])
+    assert found == Certificate((PASS, again, KNOWN, more), 2.0)
+    assert Certificate((PASS,)).updated([]) == Certificate((PASS,))

@@ -271,3 +271,44 @@ def test_processes_with_one_device_each_are_compared_by_their_weights() -> None:
     logits = [np.full((1, 2, 14), rank + 1.0) for rank in range(2)]
     replicas, weights = world_checks.after_training(["same", "same"], logits, 2, 1e-5)
     assert (replicas.verdict, weights.verdict) == ("pass", "pass")
+
+
+# The gradients of ranks
+
+EVEN, UNEVEN = "even", "uneven"
+PASSED = Check(UNEVEN, 0.0, 1e-10, "cause")
+
+
+def of_rank(even: float, uneven: float = 0.0, rest: float | None = None) -> list[Check]:
+    return [Check(EVEN, even, 1e-10, "a mean"), Check(UNEVEN, uneven, 1e-10, "cause", rest)]
+
+
+def test_sound_ranks_say_how_many_they_are() -> None:
+    found = world_checks.of_ranks([of_rank(1e-16, 0.3, 0.0), of_rank(2e-16, 0.3, 1e-16)], 4)
+    said = "4 devices on 2 ranks"
+    assert found[0] == Check(EVEN, 2e-16, 1e-10, f"a mean; {said}")
+    assert (found[1].verdict, found[1].reason) == ("known", f"cause; {said}")
+
+
+@pytest.mark.parametrize("wrong", [1.1e-10, 1.0, np.nan])
+@pytest.mark.parametrize("rank", range(3))
+def test_one_rank_that_is_wrong_is_the_row_of_all(wrong: float, rank: int) -> None:
+    answers = [of_rank(1e-16, 0.3, 0.0) for _ in range(3)]
+    answers[rank] = of_rank(wrong, wrong, 1.0)
+    for check in world_checks.of_ranks(answers, 3):
+        assert check.verdict == "fail" and repr(check.difference) == repr(wrong)
+        assert str(check.reason).endswith(f"; rank {rank} of 3 devices on 3 ranks")
+
+
+def test_of_wrong_ranks_the_worst_is_shown_and_a_known_difference_is_less() -> None:
+    apart = [of_rank(0.1, 5.0, 0.0), of_rank(np.nan, 0.2, 0.2), of_rank(0.3, 1e-16)]
+    even, uneven = world_checks.of_ranks(apart, 3)
+    assert "rank 1" in str(even.reason) and repr(even.difference) == "nan"
+    assert (uneven.verdict, uneven.difference) == ("fail", 0.2)
+    even, _ = world_checks.of_ranks([of_rank(0.1), of_rank(0.3), of_rank(0.2)], 3)
+    assert even.difference == 0.3
+
+
+def test_what_was_not_checked_on_one_rank_is_not_said_to_be() -> None:
+    found = world_checks.of_ranks([of_rank(1.0), [Check(EVEN, None, None, "why"), PASSED]], 2)
+    assert [check.verdict for check in found] == ["not checked", "pass"]

@@ -10,6 +10,7 @@ import numpy as np
 
 from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
+from helpers.frameworks import chainermn_ranks as chainermn_hooks
 from helpers.training import chainer_parallel as parallel
 from helpers.training import image_data, in_world
 from helpers.training.in_world import Work
@@ -50,6 +51,12 @@ def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float | N
         assert work.lesson.without_all_reduce is not None
         work.lesson.without_all_reduce(replica, loader, steps, clock)
     return state_of(work, replica)[0], work.lesson.sync_seconds(replica)
+
+
+def all_reduces_by(world: World, work: Work) -> str:
+    """What a record would say that gradients are reduced by."""
+    replica, _ = shallow(world, work)
+    return chainermn_hooks.gradient_all_reduce(replica, world.devices).by
 
 
 def go_on(world: World, work: Work, state: tuple[Arrays, Arrays], steps: int) -> Any:

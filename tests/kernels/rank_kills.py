@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import own_networks
 import psutil
@@ -28,7 +28,8 @@ MARK = "COMPARE_TEST"
 """What a run starts inherits this environment variable, with the run's folder."""
 SOON = 15.0
 """Seconds in which everything has ended after a kill."""
-EPOCHS = 3
+EPOCHS = 20
+"""Many and short: most kills come after some checkpoint and before the last."""
 LAST = 400.0
 """Seconds that a whole run takes at most."""
 CAUSE = re.compile(r"RankError: rank (\d) on \S+: killed \(signal 9; out of memory\?\)$", re.M)
@@ -52,9 +53,12 @@ class Batch:
 
 
 def prepare(folder: Path) -> Batch:
-    """A shallow network, and images of a hundred patients: three epochs of four steps."""
+    """A shallow network, and images of a hundred patients: epochs of four steps."""
     code = own_networks.NETS["pytorch"].replace("Dropout(0.1)", "Dropout(0.0)")  # it never repeats
     recipe = own_networks.recipe_of(folder / "recipe", "pytorch", code)
+    text = recipe.read_text()
+    assert "epochs = 3" in text
+    recipe.write_text(text.replace("epochs = 3", f"epochs = {EPOCHS}"))
     return Batch(write_small_images(folder / "data"), recipe)
 
 
@@ -68,6 +72,29 @@ def resumed(folder: Path) -> str:
     return next(line for line in said(folder).splitlines() if line.startswith(begins))
 
 
+class Pace(NamedTuple):
+    """Seconds of an undisturbed run."""
+
+    first_epoch: float
+    """From the ranks' start to the first checkpoint."""
+    epoch: float
+
+
+def undisturbed(process: Any, folder: Path) -> tuple[dict[str, Any], Pace]:
+    """The weights of a run that nobody kills, and its pace."""
+    while not ranks_of(folder):
+        assert process.exitcode is None, said(folder)
+        time.sleep(0.02)
+    began = time.monotonic()
+    while not epochs_in(folder) and process.exitcode is None:
+        time.sleep(0.02)
+    first = time.monotonic()
+    while epochs_in(folder) < EPOCHS and process.exitcode is None:
+        time.sleep(0.02)
+    pace = Pace(first - began, (time.monotonic() - first) / (EPOCHS - 1))
+    return finish(process, folder), pace
+
+
 def finish(process: Any, folder: Path) -> dict[str, Any]:
     """The weights of a run that comes to its end."""
     process.join(LAST)
@@ -76,19 +103,17 @@ def finish(process: Any, folder: Path) -> dict[str, Any]:
     return weights.load(folder / "weights.safetensors")
 
 
-def kill_one(process: Any, folder: Path, draws: random.Random, within: float) -> str:
+def kill_one(process: Any, folder: Path, draws: random.Random, pace: Pace) -> str:
     """Kill a random rank at a random moment; how the run ended, or "" where it was over before.
 
-    Args:
-        within: seconds from when there are ranks, or from a random epoch's checkpoint, that the
-            moment is in.
+    One kill in three comes before the first checkpoint.
     """
-    epoch = draws.randrange(EPOCHS)
+    epoch = draws.choice([0, *draws.choices(range(1, EPOCHS), k=2)])
     while not ranks_of(folder) and process.exitcode is None:
         time.sleep(0.02)
     while epochs_in(folder) < epoch and process.exitcode is None:
         time.sleep(0.02)
-    time.sleep(draws.uniform(0, within))
+    time.sleep(draws.uniform(0, pace.epoch if epoch else pace.first_epoch))
     if not (victims := ranks_of(folder)):
         process.join(LAST)
         return ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import chainermn_ranks as ranks
+import faulty_gradients
 import numpy as np
 import pytest
 import ranks_tools
@@ -105,7 +106,8 @@ def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
     devices = framework.list_devices("cpu", 2)
     for found in framework.all_reduced(shares, devices):
         assert np.array_equal(found, shares[0] + shares[1])
-    with pytest.raises(ReplicaError, match=r"\[1\] TypeError: can only concat"):
+    # Both fail; the engine ends the later one, at times before it could say why.
+    with pytest.raises(ReplicaError, match=r"\[[01]\] TypeError: can only concat"):
         mpi_ranks.call("ChainerMN", partial(add, "a text"), devices)
 
 
@@ -131,6 +133,19 @@ def test_one_node_with_two_devices_is_two_nodes_with_one(run: Run, tmp_path: Pat
         assert all(equal(*pair) for pair in zip(each[:2], other[:2], strict=True))
 
 
+def test_two_ranks_train_over_a_grid_as_by_naive(run: Run, tmp_path: Path) -> None:
+    """Two summands have one order only: the same bits."""
+    over_grid = run_of(tmp_path, all_reduce="rsap 1x2")
+    try:
+        found = over_grid.everywhere(ranks.train, STEPS)
+        ways = over_grid.everywhere(ranks.all_reduces_by)
+    finally:
+        end(over_grid)
+    assert ways == ["rsap 1x2"] * 2 and run.everywhere(ranks.all_reduces_by) == ["naive"] * 2
+    for each, other in zip(found, run.everywhere(ranks.train, STEPS), strict=True):
+        assert all(equal(*pair) for pair in zip(each[:2], other[:2], strict=True))
+
+
 def test_without_all_reduce_every_rank_is_on_its_own(run: Run) -> None:
     (first, seconds), (second, _) = run.everywhere(ranks.train_alone, STEPS)
     assert not np.array_equal(first["classifier.weight"], second["classifier.weight"])
@@ -140,6 +155,10 @@ def test_without_all_reduce_every_rank_is_on_its_own(run: Run) -> None:
 def test_losses_and_times_are_of_all_ranks(run: Run) -> None:
     assert run.everywhere(ranks.slowest_and_mean) == [(2.0, 1.25)] * 2
     two_nodes.assert_gradients_are_reduced(run)
+
+
+def test_the_ranks_gradients_are_those_of_one_device(run: Run) -> None:
+    faulty_gradients.assert_compared(run)
 
 
 def test_a_gradient_that_is_not_contiguous_is_averaged_too(run: Run) -> None:
@@ -208,7 +227,7 @@ def test_wrong_shares_are_found(tmp_path: Path, sound: str, broken: str, said: s
 
 def test_the_rehearsal_is_passed(run: Run) -> None:
     run.rehearse(run.lesson)
-    assert len(run.certificate.checks) == 13 and failed(run.certificate.checks) == set()
+    assert len(run.certificate.checks) == 15 and failed(run.certificate.checks) == set()
     reasons = {check.check: check.reason for check in run.certificate.checks}
     assert reasons["which replica's running statistics are kept"] == "replica 0's"
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import faulty_gradients
 import pytest
 import two_nodes
 
@@ -11,7 +12,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's
 
 
 def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
-    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7)
+    compared = faulty_gradients.assert_compared
+    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, compared)
 
 
 def test_a_step_for_the_images_of_one_node_is_found(

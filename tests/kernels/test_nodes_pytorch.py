@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import faulty_gradients
 import numpy as np
 import pytest
 import ranks_tools as tools
@@ -51,6 +52,7 @@ def test_two_nodes_take_the_steps_of_one(tmp_path: Path) -> None:
             assert again == loss and np.array_equal(logits, others)
             assert all(np.array_equal(weights[name], same[name]) for name in weights)
         two_nodes.assert_gradients_are_reduced(two)
+        faulty_gradients.assert_compared(two, uneven="known")
         assert two.everywhere(seen) == [(n, 2, 1, 2, 2, n, True, 2) for n in range(2)]
         assert two.world.size == 1 and two.record.content["world"]["virtual"]
         with pytest.raises(RankError, match="MemoryError") as caught:

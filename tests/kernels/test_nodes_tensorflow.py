@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import faulty_gradients
+import numpy as np
 import pytest
+import stand_in_horovod
 import two_nodes
 from mirrored import one_strategy
 
@@ -21,7 +24,8 @@ def shared_strategies() -> Iterator[None]:
 
 
 def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
-    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7)
+    compared = faulty_gradients.assert_compared
+    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, compared)
 
 
 def test_a_part_of_the_batch_that_all_read_is_found(
@@ -38,3 +42,16 @@ def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
 def test_a_lone_worker_is_refused(tmp_path: Path) -> None:
     join = 'ranks.join(framework.list_devices("cpu", 1), False)'
     two_nodes.assert_a_lone_worker_is_refused("tensorflow", join, tmp_path)
+
+
+@pytest.mark.parametrize(("ranks", "images"), [(1, 4), (2, 4), (2, 3), (3, 4), (4, 4)])
+def test_horovods_ranks_give_the_gradients_of_one_device(
+    ranks: int, images: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stand_in_horovod.horovod(monkeypatch) as hvd:
+        found, (one_loss, one) = stand_in_horovod.gradients(hvd, ranks, images)
+    assert len(found) == ranks
+    for loss, each in found:
+        assert loss == pytest.approx(one_loss, abs=1e-12) and each.keys() == one.keys()
+        for name, array in each.items():
+            assert array.dtype == np.float64 and np.abs(array - one[name]).max() < 1e-12

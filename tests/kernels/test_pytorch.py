@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -310,19 +311,24 @@ class Numbers:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_batches_stay_as_they_came_though_their_memory_is_written_again(workers: int) -> None:
-    """All are held to the end; who takes them is slower than the workers; the last is short."""
+@pytest.mark.parametrize("kept", [1, 100])
+def test_batches_stay_as_they_came_though_their_memory_is_written_again(
+    workers: int, kept: int
+) -> None:
+    """So many are held at a time; who takes them is slower than the workers; the last is short."""
     loader = pytorch_batches.Loader(Numbers(), 4, (2, 3, 1), num_workers=workers)
-    for _ in range(2):  # the workers go on
-        held = []
-        for batch in loader:
+    for left_at in (2, 100, 100):  # the workers go on, first with what nobody asks for any more
+        held: deque[Any] = deque(maxlen=kept)
+        seen = []
+        for batch in islice(loader, left_at):
             time.sleep(0.01)
-            held.append(batch)
-        assert len(held) == 24 and held[-1][0].shape == (3, 2, 3, 1)
-        assert torch.equal(torch.cat([targets for _, targets in held]), torch.arange(95))
-        for pixels, targets in held:
-            assert pixels.dtype == torch.uint8 and pixels.flatten(1).unique(dim=1).shape[1] == 1
-            assert torch.equal(pixels[:, 0, 0, 0], targets)
+            held.append([part[:].numpy() for part in batch])  # a view keeps it too
+            seen += batch[1].tolist()
+            for pixels, targets in held:
+                assert pixels.dtype == np.uint8
+                assert (pixels == targets[:, None, None, None]).all()
+        assert seen == list(range(95))[: 4 * left_at]
+    assert held[-1][0].shape == (3, 2, 3, 1)
 
 
 def test_on_their_way_to_a_gpu_batches_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,10 +340,14 @@ def test_on_their_way_to_a_gpu_batches_are_pinned(monkeypatch: pytest.MonkeyPatc
         return pinned[-1]
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
-    places = pytorch_batches._Places(Numbers(), (4, 2, 3, 1), 1)
-    batch = pytorch_batches._Batch(places.key, 1, np.array([7, 8]))
-    places.memory[1] = 5
+    loader = pytorch_batches.Loader(Numbers(), 4, (2, 3, 1), num_workers=1)
+    places = loader.places
+    assert places is not None
+    place = places.take()
+    batch = pytorch_batches._Batch(id(places), place, np.array([7, 8]))
+    places.memory[place] = 5
     pixels, targets = pin_memory(batch)
+    assert place in places.free and not places.coming
     assert pinned[0] is pixels and pinned[1] is targets
     assert pixels.shape == (2, 2, 3, 1) and (pixels == 5).all() and targets.tolist() == [7, 8]
 

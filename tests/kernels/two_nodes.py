@@ -83,11 +83,14 @@ def trained(world: World, work: Work) -> Found:
     return found
 
 
-def assert_as_one_process(notebook: str, folder: Path, limit: float) -> None:
+def assert_as_one_process(
+    notebook: str, folder: Path, limit: float, compared: Callable[[Run], None] = lambda run: None
+) -> None:
     """Two nodes with a device each train what one node with two devices trains.
 
     Args:
         limit: of the differences between numbers.
+        compared: what else is asserted of the two nodes.
     """
     with names_of(notebook, folder / "one", 1, 2) as names:
         (one,) = names["this_run"].everywhere(few_steps)
@@ -95,6 +98,7 @@ def assert_as_one_process(notebook: str, folder: Path, limit: float) -> None:
         each = names["this_run"].everywhere(few_steps)
         assert_gradients_are_reduced(names["this_run"])
         assert len(each) == 2
+        compared(names["this_run"])
         assert names["this_run"].record.content["world"]["nodes"] == 2
     for rank, found in enumerate(each):
         differ = different(one, found, limit)

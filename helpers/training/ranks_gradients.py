@@ -1,0 +1,97 @@
+"""Holds the gradients of all ranks against those of one device, in float64.
+
+The rows of the certificate are those of one machine (``fairness.reference_checks``, and
+``fairness.own_network``), and so is their code. It is run on every rank: there ``n devices`` are
+all devices of the world, whose gradients are combined as training combines them, in the world that
+the lesson has joined (``gradients`` of the framework's ``<module>_ranks.py``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from helpers.fairness import own_network, reference, reference_checks, rehearsal, world_checks
+from helpers.fairness.certificate import Certificate, Check
+from helpers.networks.weights import Weights
+from helpers.training.in_world import Work
+from helpers.training.world import World
+
+LATER = "over several nodes the ranks compare them, in section 9"
+
+
+def certify(
+    certificate: Certificate,
+    everywhere: Callable[..., list[list[Check]]],
+    *,
+    network: str,
+    weights: Weights | None,
+    devices: int,
+) -> Certificate:
+    """Put the rows of n devices against one that the ranks find into a certificate.
+
+    Args:
+        certificate: what was found so far.
+        everywhere: calls ``function(world, work, *args)`` in each rank.
+        network: the recipe's, one of ``networks.shapes.NETWORKS``, or ``own``.
+        weights: the initial ones of an own network, else None.
+        devices: of all ranks.
+    """
+    began = time.perf_counter()
+    rows = world_checks.of_ranks(everywhere(answer, network, weights), devices)
+    seconds = certificate.seconds + time.perf_counter() - began
+    return Certificate(certificate.updated(rows).checks, seconds)
+
+
+def answer(world: World, work: Work, network: str, weights: Weights | None) -> list[Check]:
+    """What one rank finds: its devices and those of all others against its first alone."""
+    lesson, framework = work.lesson, work.framework
+    with lesson.scope():
+        shallow = framework.shallow(reference.shallow_arrays(), world.devices)
+    # No step is taken: with a replica the lesson joins the ranks to a world.
+    replica = lesson.start(world, shallow, rule=rehearsal.SGD, rates=repeat(0.1))
+    lesson.ready(replica, [])
+    over_ranks, devices = over_all_ranks(world, work), world.devices * world.processes
+    if network == "own":
+        assert weights is not None, "an own network's weights come from the kernel"
+        recipe, outputs = work.recipe.recipe, len(work.images.classes)
+        given = (lesson.build_model, weights, devices, recipe, outputs)
+        checks = [
+            own_network.same_on_all_devices(over_ranks, *given),
+            reference_checks.uneven_on_all_devices(over_ranks, devices),
+        ]
+    else:
+        exact = framework.exact(lesson.build_model, reference.arrays(network))
+        checks = reference_checks.same_on_all_devices(over_ranks, exact, devices, network)
+    framework.slowest(0.0, world.devices)  # nobody leaves the world before all are through
+    lesson.stop(replica)
+    return checks
+
+
+def over_all_ranks(world: World, work: Work) -> Any:
+    """What the checks ask of a framework's module, for n devices of this and other ranks.
+
+    ``gradients`` of several devices are those of all, whatever the handles; of one they are those
+    of this rank's first.
+    """
+    framework = work.framework
+    hooks = importlib.import_module(f"{framework.__name__}_ranks")
+
+    def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
+        with work.lesson.scope():
+            return framework.shallow(arrays, world.devices)
+
+    def gradients(
+        model: Any, images: np.ndarray, targets: np.ndarray, devices: Sequence[Any]
+    ) -> tuple[float, dict[str, np.ndarray]]:
+        if len(devices) == 1:
+            return framework.gradients(model, images, targets, world.devices[:1])
+        return hooks.gradients(framework, model, images, targets, world.devices)
+
+    return SimpleNamespace(exact=framework.exact, shallow=shallow, gradients=gradients)

@@ -1,0 +1,182 @@
+"""What the tests of the ranks' gradients share: the rows as they are, and with faults planted."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from helpers.fairness.certificate import Certificate
+from helpers.fairness.reference_checks import N_AGAINST_ONE
+from helpers.training import ranks_gradients
+from helpers.training.in_world import Work
+from helpers.training.measured_run import Run
+from helpers.training.world import World
+
+# Ranks do not know this module: what of it is called there travels by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+SUM, ALONE, WEIGHT = "a sum", "a rank without all-reduce", "another weight on a rank"
+WORST = {
+    SUM: "2 times as long: a sum in place of a mean?",
+    ALONE: "; rank 1 of 2 devices on 2 ranks",
+    WEIGHT: "2 devices on 2 ranks",
+}
+"""What the row of an even batch says of each fault."""
+OTHER = 0.1
+"""By how much a rank's weight is another."""
+
+
+def rows_of(run: Run, everywhere: Callable[..., Any]) -> dict[str, Any]:
+    """The certificate's rows of n devices, as the run's ranks find them."""
+    certificate = ranks_gradients.certify(
+        Certificate(()),
+        everywhere,
+        network=run.network,
+        weights=run.initial if run.network == "own" else None,
+        devices=run.setup.replicas,
+    )
+    assert [check.check for check in certificate.checks] == list(N_AGAINST_ONE)
+    return {check.check: check for check in certificate.checks}
+
+
+def assert_compared(run: Run, uneven: str = "pass") -> None:
+    """Two ranks give the gradients of one device, and with a fault they do not.
+
+    Args:
+        uneven: the verdict of an uneven batch.
+    """
+    even_row, uneven_row = N_AGAINST_ONE
+    rows = rows_of(run, run.everywhere)
+    assert rows[even_row].verdict == "pass" and rows[even_row].threshold == 1e-10, rows
+    said = "as long as expected: a mean, not a sum; 2 devices on 2 ranks"
+    assert rows[even_row].reason == said
+    assert rows[uneven_row].verdict == uneven and rows[uneven_row].threshold == 1e-10, rows
+    for fault, said in WORST.items():
+        rows = rows_of(run, partial(run.everywhere, with_fault, fault))
+        assert rows[even_row].verdict == rows[uneven_row].verdict == "fail", (fault, rows)
+        assert rows[even_row].difference > 1e-3 and said in rows[even_row].reason, (fault, rows)
+
+
+def with_fault(
+    world: World, work: Work, fault: str, function: Callable[..., Any], *args: Any
+) -> Any:
+    """On a rank: what a function gives while there is a fault."""
+    with pytest.MonkeyPatch.context() as patch:
+        name = f"in_{work.framework.__name__.rpartition('.')[2]}"
+        plant = next(each for each in PLANT if each.__name__ == name)
+        plant(patch, world, work, fault)
+        return function(world, work, *args)
+
+
+def in_pytorch(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    class Faulty(torch.nn.parallel.DistributedDataParallel):
+        def __init__(self, module: Any) -> None:
+            super().__init__(module)
+            if fault == WEIGHT and world.rank == 1:
+                with torch.no_grad():
+                    next(module.parameters()).add_(OTHER)
+            self.register_comm_hook(None, reduced)
+
+    def reduced(state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        own = bucket.buffer().clone()
+
+        def divided(done: Any) -> Any:
+            if fault == ALONE and world.rank == 1:
+                return own
+            return done.value()[0] / (1 if fault == SUM else world.size)
+
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(divided)
+
+    patch.setattr(torch.nn.parallel, "DistributedDataParallel", Faulty)
+
+
+def in_tensorflow(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
+    import tensorflow as tf
+
+    sound = tf.distribute.ReplicaContext.all_reduce
+
+    def faulty(self: Any, operation: Any, value: Any, options: Any = None) -> Any:
+        total = sound(self, operation, value, options)
+        if self.strategy.num_replicas_in_sync == 1:  # one device, whose sum it is
+            return total
+        if fault == ALONE and world.rank == 1:
+            return value
+        return tf.nest.map_structure(lambda each: (2 if fault == SUM else 1) * each, total)
+
+    patch.setattr(tf.distribute.ReplicaContext, "all_reduce", faulty)
+    if fault == WEIGHT and world.rank == 1:
+        with_another_weight(patch, work.framework)
+
+
+def in_mxnet(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
+    from helpers.frameworks import mxnet_ranks
+
+    sound = mxnet_ranks.store
+
+    def store() -> Any:
+        found: Any = sound()
+        pushpull = found.pushpull
+
+        def faulty(key: int, value: Any, *args: Any, **named: Any) -> None:
+            own = [each.copy() for each in value]
+            pushpull(key, value, *args, **named)
+            for each, before in zip(value, own, strict=True):
+                if fault == SUM:
+                    each *= 2
+                if fault == ALONE and world.rank == 1:
+                    each[:] = before
+
+        found.pushpull = faulty
+        return found
+
+    patch.setattr(mxnet_ranks, "store", store)
+    if fault == WEIGHT and world.rank == 1:
+        with_another_weight(patch, work.framework)
+
+
+def in_chainermn(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
+    from chainermn.communicators.naive_communicator import NaiveCommunicator
+
+    mean, broadcast = NaiveCommunicator.multi_node_mean_grad, NaiveCommunicator.bcast_data
+
+    def faulty(self: Any, model: Any, zero_fill: bool = False) -> None:
+        own = [each.grad.copy() for each in model.params()]
+        mean(self, model, zero_fill)
+        for each, before in zip(model.params(), own, strict=True):
+            if fault == SUM:
+                each.grad *= 2
+            if fault == ALONE and world.rank == 1:
+                each.grad[...] = before
+
+    def sent(self: Any, model: Any) -> None:
+        broadcast(self, model)
+        if fault == WEIGHT and world.rank == 1:
+            next(model.params()).array += OTHER
+
+    patch.setattr(NaiveCommunicator, "multi_node_mean_grad", faulty)
+    patch.setattr(NaiveCommunicator, "bcast_data", sent)
+
+
+def with_another_weight(patch: pytest.MonkeyPatch, framework: Any) -> None:
+    """Networks that are made from now on have one on this rank."""
+    for name in ("exact", "shallow"):
+        sound = getattr(framework, name)
+
+        def other(*args: Any, sound: Callable[..., Any] = sound) -> Any:
+            model = sound(*args)
+            weights = framework.dump_weights(model)
+            first = next(iter(weights))
+            framework.load_weights(model, weights | {first: weights[first] + OTHER})
+            return model
+
+        patch.setattr(framework, name, other)
+
+
+#: Each module's own; ranks get it with what it names, so it is no look-up among a module's names.
+PLANT = (in_pytorch, in_tensorflow, in_mxnet, in_chainermn)

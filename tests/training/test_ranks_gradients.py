@@ -1,0 +1,154 @@
+"""What a rank asks of its framework, and where the ranks' rows stand in the certificate.
+
+Real ranks, with faults planted, are in ``tests/kernels``.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.fairness import own_network, reference_checks
+from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness.reference_checks import N_AGAINST_ONE
+from helpers.training import measured_run, ranks_gradients
+from helpers.training.world import IN_KERNEL, World
+
+RANK = World(1, 4, ("c", "d"), "cpu", nodes=2, node=1)
+NONE = np.zeros(0)
+
+
+class Rank:
+    """A framework, its module for ranks, and a lesson, which note what is asked of them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.calls: list[Any] = []
+        self.in_scope = False
+        framework, hooks = ModuleType("a_framework"), ModuleType("a_framework_ranks")
+        vars(framework).update(
+            gradients=self.noted("alone"),
+            shallow=self.noted("shallow"),
+            exact=self.noted("exact"),
+            slowest=self.noted("slowest"),
+        )
+        vars(hooks)["gradients"] = self.noted("all ranks")
+        patch.setitem(sys.modules, "a_framework_ranks", hooks)
+        lesson = SimpleNamespace(
+            scope=self.scope, build_model=None, start=self.noted("start"), stop=self.noted("stop")
+        )
+        lesson.ready = self.noted("ready")
+        images = SimpleNamespace(classes=["one", "two"])
+        recipe = SimpleNamespace(recipe="the recipe")
+        self.work: Any = SimpleNamespace(
+            framework=framework, lesson=lesson, images=images, recipe=recipe
+        )
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self.in_scope = True
+        yield
+        self.in_scope = False
+
+    def noted(self, name: str) -> Any:
+        def call(*given: Any, **named: Any) -> tuple[str, bool]:
+            self.calls.append((name, given[-1] if given else None, self.in_scope))
+            return name, self.in_scope
+
+        return call
+
+    @property
+    def order(self) -> list[str]:
+        return [name for name, *_ in self.calls]
+
+
+@pytest.fixture
+def rank(monkeypatch: pytest.MonkeyPatch) -> Rank:
+    return Rank(monkeypatch)
+
+
+def test_one_device_is_this_ranks_first_and_several_are_all_of_the_world(rank: Rank) -> None:
+    over = ranks_gradients.over_all_ranks(RANK, rank.work)
+    everywhere = RANK.devices * RANK.processes
+    over.gradients(None, NONE, NONE, everywhere[:1])
+    over.gradients(None, NONE, NONE, everywhere)
+    over.shallow({}, everywhere)
+    assert len(everywhere) == RANK.size
+    assert rank.calls == [
+        ("alone", ("c",), False),
+        ("all ranks", ("c", "d"), False),
+        ("shallow", ("c", "d"), True),
+    ]
+
+
+def test_a_rank_compares_while_it_is_in_the_lessons_world(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Check(name, 0.0, 1.0) for name in N_AGAINST_ONE]
+    asked: list[Any] = []
+
+    def same(_: Any, network: Any, devices: Any, architecture: str) -> list[Check]:
+        asked.append((devices, architecture))
+        rank.calls.append(("compared", None, False))
+        return rows
+
+    monkeypatch.setattr(reference_checks, "same_on_all_devices", same)
+    assert ranks_gradients.answer(RANK, rank.work, "resnet44", None) == rows
+    assert asked == [(("c", "d", "c", "d"), "resnet44")]
+    after = ["shallow", "start", "ready", "exact", "compared", "slowest", "stop"]
+    assert rank.order == after
+
+
+def test_of_an_own_network_it_compares_that(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(name: str, _: Any, *given: Any) -> Check:
+        assert ("c", "d", "c", "d") in given
+        return Check(name, 0.0, 1.0)
+
+    even, uneven = N_AGAINST_ONE
+    monkeypatch.setattr(own_network, "same_on_all_devices", partial(row, even))
+    monkeypatch.setattr(reference_checks, "uneven_on_all_devices", partial(row, uneven))
+    weights: Any = "the initial ones"
+    found = ranks_gradients.answer(RANK, rank.work, "own", weights)
+    assert [check.check for check in found] == [even, uneven]
+    assert rank.order == ["shallow", "start", "ready", "slowest", "stop"]
+
+
+def test_the_ranks_rows_replace_those_that_were_not_checked() -> None:
+    before = Certificate(
+        (Check("a", 0.0, 1.0), *reference_checks.with_one_device("later"), Check("b", 0.0, 1.0)), 5
+    )
+    even, uneven = N_AGAINST_ONE
+
+    def everywhere(function: Any, *args: Any) -> list[list[Check]]:
+        assert function is ranks_gradients.answer and args == ("resnet44", None)
+        return [[Check(even, each, 1e-10, "a mean"), Check(uneven, 0.0, 1.0)] for each in (0, 3)]
+
+    found = ranks_gradients.certify(before, everywhere, network="resnet44", weights=None, devices=2)
+    assert [check.check for check in found.checks] == ["a", even, uneven, "b"]
+    assert [check.verdict for check in found.checks] == ["pass", "fail", "pass", "pass"]
+    assert not found.comparable and found.seconds > 5
+
+
+@pytest.mark.parametrize(("nodes", "given"), [(1, ("a", "b")), (2, ("a",))])
+def test_over_several_nodes_the_kernel_leaves_the_rows_to_the_ranks(
+    nodes: int, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def certify(*_: Any, devices: Any, **__: Any) -> Certificate:
+        assert devices == given
+        return Certificate(tuple(reference_checks.with_one_device()))
+
+    monkeypatch.setattr(reference_checks, "certify", certify)
+    images = SimpleNamespace(labels=[], classes=[])
+    run: Any = SimpleNamespace(
+        setup=SimpleNamespace(nodes=nodes), devices=("a", "b"), network="resnet44", images=images
+    )
+    vars(run).update(framework=None, initial=None, recipe=None, _certified=lambda: None)
+    build: Any = None
+    measured_run.Run.certify(run, None, build, build, IN_KERNEL)
+    said = {check.reason for check in run.certificate.checks}
+    assert said == {ranks_gradients.LATER if nodes > 1 else "there is one device"}
+    assert run._of_network is run.certificate
