@@ -132,7 +132,9 @@ def versions(compared: Comparison) -> pd.DataFrame:
 
 
 def hardware(compared: Comparison) -> pd.DataFrame:
-    """What the numbers were measured on: machine, devices, recipe, data; rows properties.
+    """What ran: devices, recipe, data, commit; rows properties.
+
+    What their machines are made of is in `machine_cards`.
 
     What is the same for all runs stands in one row; else there is a row for each value. Repeats
     that differ, as those of several seeds do, have all their values in one.
@@ -142,13 +144,10 @@ def hardware(compared: Comparison) -> pd.DataFrame:
     probed = any("probe" in entry.content for entry in entries)
     for entry in entries:
         content = entry.content
-        hardware, recipe, data = content["hardware"], content["recipe"], content.get("data")
+        recipe, data = content["recipe"], content.get("data")
         values = {
             "machine": content["run"]["host"],
-            "CPU": f"{hardware['cpu']}, {hardware['cores']} cores",
-            "memory": f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
             "devices": _devices_cell(content["devices"]) + _nodes_cell(content),
-            "driver": hardware["driver"] or "none",
             "recipe": (
                 f"{recipe['name']}, {recipe['crop']} px, "
                 f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"

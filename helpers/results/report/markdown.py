@@ -7,7 +7,8 @@ import pandas as pd
 
 from helpers.results import learning_curves, published, three_answers
 from helpers.results.comparison import Comparison
-from helpers.results.report.contents import Block, Live, Section, Table, Texts, title
+from helpers.results.report.blocks import Block, Live, Section, Table, Texts
+from helpers.results.report.contents import title
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 

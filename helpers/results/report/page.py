@@ -23,7 +23,9 @@ from helpers.results.charts.style import family_of
 from helpers.results.comparability import NOT_COMPARABLE, RESUMED, SHARED
 from helpers.results.comparison import Comparison, repeats
 from helpers.results.report import chart_descriptions, svg
-from helpers.results.report.contents import Chart, Live, Section, Table, Texts, targets, title
+from helpers.results.report.blocks import Chart, Live, Section, Table, Texts
+from helpers.results.report.contents import title
+from helpers.results.report.learning_section import targets
 from helpers.training.tasks import capital
 
 HERE = Path(__file__).parent

@@ -1,0 +1,151 @@
+"""The report's sections on speed: how fast, and what more devices bring."""
+
+import pandas as pd
+
+from helpers.results import charts, comparison_tables, published
+from helpers.results.comparability import unequal, unranked
+from helpers.results.comparison import Comparison
+from helpers.results.report import chart_descriptions
+from helpers.results.report.blocks import Block, Chart, Section, Table, Texts, joined
+from helpers.results.scaling import speed, split, step_parts
+
+FILES = ("runs", "repeats", "published")
+"""CSV files that hold the figures of "How fast"."""
+
+
+def how_fast(compared: Comparison) -> Section:
+    repeats, beside = chart_descriptions.repeats(compared), published.belong(compared)
+    blocks: list[Block] = [
+        Chart(
+            "throughput", "Throughput", charts.throughput, chart_descriptions.throughput(compared)
+        ),
+        Table(
+            "training",
+            "Training on image files",
+            comparison_tables.training(compared),
+            "Times cover all epochs, training and validation, including tracing and autotuning in "
+            "the first; images/s is that of the median epoch after it, or of the only one. "
+            f"{repeats} {chart_descriptions.uncertainty(compared)}",
+            kind="measured",
+        ),
+        Table(
+            "published-training",
+            "Image files, published",
+            published.training() if beside else pd.DataFrame(),
+            f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
+            kind="published",
+        ),
+        Table(
+            "synthetic",
+            "Training on synthetic data",
+            comparison_tables.synthetic(compared),
+            "Compute and all-reduce: nothing is loaded or validated. ~ marks a time scaled up to "
+            "the run's number of training images from a shorter measurement. " + repeats,
+            kind="measured",
+        ),
+        Table(
+            "published-synthetic",
+            "Synthetic data, published",
+            published.synthetic() if beside else pd.DataFrame(),
+            "Not measured here; same source.",
+            kind="published",
+        ),
+        Chart(
+            "placed",
+            "Beside the published times",
+            charts.placed,
+            chart_descriptions.placed(compared),
+            "Hardware, images and versions differ: compare the pattern, not the minutes."
+            if unranked(compared) is None
+            else "Hardware, images and versions differ, and the times measured here rank nothing: "
+            "neither the minutes nor their pattern can be compared.",
+        ),
+    ]
+    article = ", as in the article this repeats" if beside else ""
+    lead = (
+        f"Two tables{article}: images read from files, and synthetic data "
+        "in memory. The two are measured minutes apart. So the cost of loading is shown below, "
+        "among the shares of an epoch, which are measured in alternating rounds."
+    )
+    lead = joined(lead, unequal(compared), unranked(compared))
+    return Section("speed", "How fast", lead, blocks if compared.finished else [], FILES)
+
+
+def more_devices(compared: Comparison) -> Section:
+    several, tried = speed.several(compared), split.several(compared)
+    sharing = speed.sharing(compared)
+    lead = (
+        "Time to a target = images needed / images per second. So what more devices win is a "
+        "hardware factor, how many times the images a second, over a learning factor, how many "
+        "times the images were needed."
+    )
+    blocks: list[Block] = []
+    if compared.finished:
+        blocks = [
+            Texts("In words", split.sentences(compared)),
+            Chart(
+                "factors",
+                "The speed-up to the target, split",
+                charts.factors,
+                chart_descriptions.factors(compared),
+                "Up by the hardware factor, down by the learning factor: what is left is how many "
+                "times as soon the target came. Images a second are those of the whole way to the "
+                "target, with first step and validation."
+                + chart_descriptions.shared_hardware(compared),
+            ),
+            Table(
+                "split",
+                "Hardware and learning, for each target",
+                split.table(compared),
+                "Speed-up = hardware / learning, over the fewest devices that reached the target. "
+                "Of repeats and seeds the geometric mean, so that the factors multiply, with the "
+                "least and the most that the runs allow. No factor where any run did not reach it.",
+                kind="wide",
+            ),
+            Chart("scaling", "Throughput", charts.scaling, chart_descriptions.scaling(compared)),
+            Table(
+                "scaling",
+                "Speed-up and efficiency",
+                speed.table(compared),
+                "Efficiency is the share of the ideal, the images/s of the fewest devices times "
+                "the ratio of devices; against one node, that of one node times their number. "
+                + chart_descriptions.repeats(compared),
+            ),
+            Table(
+                "sharing",
+                "Devices that share something",
+                sharing,
+                "Apart from the others and not ranked: these show that the parallel way works, not "
+                "how fast it is.",
+            ),
+            *_steps(compared),
+        ]
+        if not several and not tried and sharing.empty:
+            one = (
+                "No framework has uninterrupted runs on several numbers of GPUs. "
+                "'compare --devices 1,2' adds scaling if there are that many."
+            )
+            blocks.append(Texts("Scaling", [one]))
+    lead = joined(lead, unranked(compared))
+    files = ("scaling", "split", "step_parts")
+    return Section("scaling", "What more devices bring", lead, blocks, files)
+
+
+def _steps(compared: Comparison) -> list[Block]:
+    """Where a step goes, where ranks measured it or there are several numbers of devices."""
+    found = step_parts.numbers(compared)
+    if found.empty or (found["devices"].nunique() == 1 and not found["ranks"].any()):
+        return []
+    return [
+        Chart("steps", "Where a step goes", charts.steps, chart_descriptions.steps(compared)),
+        Table(
+            "step-parts",
+            "A step's parts, in ms",
+            step_parts.table(compared),
+            "Measured: each rank timed its own steps; the median, the lowest and the highest rank. "
+            "By ablation: loading and then the all-reduce were left out, in rounds; the minimum "
+            "and maximum of the rounds, and the update is in compute. The all-reduce is what "
+            "compute did not hide.",
+        ),
+        Texts("What the ranks wait for", step_parts.sentences(compared)),
+    ]
