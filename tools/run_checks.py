@@ -5,9 +5,10 @@
     python3 tools/run_checks.py --quick            style, types, quick tests, `make quick`
     python3 tools/run_checks.py --soak             the long forms of checks, `make soak`
 
-Standard library only. Environments come first and notebooks, which use every core and time
-themselves, last and alone; between them two parts run at a time, the longest first, and what one
-prints is shown when it has ended. Ends with one line a part, and with exit code 1 if any failed.
+Standard library only. Environments come first, and last what reads the records that notebooks
+left; between them some parts run at a time, the longest first, and what one prints is shown when it
+has ended. Notebooks are run so too: what they measure meanwhile is checked, and not kept. Ends with
+one line a part, and with exit code 1 if any failed.
 """
 
 from __future__ import annotations
@@ -33,11 +34,16 @@ from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
 #: not. What begins with "skipped" is no failure.
 Part = Callable[..., str]
 
-SIDE_BY_SIDE = 2
+SIDE_BY_SIDE = 3
+"""Parts at a time, for two cores: each of them waits a while for processes that it has started."""
 
+NOTEBOOKS = ROOT / "notebooks"
+COMPARE = NOTEBOOKS / "Compare.ipynb"
 NBMAKE = ("--nbmake", "--nbmake-timeout=1800", "--durations=0")
 KERNELS = "tests/kernels"
-STUDY_TESTS = "tests/executed_notebooks/test_study_devices.py"
+EXECUTED = "tests/executed_notebooks"
+STUDY_TESTS = f"{EXECUTED}/test_study_devices.py"
+RECORDS = f"{EXECUTED}/test_records.py"
 
 #: What `make quick` leaves out of "tests": each took more than three seconds of processor time or
 #: waits, starts processes, draws or installs. Whatever is not named here is quick, or is to be.
@@ -52,6 +58,7 @@ SLOW = (
     "tests/data_prep/test_resize.py",
     "tests/docs/test_adding_a_framework.py",
     "tests/docs/test_docs_site.py",
+    "tests/environments/test_offline.py",
     "tests/gpu",
     "tests/gpumon",
     "tests/networks",
@@ -76,11 +83,11 @@ SLOW = (
     "tests/training/test_roc_auc.py",
 )
 
-# Two frameworks live in one kernel, the limits and the world need any, and ranks one with both
-# engines; other files are named after theirs, behind "stand_in_" where they go through what a
-# framework does on GPUs, behind "nodes_" over several nodes.
+# Two frameworks live in one kernel, the limits, the world and the all-reduce need any, and ranks
+# one with both engines; other files are named after theirs, behind "stand_in_" where they go
+# through what a framework does on GPUs, behind "nodes_" over several nodes.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
-    ("hosts_network", "limits", "ranks", "world"), "pytorch"
+    ("all_reduce", "hosts_network", "limits", "ranks", "world"), "pytorch"
 )
 
 
@@ -91,7 +98,8 @@ def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
         if kernel in optional_kernels():
             return f'skipped: make envs ARGS="--kernels {kernel}" makes its environment'
         return f"no {kernel} environment: {status['reason']}"
-    env = kernels.activation(kernel, status["form"])
+    # Parts share the cores: a thread that has nothing to do leaves its own to another part.
+    env = kernels.activation(kernel, status["form"]) | {"OMP_WAIT_POLICY": "passive"}
     program = kernels.VENVS / kernel / "bin" / words[0]
     return _run([program, *words[1:]], out, env)
 
@@ -105,34 +113,36 @@ def _run(words: list[str | Path], out: IO[bytes] | None, env: dict[str, str] | N
     return f"exit code {done.returncode}" if done.returncode else ""
 
 
-def notebooks(out: IO[bytes] | None) -> str:
-    """Executes the frameworks' notebooks, each in the kernel it names, at demo size; then reads
-    what they left.
+def executed(file: Path, out: IO[bytes] | None) -> str:
+    """Executes a notebook, in the kernel it names, at demo size."""
+    return command("lab", "pytest", *NBMAKE, file, out=out)
 
-    Compare comes last, so that it has something to show.
-    """
-    found = [file for file in all_notebooks() if not file.stem.startswith("Study_")]
-    ignored = f"--ignore={STUDY_TESTS}"
-    return command("lab", "pytest", *NBMAKE, *found, "tests/executed_notebooks", ignored, out=out)
+
+def compared(out: IO[bytes] | None) -> str:
+    """Shows in Compare what the frameworks' notebooks left, and checks it."""
+    return command("lab", "pytest", *NBMAKE, COMPARE, RECORDS, out=out)
+
+
+def batches(out: IO[bytes] | None) -> str:
+    """Runs notebooks by the command that users type, on one device and on other images."""
+    ignored = (f"--ignore={file}" for file in (STUDY_TESTS, RECORDS))
+    return command("lab", "pytest", "--durations=0", EXECUTED, *ignored, out=out)
 
 
 def studies(out: IO[bytes] | None) -> str:
     """Executes the studies, at the size that they name for it; they compute in one thread."""
-    found = [file for file in all_notebooks() if file.stem.startswith("Study_")]
+    found = sorted(NOTEBOOKS.glob("Study_*.ipynb"))
     return command("lab", "pytest", *NBMAKE, *found, STUDY_TESTS, out=out)
 
 
-def all_notebooks() -> list[Path]:
-    """Those whose kernels are always made; Compare is the last of them."""
-    optional = {row.notebook for row in ROWS if row.optional}
-    there = (ROOT / "notebooks").glob("*.ipynb")
-    found = [file for file in there if file.stem not in optional]
-    return sorted(found, key=lambda file: (file.stem == "Compare", file.stem))
+def framework_notebooks() -> list[Path]:
+    """Those of frameworks whose kernels are always made."""
+    return [NOTEBOOKS / f"{row.notebook}.ipynb" for row in ROWS if not row.optional]
 
 
 def lab_tests(*left_out: str) -> Part:
     """The tests that run in the lab, without those of other environments and of notebooks."""
-    apart = ("tests/kernels", "tests/executed_notebooks", *left_out)
+    apart = (KERNELS, EXECUTED, *left_out)
     ignored = (f"--ignore={path}" for path in apart)
     return partial(command, "lab", "pytest", "tests", "--durations=25", *ignored)
 
@@ -153,26 +163,36 @@ def quick_parts() -> dict[str, Part]:
 def parts() -> dict[str, Part]:
     """Every part by name, in the order in which they begin.
 
-    Of those that share the time, the longest come first, so that both lanes end together: the lab's
-    tests, the frameworks' own, and then what takes a few minutes at most.
+    Of those that share the time, the longest come first, so that all lanes end together. Compare
+    shows what the notebooks before it left.
     """
     found: dict[str, Part] = {"environments": environments, **style(), "tests": lab_tests()}
-    files = (ROOT / "tests" / "kernels").glob("test_*.py")
-    for file in sorted(files, key=lambda file: (not is_framework(file), file)):
-        name = file.stem[len("test_") :]
-        framework = name.removeprefix("stand_in_").removeprefix("nodes_")
-        kernel = KERNEL_OF.get(framework, framework)
-        found[name] = partial(command, kernel, "pytest", "--durations=10", file)
+    found["batches"] = batches
+    files = sorted((ROOT / "tests" / "kernels").glob("test_*.py"))
+    found |= {_name(file): of_kernel(file) for file in files if is_framework(file)}
     found["studies"] = studies
+    found |= {file.stem: partial(executed, file) for file in framework_notebooks()}
     sample = ["--sample", "30", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
-    found["notebooks"] = notebooks
+    found |= {_name(file): of_kernel(file) for file in files if not is_framework(file)}
+    found["Compare"] = compared
     return found
+
+
+def _name(file: Path) -> str:
+    return file.stem[len("test_") :]
+
+
+def of_kernel(file: Path) -> Part:
+    """A test file that runs in a framework's kernel."""
+    framework = _name(file).removeprefix("stand_in_").removeprefix("nodes_")
+    kernel = KERNEL_OF.get(framework, framework)
+    return partial(command, kernel, "pytest", "--durations=10", file)
 
 
 def is_framework(file: Path) -> bool:
     """Whether a test file is that of a framework as it runs on this machine."""
-    return any(file.stem == f"test_{row.module}" for row in ROWS)
+    return any(_name(file) == row.module for row in ROWS)
 
 
 def long_parts() -> dict[str, Part]:
@@ -205,7 +225,7 @@ def main(wanted: list[str]) -> int:
         return 2
     chosen = wanted or list(known)
     first, last = (
-        [name for name in chosen if name == alone] for alone in ("environments", "notebooks")
+        [name for name in chosen if name == alone] for alone in ("environments", "Compare")
     )
     between = [name for name in chosen if name not in first + last]
     results: dict[str, tuple[str, float]] = {}

@@ -57,6 +57,16 @@ def test_every_test_file_is_run_once(ran: list[tuple[str, ...]]) -> None:
     assert sorted(files_run(ran)) == sorted(files(["tests"]))
 
 
+def test_every_notebook_is_run_once(ran: list[tuple[str, ...]]) -> None:
+    """But those whose kernels are made only where that is asked for."""
+    for part in run_checks.parts().values():
+        part(out=None)
+    notebooks = [word for words in ran for word in words if word.endswith(".ipynb")]
+    optional = {f"notebooks/{row.notebook}.ipynb" for row in ROWS if row.optional}
+    there = {str(file.relative_to(paths.ROOT)) for file in paths.NOTEBOOKS.glob("*.ipynb")}
+    assert sorted(notebooks) == sorted(there - optional)
+
+
 def test_the_quick_choice_is_there_and_leaves_the_slow_ones_out(
     ran: list[tuple[str, ...]],
 ) -> None:
@@ -97,8 +107,8 @@ def test_quick_and_soak_at_once_are_refused(
 def test_the_longest_parts_begin_first() -> None:
     names = [name for name in run_checks.parts() if name not in run_checks.style()]
     modules = {row.module for row in ROWS}
-    assert names[:2] == ["environments", "tests"] and names[-1] == "notebooks"
-    assert set(names[2 : 2 + len(modules)]) == modules
+    assert names[:3] == ["environments", "tests", "batches"] and names[-1] == "Compare"
+    assert set(names[3 : 3 + len(modules)]) == modules
 
 
 def test_the_workflow_calls_what_the_makefile_has() -> None:
