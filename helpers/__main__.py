@@ -55,14 +55,15 @@ examples:
   compare report [NAME ...]                      write report.html again, of one or several batches
   compare slurm mine.toml [--submit]             the recipe as a Slurm job: its batch script
   compare slurm mine.toml --check                will its nodes do?
-  compare status [NAME ...]                      how far are they?
+  compare status [NAME ...]                      how far are the batches, and their Slurm jobs?
   compare --against OLD [--name NEW]             what moved since OLD? runs nothing (NEW: the last)
 
 A batch that was cut short (Ctrl-C, a crash, a reboot) is resumed by itself when you give the same
 command again. Every run has a kernel of its own, which sees only the run's GPUs.
 Results: runs/latest/report.html, Compare.ipynb and, for each run, its notebook, record and trace.
 Exit code: 0 all finished, 1 a run failed or was skipped (with --against: a figure moved),
-2 a mistake in the command or the data, or a disk or pipe that refuses, 130 Ctrl-C.
+2 a mistake in the command or the data, or a disk or pipe that refuses, 75 stopped by SIGUSR1 (the
+same command goes on), 130 Ctrl-C, SIGTERM or a closed terminal.
 """
 
 
@@ -182,7 +183,8 @@ def _parser() -> argparse.ArgumentParser:
         "--frameworks",
         type=listed,
         metavar="NAME,...",
-        help="all notebooks of these frameworks, instead of --notebooks",
+        help="all notebooks of these frameworks, instead of --notebooks; horovod: those of that "
+        "kernel",
     )
     parser.add_argument(
         "--devices",
@@ -195,7 +197,8 @@ def _parser() -> argparse.ArgumentParser:
         type=listed,
         metavar="N,...",
         help="on how many machines with so many devices each, one run for each number; virtual "
-        "ones, processes of this machine, where no others are named (docs/many-machines.md)",
+        "ones, processes of this machine, where no others are named (default: 1; "
+        "docs/many-machines.md)",
     )
     parser.add_argument(
         "--launcher",

@@ -298,9 +298,6 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
     images = data["images"]
     every = {
         "machine": first["run"]["host"],
-        "CPU": f"{hardware['cpu']}, {hardware['cores']} cores",
-        "memory": f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
-        "driver": hardware["driver"],
         "recipe": f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
         f"{recipe['precision']}",
         "seed": str(recipe["seed"]),
@@ -327,11 +324,11 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
             [label(c), str(c["devices"]["count"]), "finished", clock(c["run"]["seconds"]), ""]
             for c in made
         ],
-        "Machine, recipe, data": machine,
+        "Devices, recipe, data": machine,
         "Machines": [
             ["hosts", first["run"]["host"]],
-            ["CPU", every["CPU"]],
-            ["memory", every["memory"]],
+            ["CPU", f"{hardware['cpu']}, {hardware['cores']} cores"],
+            ["memory", f"{hardware['memory_bytes'] / 2**30:.0f} GiB"],
             ["GPUs", "2 x NVIDIA H100"],
             ["between GPUs", "not recorded"],
             ["driver", hardware["driver"]],

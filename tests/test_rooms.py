@@ -1,6 +1,7 @@
 """The rooms of helpers/: few files at the top, imports one way, and no circle."""
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -16,6 +17,7 @@ ROOMS = (
     REGISTRY,
     "recipe",
     "networks",
+    "all_reduce",
     "frameworks",
     "launch",
     "fairness",
@@ -88,6 +90,16 @@ def test_every_room_has_its_place_and_says_what_is_in_it() -> None:
     assert rooms == set(ROOMS) - {TOP, REGISTRY, "__main__"}
     for path in FOLDER.rglob("__init__.py"):
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+def test_every_package_is_in_an_installation() -> None:
+    settings = tomllib.loads((paths.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    there = {
+        module_of(path)
+        for folder in ("helpers", "data_prep")
+        for path in (paths.ROOT / folder).rglob("__init__.py")
+    }
+    assert set(settings["tool"]["setuptools"]["packages"]) == there
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -95,7 +95,9 @@ def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> li
         apart, within = own[WALL] - began, ahead[rank].within
         found.append({"host": names[rank], "ahead": apart, "within": within})
         said = f"this host's wall clock was {apart:+.6f} s ahead, within {within:.6f} s; corrected"
-        _rewrite(prefix, own | {WALL: began, "clock": f"{own['clock']}; {said}"})
+        clocks = {"ahead (s)": ahead[rank].middle, "within (s)": within, "wall (s)": apart}
+        measured = {"boot": base["boot"], **clocks} if base.get("boot") else None
+        _rewrite(prefix, own | {WALL: began, "clock": f"{own['clock']}; {said}", "apart": measured})
     return found
 
 

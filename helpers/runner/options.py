@@ -10,14 +10,15 @@ from helpers.terminal import say
 class Parser(argparse.ArgumentParser):
     """Answers a mistake with one line, and its help with an error where nobody reads it."""
 
-    help_by = "compare --help"
+    help_by = ""
+    """What shows its help; empty: its own name with ``--help``."""
 
     def __init__(self, **how: Any) -> None:
         # Else --batch would be --batch-size, and each new option could change what a script says.
         super().__init__(**how, allow_abbrev=False)
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise UserError(f"{message} ({self.help_by} shows all options)")
+        raise UserError(f"{message} ({self.help_by or f'{self.prog} --help'} shows all options)")
 
     def print_help(self, file: object = None) -> None:
         say(self.format_help())  # argparse's own says nothing where nobody reads it

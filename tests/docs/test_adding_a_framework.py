@@ -144,6 +144,7 @@ def test_a_benchmark_says_what_a_framework_lacks(
     (copy / "benchmarks" / folder / "chainer.py").unlink()
     said = f"chainer has no {what}: benchmarks/{folder}/chainer.py is missing"
     words = [f"benchmarks/{script}.py", "--frameworks", "chainer"]
+    words += ["--of", "xrays"] if script == "loaders" else []
     done = program([*words, "--inside", "here"], copy)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", said + "\n")
     kernel = copy / ".venvs" / "chainer" / "bin" / "python"

@@ -131,8 +131,9 @@ def test_a_job_that_is_stopped_in_order_is_requeued_and_goes_on(
     # Slurm waits for two minutes, in case that the node was ill.
     jobs.cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
     jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=240)
-    assert jobs.restarts(job) == 1
-    assert jobs.train()["state"] == "finished", jobs.log(job)
+    about = jobs.cluster.run("scontrol", "show", "job", job)
+    assert jobs.restarts(job) == 1, about
+    assert jobs.train()["state"] == "finished", jobs.log(job) + about
     assert jobs.train()["earlier"] == [
         "interrupted: stopped as asked after epoch 0 of 2 and 1 of 9 steps"
     ]

@@ -51,7 +51,9 @@ def test_the_script_is_what_one_would_write_by_hand(
         "--gres=gpu:4",
     ]
     assert {"--requeue", "--signal=B:USR1@180", "--constraint=a100"} <= set(given)
-    assert "module load cuda/12.6" in lines
+    loaded = lines.index("module load cuda/12.6")
+    assert lines[loaded + 1] == "unset PYTHONPATH PYTHONHOME"
+    assert loaded + 1 < lines.index(f".venvs/lab/bin/compare --recipe {path} \\")
     assert f".venvs/lab/bin/compare --recipe {path} \\" in lines
     check_shell(said, tmp_path)
 

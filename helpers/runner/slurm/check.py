@@ -26,7 +26,7 @@ from helpers.launch import network
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
-from helpers.training import loader_workers
+from helpers.training import environment_variables, loader_workers
 
 SECONDS = 600.0
 """In which the short job is to have run; a queue may be longer."""
@@ -194,8 +194,9 @@ def _problem(kernel: str) -> str:
     if not python.exists():
         return "not made: make envs"
     done = subprocess.run(
-        [python, "-c", "import ipykernel, numpy"], capture_output=True, text=True, check=False
-    )
+        [python, "-c", "import ipykernel, numpy"], capture_output=True, text=True, check=False,
+        env=environment_variables.for_a_kernel(os.environ),  # as its notebooks start it
+    )  # fmt: skip
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
 
 

@@ -52,7 +52,7 @@ def status(arguments: Sequence[str]) -> int:
     """``compare status [NAME ...]``: how far the jobs are."""
     parser = Parser(
         prog="compare status",
-        description="How far batches of runs are, and the jobs of their names.",
+        description="How far batches of runs are, and the Slurm jobs that have their names.",
     )
     parser.add_argument(
         "batches",

@@ -117,7 +117,7 @@ def text(job: Job) -> str:
         "",
         *setting_up(slurm),
         f"# {notice} s before the time limit Slurm sends USR1: the runner writes a checkpoint,",
-        f"# and ends with {GO_ON}, to be gone on with.",
+        f"# and ends with {GO_ON}: the same script continues it.",
     ]
     again = AGAIN if slurm.get("requeue", True) else ""
     return "\n".join(lines) + "\n" + END.format(command=command, again=again)
@@ -147,7 +147,9 @@ def setting_up(slurm: dict[str, Any]) -> list[str]:
     """The lines of shell that come before the command."""
     lines = list(slurm.get("before", []))
     modules: Sequence[str] = slurm.get("modules", ())
-    lines += [shlex.join(["module", "load", *modules])] if modules else []
+    if modules:
+        # A module of Python's puts its own packages on PYTHONPATH, before ours.
+        lines += [shlex.join(["module", "load", *modules]), "unset PYTHONPATH PYTHONHOME"]
     return [*lines, ""] if lines else []
 
 
