@@ -37,9 +37,10 @@ if os.getppid() == {worker}:
     import mxnet  # in its role it serves, and does not return
 """
 """The program of a scheduler or a server, which ends with the worker that started it."""
-ZEROED = {"MALLOC_PERTURB_": "255"}
-"""glibc then fills new memory with zeros. Without it a server added float64 up in float32 in one
-environment and not in another like it, as if a switch of its own had never been set."""
+ZEROED = {"GLIBC_TUNABLES": "glibc.malloc.perturb=255:glibc.malloc.tcache_count=0"}
+"""glibc then fills all new memory with zeros; its per-thread cache would hand old memory out as it
+is. MXNet's server never sets its switch ``multi_precision_``, and where it found it on, it added
+float64 up in float32."""
 
 
 class _Joined:
