@@ -91,7 +91,24 @@ KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
 )
 
 
-def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
+HUNG_SECONDS = 600
+"""After which pytest shows where a test hangs, and ends."""
+PART_SECONDS = 1800
+"""After which a part of `make test` is ended: a process may hang behind its last test."""
+NOT_FOR_EVER = (
+    *("-o", f"faulthandler_timeout={HUNG_SECONDS}"),
+    *("-o", "faulthandler_exit_on_timeout=true"),
+)
+
+
+def tested(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
+    """Runs pytest in a kernel's environment, which cannot hang for longer than is said above."""
+    return command(kernel, "pytest", *NOT_FOR_EVER, *words, out=out, seconds=PART_SECONDS)
+
+
+def command(
+    kernel: str, *words: str | Path, out: IO[bytes] | None, seconds: float | None = None
+) -> str:
     """Runs a program of a kernel's environment, as if that environment were active."""
     status = kernels.status(kernel)
     if not status["ok"]:
@@ -101,38 +118,48 @@ def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
     # Parts share the cores: a thread that has nothing to do leaves its own to another part.
     env = kernels.activation(kernel, status["form"]) | {"OMP_WAIT_POLICY": "passive"}
     program = kernels.VENVS / kernel / "bin" / words[0]
-    return _run([program, *words[1:]], out, env)
+    return _run([program, *words[1:]], out, env, seconds)
 
 
 def environments(out: IO[bytes] | None) -> str:
     return _run([sys.executable, ROOT / "environments" / "build.py"], out)
 
 
-def _run(words: list[str | Path], out: IO[bytes] | None, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(words, cwd=ROOT, env=env, check=False, stdout=out, stderr=out)
+def _run(
+    words: list[str | Path],
+    out: IO[bytes] | None,
+    env: dict[str, str] | None = None,
+    seconds: float | None = None,
+) -> str:
+    try:
+        done = subprocess.run(
+            words, cwd=ROOT, env=env, check=False, stdout=out, stderr=out, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        return f"ended after {error.timeout:.0f} s: it hangs"
     return f"exit code {done.returncode}" if done.returncode else ""
 
 
 def executed(file: Path, out: IO[bytes] | None) -> str:
     """Executes a notebook, in the kernel it names, at demo size."""
-    return command("lab", "pytest", *NBMAKE, file, out=out)
+    return tested("lab", *NBMAKE, file, out=out)
 
 
 def compared(out: IO[bytes] | None) -> str:
     """Shows in Compare what the frameworks' notebooks left, and checks it."""
-    return command("lab", "pytest", *NBMAKE, COMPARE, RECORDS, out=out)
+    return tested("lab", *NBMAKE, COMPARE, RECORDS, out=out)
 
 
 def batches(out: IO[bytes] | None) -> str:
     """Runs notebooks by the command that users type, on one device and on other images."""
     ignored = (f"--ignore={file}" for file in (STUDY_TESTS, RECORDS))
-    return command("lab", "pytest", "--durations=0", EXECUTED, *ignored, out=out)
+    return tested("lab", "--durations=0", EXECUTED, *ignored, out=out)
 
 
 def studies(out: IO[bytes] | None) -> str:
     """Executes the studies, at the size that they name for it; they compute in one thread."""
     found = sorted(NOTEBOOKS.glob("Study_*.ipynb"))
-    return command("lab", "pytest", *NBMAKE, *found, STUDY_TESTS, out=out)
+    return tested("lab", *NBMAKE, *found, STUDY_TESTS, out=out)
 
 
 def framework_notebooks() -> list[Path]:
@@ -144,7 +171,7 @@ def lab_tests(*left_out: str) -> Part:
     """The tests that run in the lab, without those of other environments and of notebooks."""
     apart = (KERNELS, EXECUTED, *left_out)
     ignored = (f"--ignore={path}" for path in apart)
-    return partial(command, "lab", "pytest", "tests", "--durations=25", *ignored)
+    return partial(tested, "lab", "tests", "--durations=25", *ignored)
 
 
 def style() -> dict[str, Part]:
@@ -187,7 +214,7 @@ def of_kernel(file: Path) -> Part:
     """A test file that runs in a framework's kernel."""
     framework = _name(file).removeprefix("stand_in_").removeprefix("nodes_")
     kernel = KERNEL_OF.get(framework, framework)
-    return partial(command, kernel, "pytest", "--durations=10", file)
+    return partial(tested, kernel, "--durations=10", file)
 
 
 def is_framework(file: Path) -> bool:

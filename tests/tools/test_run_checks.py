@@ -32,7 +32,7 @@ def ran_fixture(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The words of every program that a part begins; nothing is run."""
     ran: list[tuple[str, ...]] = []
 
-    def note(kernel: str, *words: str | Path, out: Any) -> str:
+    def note(kernel: str, *words: str | Path, out: Any, seconds: float | None = None) -> str:
         ran.append(tuple(str(word).removeprefix(f"{paths.ROOT}/") for word in words))
         return ""
 
