@@ -6,20 +6,9 @@ what is done where they could not be compiled.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-#: The compiled function: see _grey.c.
-mirror: Callable[[np.ndarray, np.ndarray], bool] | None = None
-try:
-    _grey: Any = importlib.import_module("data_prep._grey")
-except ImportError:  # installed where there was no C compiler
-    pass
-else:
-    mirror = getattr(_grey, "mirror", None)  # one that was compiled earlier has none
+from data_prep.compiled import mirror
 
 
 def copy_mirrored(place: np.ndarray, pixels: np.ndarray) -> None:

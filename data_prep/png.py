@@ -12,15 +12,15 @@ Without `isal` or a compiler everything works as well, with the same pixels.
 
 from __future__ import annotations
 
-import importlib
 import io
 import struct
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from data_prep.compiled import shrink, unfilter
 
 fast: Any = zlib
 try:
@@ -29,16 +29,6 @@ except ImportError:  # an environment with nothing but the common packages
     pass
 else:
     fast = isal_zlib
-
-#: The compiled functions: see _grey.c.
-unfilter: Callable[[bytes, np.ndarray, int, int], None] | None = None
-shrink: Callable[[np.ndarray, np.ndarray, int, int, int], bool] | None = None
-try:
-    _grey: Any = importlib.import_module("data_prep._grey")
-except ImportError:  # installed where there was no C compiler
-    pass
-else:
-    unfilter, shrink = _grey.unfilter, _grey.shrink
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

@@ -1,5 +1,6 @@
 """Where things lie: the checkout and its folders for data, runs and environments."""
 
+import sys
 from pathlib import Path
 
 from data_prep.files import write_whole
@@ -9,6 +10,8 @@ NOTEBOOKS = ROOT / "notebooks"
 DATA = ROOT / "data"
 RUNS = ROOT / "runs"
 VENVS = ROOT / ".venvs"
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+"""That of this environment, if it is there."""
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:

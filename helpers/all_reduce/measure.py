@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,8 @@ def missing() -> str:
     """Why ranks of MPI cannot be started by this Python; "" if they can."""
     if importlib.util.find_spec("mpi4py") is None:
         return f"no mpi4py in {sys.prefix}"
-    if not _mpiexec().exists():
-        return f"no mpiexec in {_mpiexec().parent}"
+    if not paths.MPIEXEC.exists():
+        return f"no mpiexec in {paths.MPIEXEC.parent}"
     return ""
 
 
@@ -65,7 +64,7 @@ def run(
             f"{ranks} ranks, sizes {list(sizes)}: give at least 2, and multiples of 4 bytes"
         )
     order = {"sizes": list(sizes), "rounds": rounds, "seconds": seconds}
-    words: list[str] = [str(_mpiexec()), "-n", str(ranks)]
+    words: list[str] = [str(paths.MPIEXEC), "-n", str(ranks)]
     words += ["-ppn", str(ranks_a_host)] if ranks_a_host else []
     words += [sys.executable, "-m", "mpi4py", "-m", __name__, json.dumps(order)]
     there = {"PYTHONPATH": str(paths.ROOT), "OMP_NUM_THREADS": "1"}
@@ -75,10 +74,6 @@ def run(
         raise UserError(f"mpiexec with {ranks} ranks failed ({done.returncode}): {last}")
     found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def _mpiexec() -> Path:
-    return Path(sys.executable).with_name("mpiexec")
 
 
 def main(order: dict[str, Any]) -> None:

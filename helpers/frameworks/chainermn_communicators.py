@@ -25,15 +25,7 @@ def create(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
     A process that is alone, such as a notebook's kernel, gets ``naive``; what was asked for is
     checked there too.
 
-    Args:
-        all_reduce: ``auto`` (NCCL's on GPUs, else ``naive``), ``naive``, ``rsaa`` or ``rsap``; the
-            last two with a grid, ``rsap 2x4``, if it is not to be the squarest.
-        on_gpu: whether the gradients are on GPUs.
-        ranks: how many train.
-
-    Raises:
-        UserError: no such communicator, or a grid of another number of ranks.
-        UnsupportedError: it cannot reduce what is on GPUs.
+    What it is given and what it raises: ``chainermn_ranks.check_all_reduce``.
     """
     name, shape = chainermn_ranks.check_all_reduce(all_reduce, on_gpu, ranks)
     if name == "auto":

@@ -13,6 +13,7 @@ from typing import Any
 
 import cloudpickle
 
+from helpers import paths
 from helpers.frameworks import replicas
 
 _RANK = "from helpers.frameworks import mpi_ranks; mpi_ranks._answer()"
@@ -31,7 +32,7 @@ def call(framework: str, function: Callable[[Any], Any], devices: Sequence[Any])
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         (Path(folder) / "call").write_bytes(cloudpickle.dumps((function, list(devices))))
-        command = [str(Path(sys.executable).with_name("mpiexec")), "-prepend-rank"]
+        command = [str(paths.MPIEXEC), "-prepend-rank"]
         command += ["-n", str(len(devices)), sys.executable, "-m", "mpi4py", "-c", _RANK, folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
+
+from gpumon.boot import boot
 
 ROUNDS = 20
 
@@ -25,7 +26,7 @@ class Round(NamedTuple):
 class Meetings(NamedTuple):
     """A process's rounds; processes of one boot have one monotonic clock."""
 
-    boot: str
+    boot: str | None
     rounds: list[Round]
 
 
@@ -92,18 +93,10 @@ def of_each(meetings: Sequence[Meetings], caller: Round) -> list[Bounds]:
 
     Args:
         meetings: of all processes that met, in the same rounds.
-        caller: when it asked for them, and when it had the answers; the clock of :func:`boot`.
+        caller: when it asked for them, and when it had the answers; this machine's clock.
     """
     here = next((own for own in meetings if own.boot and own.boot == boot()), None)
     if here is not None:
         return [ahead(own, here) for own in meetings]
     first = ahead_of_caller(meetings[0], *caller)
     return [first, *(first.then(ahead(own, meetings[0])) for own in meetings[1:])]
-
-
-def boot() -> str:
-    """What names this boot of this machine; empty where no such name is to be had."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""

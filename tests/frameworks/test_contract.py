@@ -76,7 +76,8 @@ def public(module: str) -> dict[str, str]:
 def taken_over(node: ast.ImportFrom) -> str | None:
     """The other framework's module whose names a module has for its own, as ChainerMN Chainer's."""
     package, _, other = (node.module or "").rpartition(".")
-    return other if package == "helpers.frameworks" and other in MODULES else None
+    known = other.removesuffix("_ranks") in MODULES
+    return other if package == "helpers.frameworks" and known else None
 
 
 def signature(node: ast.FunctionDef) -> str:
@@ -89,7 +90,9 @@ def described(module: str) -> dict[str, tuple[str, str]]:
     tree = tree_of(module)
     found = {}
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+        if module.endswith("_ranks") and isinstance(node, ast.ImportFrom):
+            found |= described(other) if (other := taken_over(node)) else {}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             parts = (ast.get_docstring(node) or "").split("\n\n")
             sections = [part for part in parts if part.startswith(("Args:", "Returns:", "Raises:"))]
             found[node.name] = parts[0], "\n\n".join(sections)
