@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +47,7 @@ def certify(
     began = time.perf_counter()
     rows = world_checks.of_ranks(everywhere(answer, network, weights), devices)
     seconds = certificate.seconds + time.perf_counter() - began
-    return Certificate(certificate.updated(rows).checks, seconds)
+    return replace(certificate.updated(rows), seconds=seconds)
 
 
 def answer(world: World, work: Work, network: str, weights: Weights | None) -> list[Check]:

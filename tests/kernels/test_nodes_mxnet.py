@@ -1,10 +1,16 @@
 """MXNet over two nodes. ``.venvs/mxnet/bin/python -m pytest`` with this file."""
 
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import faulty_gradients
 import pytest
 import two_nodes
+
+from helpers.frameworks import mxnet_ranks
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
 
@@ -35,3 +41,22 @@ def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
 
 def test_a_lone_worker_is_refused(tmp_path: Path) -> None:
     two_nodes.assert_a_lone_worker_is_refused("mxnet", "ranks.store()", tmp_path)
+
+
+ALLOCATE = """
+import ctypes
+c = ctypes.CDLL(None)
+c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+for size in (24, 500, 1000, 5000, 100_000):
+    used = c.malloc(size)
+    ctypes.memset(used, 0xAA, size)
+    c.free(used)
+    assert not any(ctypes.string_at(c.malloc(size), size)), size
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its own switches")
+def test_new_memory_of_a_server_is_zero() -> None:
+    """Also where it was used before: with half of this, servers added float64 up in float32."""
+    environment = os.environ | mxnet_ranks.ZEROED
+    subprocess.run([sys.executable, "-c", ALLOCATE], env=environment, check=True)
