@@ -9,7 +9,9 @@ what travels is the number of a place there, and the host's NDArrays lie in it.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.util import Finalize
+from threading import Thread
 from typing import Any, Protocol
 
 import mxnet as mx
@@ -20,6 +22,10 @@ from helpers.training.shared_places import LENT, Places
 
 AHEAD = 2
 """Batches for each worker that are ready or in work: DataLoader's default."""
+END_SECONDS = 30
+"""In which workers have to have made the batches that were asked for."""
+AT_EXIT = 16
+"""The order at exit: a pool kills its workers at 15, later."""
 
 
 class Writes(Protocol):
@@ -62,6 +68,8 @@ class Loader(DataLoader):  # type: ignore[misc]
             prefetch=AHEAD * num_workers,
             auto_reload=auto_reload,
         )
+        if (pool := self._worker_pool) is not None:
+            pool.terminate = Finalize(self, _end, (pool, pool.terminate), exitpriority=AT_EXIT)
 
     def refresh(self) -> None:
         """As DataLoader's; places that an iterator left behind are waited for."""
@@ -82,6 +90,21 @@ class Loader(DataLoader):  # type: ignore[misc]
         found = mx.nd.empty(array.shape, self.context, array.dtype)
         found[:] = array  # mx.nd.array would copy it twice
         return found
+
+
+def _end(pool: Any, kill: Callable[[], None]) -> None:
+    """End workers when they have done what they were asked for, once, for ``Pool.terminate``.
+
+    That kills them at work. One that was just handing on a batch takes the lock of their answers
+    with it, and then a thread of the pool waits for the lock for ever, and ``terminate`` for the
+    thread.
+    """
+    pool.close()
+    joined = Thread(target=pool.join, daemon=True)
+    joined.start()
+    joined.join(END_SECONDS)
+    if joined.is_alive():  # somebody else has killed a worker: its batch never comes
+        kill()
 
 
 class _Placed:

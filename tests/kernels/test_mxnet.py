@@ -1,6 +1,8 @@
 """Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
 
 import multiprocessing
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -45,6 +47,7 @@ from notebook_cells import (
 from resuming import assert_resumes
 from roll_calls import failed_after_training, failed_in_roll_call, world_of
 
+from helpers import paths
 from helpers.fairness import reference, world_checks
 from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
@@ -669,3 +672,30 @@ def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
 
 def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
     own_networks.assert_mistakes_are_one_line_each(networks, "mxnet", tmp_path)
+
+
+DROPPED = """
+import numpy as np
+from helpers.training.mxnet_batches import Loader
+
+class Large:
+    def write(self, numbers, pixels):
+        return np.zeros((len(numbers), 2_000_000))  # workers are most of the time handing on
+
+for _ in range(3):
+    batches = iter(Loader(Large(), 1, (1, 1, 1), [[0]] * 8, num_workers=2, pin_memory=False))
+    next(batches)
+    del batches
+left = iter(Loader(Large(), 1, (1, 1, 1), [[0]] * 8, num_workers=2, pin_memory=False))
+next(left)
+print("ends", flush=True)
+"""
+
+
+def test_a_loader_ends_while_workers_hand_on_batches() -> None:
+    """Gluon's kills them, and one with a lock in its hands made the run hang."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DROPPED],
+        cwd=paths.ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
