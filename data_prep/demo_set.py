@@ -26,6 +26,8 @@ from data_prep.prepared import KINDS, full_disk
 
 BATCH = 8
 NOTE = "demo.json"
+PATIENCE = 600.0
+"""Seconds that a notebook waits for another one beside it, which is generating the same set."""
 
 Job = TypeVar("Job")
 
@@ -48,7 +50,7 @@ def make_set(
 
     Raises `DataError` if the folder holds something else, or the disk is full.
     """
-    with sole_writer(folder):
+    with sole_writer(folder, PATIENCE):
         sweep(folder)
         before = read_json(folder / NOTE)
         if before is None and any(folder.iterdir()):

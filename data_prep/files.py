@@ -190,12 +190,16 @@ def sweep(folder: Path) -> None:
                     os.unlink(entry.path)  # noqa: PTH108
 
 
+MOMENT = 5.0
+
+
 @contextlib.contextmanager
-def sole_writer(folder: Path, patience: float = 5.0) -> Iterator[None]:
+def sole_writer(folder: Path, patience: float = MOMENT) -> Iterator[None]:
     """Make the folder and hold it: a second writer would mix two results.
 
     The hold is on the folder itself, so nothing is left behind, and ends with the process. The
-    workers of a run that was just killed may hold it for a moment longer, hence the patience.
+    workers of a run that was just killed may hold it for a moment longer, hence the patience, in
+    seconds; who has more than that is told what is waited for.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +209,8 @@ def sole_writer(folder: Path, patience: float = 5.0) -> Iterator[None]:
     except OSError as error:
         raise DataError(f"{folder} cannot be made ({error.strerror})") from None
     try:
-        until = time.monotonic() + patience
+        now = time.monotonic()
+        until, told = now + patience, now + MOMENT
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,6 +220,9 @@ def sole_writer(folder: Path, patience: float = 5.0) -> Iterator[None]:
                     raise DataError(
                         f"{folder}: another data-prep is at work here; wait for it"
                     ) from None
+                if time.monotonic() > told:
+                    print(f"{folder}: waiting for another process that writes it", file=sys.stderr)
+                    told = until
                 time.sleep(0.1)
             except OSError:  # a file system without locks
                 break

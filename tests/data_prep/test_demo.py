@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,17 @@ import pytest
 from data_prep_tools import HEADER, ROOT, command, digest, the_line
 from PIL import Image
 
-from data_prep import FINDINGS, DataError, make_demo, nih, read_catalog, read_grey, resize_folder
+from data_prep import (
+    FINDINGS,
+    DataError,
+    demo_set,
+    files,
+    make_demo,
+    nih,
+    read_catalog,
+    read_grey,
+    resize_folder,
+)
 from data_prep.demo import compose, demo_image, finding_sets
 from data_prep.split import split_by_patient
 from helpers.training.roc_auc import FEWEST
@@ -110,6 +121,22 @@ def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
     assert "contains other files" in the_line(command("demo", tmp_path / "other"))
     assert "1 to 1,000,000 images" in the_line(command("demo", tmp_path / "new", "--images", 0))
     assert not (tmp_path / "new").exists()
+
+
+def test_whoever_comes_second_waits_for_the_same_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Notebooks that are begun side by side; the second ended after five seconds."""
+    monkeypatch.setattr(files, "MOMENT", 0.1)
+    held = files.sole_writer(tmp_path / "demo")
+    held.__enter__()
+    with pytest.raises(DataError, match="at work here"), monkeypatch.context() as patch:
+        patch.setattr(demo_set, "PATIENCE", 0.2)
+        make_demo(tmp_path / "demo", images=10, size=64, progress=False)
+    Timer(0.5, held.__exit__, (None, None, None)).start()
+    assert make_demo(tmp_path / "demo", images=10, size=64, progress=False)["written"] == 10
+    said = [f"{tmp_path / 'demo'}: waiting for another process that writes it"]
+    assert capsys.readouterr().err.splitlines() == 2 * said
 
 
 def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
