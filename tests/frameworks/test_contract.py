@@ -88,7 +88,7 @@ def signature(node: ast.FunctionDef) -> str:
 def described(module: str) -> dict[str, tuple[str, str]]:
     """Of each public name the docstring's first line, and its Args, Returns and Raises."""
     tree = tree_of(module)
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for node in tree.body:
         if module.endswith("_ranks") and isinstance(node, ast.ImportFrom):
             found |= described(other) if (other := taken_over(node)) else {}
