@@ -83,6 +83,9 @@ SLOW = (
     "tests/training/test_roc_auc.py",
 )
 
+APART = ("tests/docs", "tests/power", "tests/runner")
+"""Tests of whole commands, which take as long as all others of the lab: a part beside them."""
+
 # Two frameworks live in one kernel, the limits, the world and the all-reduce need any, and ranks
 # one with both engines; other files are named after theirs, behind "stand_in_" where they go
 # through what a framework does on GPUs, behind "nodes_" over several nodes.
@@ -193,7 +196,8 @@ def parts() -> dict[str, Part]:
     Of those that share the time, the longest come first, so that all lanes end together. Compare
     shows what the notebooks before it left.
     """
-    found: dict[str, Part] = {"environments": environments, **style(), "tests": lab_tests()}
+    found: dict[str, Part] = {"environments": environments, **style(), "tests": lab_tests(*APART)}
+    found["commands"] = partial(tested, "lab", *APART, "--durations=25")
     found["batches"] = batches
     files = sorted((ROOT / "tests" / "kernels").glob("test_*.py"))
     found |= {_name(file): of_kernel(file) for file in files if is_framework(file)}

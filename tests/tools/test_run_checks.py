@@ -107,8 +107,8 @@ def test_quick_and_soak_at_once_are_refused(
 def test_the_longest_parts_begin_first() -> None:
     names = [name for name in run_checks.parts() if name not in run_checks.style()]
     modules = {row.module for row in ROWS}
-    assert names[:3] == ["environments", "tests", "batches"] and names[-1] == "Compare"
-    assert set(names[3 : 3 + len(modules)]) == modules
+    assert names[:4] == ["environments", "tests", "commands", "batches"] and names[-1] == "Compare"
+    assert set(names[4 : 4 + len(modules)]) == modules
 
 
 def test_the_workflow_calls_what_the_makefile_has() -> None:
