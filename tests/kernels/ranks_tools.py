@@ -32,10 +32,10 @@ def left(run: Path) -> list[int]:
     for process in psutil.process_iter():
         try:
             marked = process.environ().get(place.VARIABLE, "").startswith(str(run))
-        except (psutil.Error, OSError):
+            if marked and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except (psutil.Error, OSError):  # it ends meanwhile
             continue
-        if marked and process.status() != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
     return found
 
 
