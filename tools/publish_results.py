@@ -1,6 +1,6 @@
 """Puts a batch's runs, or an executed study, into docs/results, where everybody can read them.
 
-.venvs/lab/bin/python tools/publish_results.py runs/NAME cpu-2-cores/demo
+.venvs/lab/bin/python tools/publish_results.py NAME cpu-2-cores/demo
 .venvs/lab/bin/python tools/publish_results.py Study_Loader.ipynb cpu-2-cores
 .venvs/lab/bin/python tools/publish_results.py OUT nvidia-h100        what tests/gpu/run.sh left in
 OUT
