@@ -179,6 +179,26 @@ def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_pat
     assert chart_descriptions.uncertainty(three).endswith("shows only what a seed leaves open.")
 
 
+def below_first(compared: Comparison) -> str:
+    """What the axis of the first screen's chart says."""
+    figure = charts.first(compared)
+    assert figure is not None
+    return figure.axes[0].get_xlabel()
+
+
+def test_the_first_charts_bars_are_named_for_what_they_are(tmp_path: Path) -> None:
+    """The lowest and highest of three seeds were called a 95 % interval."""
+    for name, auc in (("a", 0.74), ("b", 0.75), ("c", 0.78)):
+        records.save(tmp_path / name, records.make(auc=auc))
+    repeats = [tmp_path / name for name in "abc"]
+    records.save(tmp_path / "d", records.make("Chainer"))
+    apart, of_runs = "mean test AUC; bar: ", "lowest to highest of a label's runs"
+    assert below_first(comparison.load(tmp_path / "a")) == f"{apart}95 % interval"
+    assert below_first(comparison.load(repeats)) == apart + of_runs
+    both = below_first(comparison.load([*repeats, tmp_path / "d"]))
+    assert both == f"{apart}95 % interval, with repeats {of_runs}"
+
+
 def test_no_auc_at_all(tmp_path: Path) -> None:
     content = records.make()
     content["test"] |= {"mean_auc": None, "mean_low": None, "mean_high": None, "in_mean": []}

@@ -87,6 +87,14 @@ def _factor_axis(axes: Axes, counts: list[int]) -> None:
     axes.set_xlabel("devices")
 
 
+def _bars(repeated: "pd.Series[bool]") -> str:
+    """What the bars of the rows show, some of which are of repeated runs."""
+    ranges = "lowest to highest of a label's runs"
+    if repeated.all():
+        return ranges
+    return f"95 % interval, with repeats {ranges}" if repeated.any() else "95 % interval"
+
+
 def _rows(compared: Comparison, numbers: pd.DataFrame, width: float) -> Figure:
     """A row a label: images/s with the repeats' range, or the metric with its interval."""
     metric, ranked = compared.task.metric, unranked(compared) is None
@@ -123,9 +131,10 @@ def _rows(compared: Comparison, numbers: pd.DataFrame, width: float) -> Figure:
     if ranked:
         axes.set_xlim(left=0)
     axes.margins(x=0.12)
-    what = "images per second, from files" if ranked else f"{metric.of_test}, 95 % interval"
-    if metric.percent and not ranked:
-        what += ", %"
+    what = "images per second, from files"
+    if not ranked:
+        unit = ", %" if metric.percent else ""
+        what = f"{metric.of_test}{unit}; bar: {_bars(shown[ends[0]].isna())}"
     more = len(known) - len(shown)
     axes.set_xlabel(what + (f"; {more} more runs below" if more else ""))
     return figure
