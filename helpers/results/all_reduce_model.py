@@ -105,10 +105,20 @@ def fit(way: str, measured: pd.DataFrame) -> Model:
         scaled = law / np.abs(law).max(0, initial=0.0, where=law != 0, keepdims=True).clip(1e-300)
         if np.linalg.matrix_rank(scaled, tol=1e-6) < law.shape[1]:
             raise UserError(too_few)
-        seconds = found["seconds"].to_numpy(float)
-        units = law.max(0)  # a step against millions of bytes
-        each.append(nnls(law / units / seconds[:, None], np.ones(len(found)))[0] / units)
+        each.append(closest(law, found["seconds"].to_numpy(float)))
     return Model(way, np.array(each))
+
+
+def closest(law: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """The factors, none below 0, that come closest in relative terms.
+
+    Args:
+        law: (measurements, factors), what each is to be multiplied with.
+        seconds: (measurements,), all above 0.
+    """
+    units = law.max(0)  # a step against millions of bytes
+    found: np.ndarray = nnls(law / units / seconds[:, None], np.ones(len(seconds)))[0] / units
+    return found
 
 
 def judged(model: Model, measured: pd.DataFrame) -> pd.DataFrame:
