@@ -276,8 +276,9 @@ def all_reduced(monkeypatch: pytest.MonkeyPatch, slower: float) -> str:
             for turn in range(rounds) for size in sizes for way in grids.NAMES
             for shape in (grids.of(ranks) if way in grids.OVER_GRIDS else [(1, ranks)])
             for variant in measure.VARIANTS
-            if variant == "sum" or (shape == grids.squarest(ranks) and way != "plain"
-                                    and (way == "rsap" or variant != "sum, copied"))
+            if variant == "sum" or (way == "ring" and "copied" not in variant)
+            or (way in grids.OVER_GRIDS and shape == grids.squarest(ranks)
+                and (way == "rsap" or "copied" not in variant))
         ]  # fmt: skip
 
     monkeypatch.setattr(measure, "missing", lambda: "")
