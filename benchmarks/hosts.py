@@ -44,6 +44,9 @@ NETWORK = "10.99.{group}.{host}"
 BURST, LATENCY = "64kb", "50ms"
 """Of the token bucket: small, so that messages are not faster than their link."""
 
+SPEED = "HOSTS_MBIT"
+"""The variable that tells programs on them how fast the links are."""
+
 ENTER = """\
 #!/bin/sh
 # Called as a remote shell is: options, the host, then a command for its shell.
@@ -113,7 +116,8 @@ def up(count: int, mbit: float = 100.0) -> Iterator[Hosts]:
             _ip("link", "set", bridge, "up")
             for name, address in addresses.items():
                 _add(name, address, bridge, mbit)
-            yield Hosts(addresses, mbit, _environment(Path(folder), addresses))
+            environment = _environment(Path(folder), addresses) | {SPEED: f"{mbit:g}"}
+            yield Hosts(addresses, mbit, environment)
         finally:
             for name in names:
                 _remove(name)

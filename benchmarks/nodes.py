@@ -24,7 +24,8 @@ import inside
 import notebook_loops
 from turns import take_turns
 
-from helpers.launch import engines, network
+from helpers import network
+from helpers.launch import engines
 from helpers.results import intervals
 
 IMAGES = 60

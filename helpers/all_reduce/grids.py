@@ -12,6 +12,8 @@ NAMES = ("plain", "ring", "rsaa", "rsap")
 """The ways of ``helpers.all_reduce.ways``."""
 OVER_GRIDS = ("rsaa", "rsap")
 """Those that need a grid."""
+LIBRARIES = ("gloo", "nccl")
+"""What frameworks reduce with, measured beside them (``helpers.all_reduce.libraries``)."""
 
 Shape = tuple[int, int]
 """Rows and columns."""

@@ -2,8 +2,8 @@
 
     mpiexec -n RANKS python -m mpi4py -m helpers.all_reduce.measure ORDER
 
-is what :func:`run` starts; rank 0 prints what all have measured. Ways, grids and sizes take turns
-within a round, so that a slow minute of the machine is everybody's.
+is what :func:`run` starts; rank 0 prints what all have measured. Ways, libraries, grids and sizes
+take turns within a round, so that a slow minute of the machine is everybody's.
 """
 
 from __future__ import annotations
@@ -14,19 +14,29 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import psutil
 
 from helpers import paths
-from helpers.all_reduce import grids
+from helpers.all_reduce import grids, libraries
 from helpers.errors import UserError
 
 MOST = 1000
 """Calls that are timed together."""
 VARIANTS = ("sum", "sum, copied", "mean", "mean, folded")
-"""What a way is measured as. The second is that of an array which is in no window (``rsap``)."""
+"""What a way is measured as: over every grid the sum, over the squarest the others too.
+
+The second is that of an array which is in no window (``rsap``). Means are those of ways that have
+finished shares to take them of; libraries sum.
+"""
+LARGEST = 256 << 20
+"""Bytes of the largest message where the machine's memory allows it."""
+
+Case = tuple[dict[str, Any], Callable[[], Any]]
 
 
 def missing() -> str:
@@ -38,8 +48,25 @@ def missing() -> str:
     return ""
 
 
+def room(ranks_a_host: int) -> int:
+    """The largest message, up to ``LARGEST`` bytes, that so many ranks of this machine can measure.
+
+    A rank has an array, a window and scratch memory of that size, and MPI buffers of its own; half
+    of the free memory is left to others.
+    """
+    found = LARGEST
+    while found > 1 << 20 and 4 * found * ranks_a_host > psutil.virtual_memory().available / 2:
+        found //= 4
+    return found
+
+
 def run(
-    ranks: int, sizes: Sequence[int], rounds: int, seconds: float, ranks_a_host: int = 0
+    ranks: int,
+    sizes: Sequence[int],
+    rounds: int,
+    seconds: float,
+    ranks_a_host: int = 0,
+    by: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Start so many ranks and have them measure.
 
@@ -49,21 +76,26 @@ def run(
         rounds: of all measurements.
         seconds: that each measurement of a round is to last, unless one call takes longer.
         ranks_a_host: where MPI has several hosts; 0: as it likes.
+        by: of ``grids.LIBRARIES``, those to measure beside MPI's ways.
 
     Returns:
-        A row a round and measurement: ranks, way, rows, columns, variant, bytes, round, seconds (of
-        one call, those of the rank it took longest), copied (bytes, by rank 0 in one call).
+        A row a round and measurement: ranks, way (or library), rows, columns, variant, bytes,
+        round, seconds (of one call, those of the rank it took longest), copied (bytes, by rank 0 in
+        one call; of a library 0, for nobody sees it).
 
     Raises:
-        UserError: MPI is missing, or its ranks failed.
+        UserError: MPI or a library is missing, or the ranks failed.
     """
     if why := missing():
         raise UserError(f"ranks of MPI cannot be started: {why}; make envs makes an environment")
+    for name in by:
+        if why := libraries.missing(name, ranks_a_host or ranks):
+            raise UserError(f"nothing can be reduced by {name}: {why}")
     if ranks < 2 or any(size < 4 or size % 4 for size in sizes):
         raise UserError(
             f"{ranks} ranks, sizes {list(sizes)}: give at least 2, and multiples of 4 bytes"
         )
-    order = {"sizes": list(sizes), "rounds": rounds, "seconds": seconds}
+    order = {"sizes": list(sizes), "rounds": rounds, "seconds": seconds, "by": list(by)}
     words: list[str] = [str(paths.MPIEXEC), "-n", str(ranks)]
     words += ["-ppn", str(ranks_a_host)] if ranks_a_host else []
     words += [sys.executable, "-m", "mpi4py", "-m", __name__, json.dumps(order)]
@@ -76,33 +108,15 @@ def run(
     return found
 
 
-def main(order: dict[str, Any]) -> None:
+def main(order: Mapping[str, Any]) -> None:
     """On a rank: measure, and print it if this is the first."""
     from mpi4py import MPI
 
-    from helpers.all_reduce import ranks, ways
+    from helpers.all_reduce import ranks
 
-    world = MPI.COMM_WORLD
-    each = [ranks.arrange(shape) for shape in grids.of(world.size)]
-    cases: list[tuple[dict[str, Any], Callable[[], int]]] = []
-    for size in order["sizes"]:
-        outside = np.zeros(size // 4, np.float32)
-        for grid in each:
-            inside = grid.memory(size // 4, np.float32)
-            inside[:] = 0
-            for name, way in ways.WAYS.items():
-                if name not in grids.OVER_GRIDS and grid is not each[-1]:
-                    continue  # it knows of no grid
-                for variant in VARIANTS:
-                    if variant == "sum, copied" and name != "rsap":
-                        continue
-                    array = outside if name != "rsap" or variant == "sum, copied" else inside
-                    about = {"way": name, "rows": grid.shape[0], "columns": grid.shape[1]}
-                    about |= {"variant": variant, "bytes": size, "ranks": world.size}
-                    how = {"mean": variant.startswith("mean"), "fold": variant == "mean, folded"}
-                    cases.append((about, _call(way, grid, array, how)))
+    world, rows, counts = MPI.COMM_WORLD, [], {}
 
-    def slowest(call: Callable[[], int], times: int) -> float:
+    def slowest(call: Callable[[], Any], times: int) -> float:
         world.Barrier()
         began = time.perf_counter()
         for _ in range(times):
@@ -110,23 +124,56 @@ def main(order: dict[str, Any]) -> None:
         found: float = world.allreduce((time.perf_counter() - began) / times, MPI.MAX)
         return found
 
-    counts, copied = [], []
-    for _, call in cases:
-        copied.append(call())  # connections may be made in it
-        counts.append(max(1, min(MOST, round(order["seconds"] / slowest(call, 2)))))
-    rows = [
-        about | {"round": turn, "seconds": slowest(call, times), "copied": bytes_copied}
-        for turn in range(order["rounds"])
-        for (about, call), times, bytes_copied in zip(cases, counts, copied, strict=True)
-    ]
+    each = [ranks.arrange(shape) for shape in grids.of(world.size)]
+    arrays = [np.zeros(size // 4, np.float32) for size in order["sizes"]]
+    with libraries.joined(world, order["by"]) as makers:
+        for turn in range(order["rounds"]):
+            for array in arrays:
+                for grid in each:
+                    for about, call in _cases(grid, array, makers):
+                        # Connections are made in it, and memory is touched for the first time.
+                        copied = call() if turn == 0 or about["way"] == "rsap" else 0
+                        key = tuple(about.values())
+                        if turn == 0:
+                            takes = slowest(call, 1)
+                            count = max(1, min(MOST, round(order["seconds"] / takes)))
+                            counts[key] = count, copied or 0
+                        count, copied = counts[key]
+                        found = {"round": turn, "seconds": slowest(call, count), "copied": copied}
+                        rows.append(about | found)
+                    grid.forget()  # one grid's windows at a time: all would be many times the array
     if world.rank == 0:
         print(json.dumps(rows), flush=True)
     for grid in each:
         grid.free()
 
 
-def _call(way: Any, grid: Any, array: np.ndarray, how: dict[str, bool]) -> Callable[[], int]:
-    return lambda: int(way(grid, array, **how))
+def _cases(
+    grid: Any, array: np.ndarray, makers: Mapping[str, Callable[..., Any]]
+) -> Iterator[Case]:
+    """What is measured over one grid, of an array of zeros; what knows of no grid, over (1, n)."""
+    from helpers.all_reduce import ways
+
+    rows, columns = grid.shape
+    squarest = grid.shape == grids.squarest(grid.ranks)
+    about = {"ranks": grid.ranks, "rows": rows, "columns": columns, "bytes": array.nbytes}
+    inside = grid.memory(array.size, np.float32)
+    inside[:] = 0
+    for name, way in ways.WAYS.items():
+        if name not in grids.OVER_GRIDS and rows > 1:
+            continue
+        own = inside if name == "rsap" else array
+        yield about | {"way": name, "variant": "sum"}, partial(way, grid, own)
+        if name == "plain" or (name in grids.OVER_GRIDS and not squarest):
+            continue
+        for variant, fold in (("mean", False), ("mean, folded", True)):
+            averaged = partial(way, grid, own, mean=True, fold=fold)
+            yield about | {"way": name, "variant": variant}, averaged
+        if name == "rsap":
+            yield about | {"way": name, "variant": "sum, copied"}, partial(way, grid, array)
+    if rows == 1:
+        for name, make in makers.items():
+            yield about | {"way": name, "variant": "sum"}, make(array)
 
 
 if __name__ == "__main__":

@@ -61,11 +61,16 @@ class Grid:
         whole = np.frombuffer(self.window(size * np.dtype(dtype).itemsize), np.uint8)
         return whole.view(dtype)
 
-    def free(self) -> None:
-        """Give back windows and communicators; all ranks must. Its memory is not there any more."""
+    def forget(self) -> None:
+        """Give back windows and scratch; all ranks must. Its memory is not there any more."""
         for window in self._windows.values():
             window.Free()
         self._windows.clear()
+        self._scratch.clear()
+
+    def free(self) -> None:
+        """Give back the communicators too; all ranks must."""
+        self.forget()
         self.row.Free()
         self.column.Free()
 

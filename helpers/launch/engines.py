@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers import network
 from helpers.errors import UserError
-from helpers.launch import network
 
 ENGINES = ("mpiexec", "srun", "torchrun")
 RANK_IN = {"mpiexec": "PMI_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from helpers import network
 from helpers.errors import UserError
-from helpers.launch import network
 from helpers.launch.engines import Engine
 
 Joined = Mapping[str, Any]

@@ -20,9 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from helpers import network
 from helpers.frameworks import devices, place, replicas
 from helpers.frameworks.place import Place
-from helpers.launch import letters, network, serving, watch
+from helpers.launch import letters, serving, watch
 
 LONGEST = 1000
 """Characters of an error's line."""

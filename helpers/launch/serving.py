@@ -9,8 +9,9 @@ from threading import Thread, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
+from helpers import network
 from helpers.frameworks import place
-from helpers.launch import letters, network
+from helpers.launch import letters
 
 Answerer = Callable[..., Any]
 """``(function, *args)`` of a call: what this rank answers."""

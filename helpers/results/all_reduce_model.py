@@ -66,21 +66,20 @@ def terms(way: str, shape: grids.Shape, nbytes: float) -> np.ndarray:
     """What a rank waits for, sends and has: steps, bytes sent, bytes.
 
     Over a grid all ways send as much as a ring, 2 (P - 1) / P of the array; what differs is in how
-    many steps. MPI's own are counted as those of recursive doubling. MPI may choose others by size.
+    many steps. MPI's own are counted as those of recursive doubling, though MPI may choose others
+    by size, and the libraries' as those of a ring.
 
     Args:
-        way: one of ``helpers.all_reduce.grids.NAMES``.
-        shape: rows and columns; of ``plain`` and ``ring`` only their product counts.
+        way: one of ``NAMES`` or ``LIBRARIES`` of ``helpers.all_reduce.grids``.
+        shape: rows and columns; only their product counts but for the ways over grids.
         nbytes: of the array.
     """
     rows, columns = shape
     ranks = rows * columns
-    steps = {
-        "plain": 2 * math.ceil(math.log2(ranks)),
-        "ring": 2 * (ranks - 1),
-        "rsaa": 2 * (columns - 1) + 2 * (rows - 1),
-        "rsap": 2 * (columns - 1) + 2 * (rows - 1),
-    }[way]
+    if way in grids.OVER_GRIDS:
+        steps = 2 * (columns - 1) + 2 * (rows - 1)
+    else:
+        steps = 2 * (math.ceil(math.log2(ranks)) if way == "plain" else ranks - 1)
     return np.array([steps, 2 * (ranks - 1) / ranks * nbytes, nbytes])
 
 
@@ -88,25 +87,38 @@ def fit(way: str, measured: pd.DataFrame) -> Model:
     """The law of one way that comes closest in every round, in relative terms.
 
     Args:
-        way: one of ``helpers.all_reduce.grids.NAMES``.
+        way: as :func:`terms` takes it.
         measured: ``COLUMNS``; two numbers of ranks at least, and small messages beside large ones.
 
     Raises:
         UserError: the measurements cannot tell alpha, beta and gamma from each other.
     """
+    too_few = (
+        f"these measurements of {way} cannot tell latency, sending and adding from each other: "
+        "give two numbers of ranks, each with small and large messages"
+    )
+    if measured.empty:
+        raise UserError(too_few)
     each = []
     for _, found in measured.groupby("round"):
         law = _terms_of(way, found)
         scaled = law / np.abs(law).max(0, initial=0.0, where=law != 0, keepdims=True).clip(1e-300)
         if np.linalg.matrix_rank(scaled, tol=1e-6) < law.shape[1]:
-            raise UserError(
-                f"these measurements of {way} cannot tell latency, sending and adding from each "
-                "other: give two numbers of ranks, each with small and large messages"
-            )
-        seconds = found["seconds"].to_numpy(float)
-        units = law.max(0)  # a step against millions of bytes
-        each.append(nnls(law / units / seconds[:, None], np.ones(len(found)))[0] / units)
+            raise UserError(too_few)
+        each.append(closest(law, found["seconds"].to_numpy(float)))
     return Model(way, np.array(each))
+
+
+def closest(law: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """The factors, none below 0, that come closest in relative terms.
+
+    Args:
+        law: (measurements, factors), what each is to be multiplied with.
+        seconds: (measurements,), all above 0.
+    """
+    units = law.max(0)  # a step against millions of bytes
+    found: np.ndarray = nnls(law / units / seconds[:, None], np.ones(len(seconds)))[0] / units
+    return found
 
 
 def judged(model: Model, measured: pd.DataFrame) -> pd.DataFrame:
@@ -127,6 +139,54 @@ def judged(model: Model, measured: pd.DataFrame) -> pd.DataFrame:
         for row in found.to_dict("records")
     ]
     return found.assign(model=said, error=np.array(said) / found["measured"] - 1)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a model of fewer ranks said of the most ranks, and what they took."""
+
+    model: Model
+    errors: pd.DataFrame
+    """What :func:`judged` returns."""
+    a_step: pd.Series
+    """Seconds that a step of the smallest message took, by number of ranks; medians.
+
+    The law has one alpha for all of them: where this grows with the ranks, it cannot hold.
+    """
+
+    @property
+    def worst(self) -> float:
+        return float(self.errors["error"].abs().max())
+
+    def within(self, limit: float) -> bool:
+        return self.worst <= limit
+
+
+def verdict(way: str, measured: pd.DataFrame) -> Verdict:
+    """Fit a way to all numbers of ranks but the largest, and judge it on that.
+
+    Of the ways over grids both are of the grids that are nearest to square, which more ranks would
+    have too.
+
+    Args:
+        way: as :func:`terms` takes it.
+        measured: ``COLUMNS`` and ranks.
+
+    Raises:
+        UserError: the measurements of fewer ranks do not allow it.
+    """
+    if way in grids.OVER_GRIDS:
+        shapes = zip(measured["rows"], measured["columns"], strict=True)
+        fits = [grids.squarest(rows * columns) == (rows, columns) for rows, columns in shapes]
+        measured = measured[fits]
+    few = measured["ranks"] < measured["ranks"].max()
+    model = fit(way, measured[few])
+    smallest = measured[measured["bytes"] == measured["bytes"].min()]
+    steps = [
+        terms(way, (int(r), int(c)), 0)[0] for r, c in smallest[["rows", "columns"]].to_numpy()
+    ]
+    a_step = (smallest["seconds"] / steps).groupby(smallest["ranks"]).median()
+    return Verdict(model, judged(model, measured[~few]), a_step)
 
 
 def jitter(steps: ArrayLike, ranks: int) -> float:
@@ -161,6 +221,23 @@ def iteration(
     exposed = np.maximum(0.0, np.asarray(all_reduce, float) - overlap)
     found: np.ndarray = np.asarray(compute, float) + exposed + jitter
     return found
+
+
+def efficiency(
+    steps: ArrayLike, all_reduce: ArrayLike, ranks: int, overlap: float = 0.0
+) -> Interval:
+    """The share of so many ranks' time that is computing: 1 is perfect.
+
+    Args:
+        steps: seconds that steps of one rank took, without an all-reduce.
+        all_reduce: as :func:`iteration` takes it.
+        ranks: how many take part.
+        overlap: as :func:`iteration` takes it.
+    """
+    compute = float(np.mean(steps))
+    return intervals.interval(
+        compute / iteration(compute, all_reduce, overlap, jitter(steps, ranks))
+    )
 
 
 def _terms_of(way: str, measured: pd.DataFrame) -> np.ndarray:

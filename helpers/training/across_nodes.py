@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from helpers import network
 from helpers.frameworks import devices as device_helpers
-from helpers.launch import cells, clocks, engines, network, samplers
+from helpers.launch import cells, clocks, engines, samplers
 from helpers.launch.coordinator import Order, Ranks
 from helpers.training import bus_bandwidth, in_world, rank_run
 from helpers.training.in_world import Apart, Trained

@@ -54,6 +54,7 @@ def test_a_link_is_no_faster_than_it_is_said_to_be(two: hosts.Hosts) -> None:
     assert client.wait(10) == 0
     assert name == first
     assert 0 < float(mbit) < 21
+    assert two.environment[hosts.SPEED] == "20"
 
 
 def test_mpiexec_is_told_how_to_reach_each(two: hosts.Hosts) -> None:

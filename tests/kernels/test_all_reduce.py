@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from helpers import paths
-from helpers.all_reduce import grids, measure
+from helpers.all_reduce import grids, libraries, measure
 from helpers.errors import UserError
 
+sys.path.append(str(paths.ROOT / "benchmarks"))
+
+import hosts
+
 RANKS = (2, 3, 4, 6, 8)
+LITTLE_MORE = 1.2
+"""A link's bucket lets through 64 kB at once, of the 459 kB that each of eight ranks sends."""
 
 
 @cache
@@ -55,10 +61,12 @@ def test_what_is_wrong_is_seen() -> None:
 
 
 def test_times_are_measured_of_every_way_grid_and_variant() -> None:
-    rows = measure.run(2, [4, 8], 2, 0.0)
+    rows = measure.run(2, [4, 8], 2, 0.0, by=["gloo"])
     keys = [(row["way"], row["rows"], row["variant"], row["bytes"], row["round"]) for row in rows]
-    of_grids = 2 * (3 + 4)  # two grids; of RSAP an array outside its window too
-    assert len(set(keys)) == len(keys) == 2 * 2 * (2 * 3 + of_grids)
+    of_each = {"plain": 1, "ring": 3, "rsaa": 4, "rsap": 5, "gloo": 1}  # means over one grid only
+    assert len(set(keys)) == len(keys) == 2 * 2 * sum(of_each.values())
+    for way, count in of_each.items():
+        assert sum(key[0] == way for key in keys) == 4 * count, way
     assert all(row["ranks"] == 2 and row["seconds"] > 0 for row in rows)
     (copied,) = {
         row["copied"] for row in rows
@@ -71,10 +79,44 @@ def test_ranks_that_fail_are_one_line(tmp_path: Path, monkeypatch: pytest.Monkey
     fails = tmp_path / "mpiexec"
     fails.write_text("#!/bin/sh\necho one >&2\necho no such host >&2\nexit 3\n")
     fails.chmod(0o755)
-    monkeypatch.setattr(measure, "_mpiexec", lambda: fails)
+    monkeypatch.setattr(paths, "MPIEXEC", fails)
     with pytest.raises(UserError) as caught:
         measure.run(2, [4], 1, 0.0)
     assert str(caught.value) == "mpiexec with 2 ranks failed (3): no such host"
+
+
+def test_gloo_adds_up_over_the_ranks_of_mpi() -> None:
+    assert found(3)["gloo"] == [[0.0, 3.0, 6.0]] * 3
+
+
+def test_without_a_gpu_for_each_rank_nccl_says_so() -> None:
+    if (why := libraries.missing("nccl", 4096)) == "":
+        pytest.fail("4,096 GPUs")
+    assert why.startswith("4096 ranks need a GPU each, and there are ")
+    with pytest.raises(
+        UserError, match="nothing can be reduced by nccl: 4096 ranks need"
+    ) as caught:
+        measure.run(2, [4], 1, 0.0, ranks_a_host=4096, by=["nccl"])
+    assert "\n" not in str(caught.value)
+
+
+def test_over_links_of_a_known_speed_no_way_is_faster_than_they_are() -> None:
+    """On eight hosts made of this machine."""
+    script = "import json, sys; from helpers.all_reduce import measure; "
+    script += "print(json.dumps(measure.run(8, [1 << 18], 1, 0.0, 1, ['gloo'])))"
+    try:
+        with hosts.up(8, mbit=40) as eight:
+            words = ("env", f"PYTHONPATH={paths.ROOT}", sys.executable, "-c", script)
+            process = eight.start(eight.first, *words, stdout=subprocess.PIPE)
+            told = process.communicate(timeout=300)[0]
+    except hosts.CannotBeHad as error:
+        pytest.skip(str(error))
+    assert process.returncode == 0, told
+    rows = [row for row in json.loads(told.splitlines()[-1]) if row["variant"] == "sum"]
+    assert {row["way"] for row in rows} == {*grids.NAMES, "gloo"}
+    for row in rows:
+        bus = 2 * 7 / 8 * row["bytes"] * 8e-6 / row["seconds"]
+        assert 0 < bus / 40 < LITTLE_MORE, row
 
 
 def test_a_grid_of_other_ranks_is_one_line() -> None:

@@ -22,7 +22,7 @@ from helpers import paths
 from helpers.fairness import reference
 from helpers.frameworks import place
 from helpers.launch.causes import RankError
-from helpers.launch.network import free_port
+from helpers.network import free_port
 from helpers.training import bus_bandwidth, in_world
 from helpers.training.in_world import Work
 from helpers.training.measured_run import Run

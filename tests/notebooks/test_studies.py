@@ -18,8 +18,10 @@ from test_notebooks import STUDIES
 from helpers import paths
 from helpers.all_reduce import grids, measure
 from helpers.errors import UserError
-from helpers.results import all_reduce_model, intervals
+from helpers.results import all_reduce_model, intervals, scaled_out
 from helpers.runner.notebook_code import run_cells
+from helpers.training import cores
+from helpers.training import figure_style as style
 
 ROUNDS = 5
 EXECUTED = paths.ROOT / "docs" / "results" / "cpu-2-cores"
@@ -40,6 +42,7 @@ def run_only(notebook: str, *anchors: str, **names: Any) -> dict[str, Any]:
 
 
 PARAMETERS = {
+    "Study_AllReduce": "ranks = ",
     "Study_Linear_Scaling": "devices = [",
     "Study_Loader": "data = ",
     "Study_Loss_Placement": "devices = ",
@@ -109,6 +112,25 @@ def test_more_workers_are_worse_only_where_the_rounds_say_so(
     rates["png", "threads", 4] = (2100.0, 200.0)
     loader(rates)
     assert re.search(r"4 against 2: with png and threads .* by -5\d %", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("threads", [set(), {4}])
+def test_without_sibling_threads_no_bar_is_shown(
+    threads: set[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = cores.beside(0, {0, 1, 4, 5}, threads)
+    rates = {place: 100.0 * (1 + at + NOISE) for at, place in enumerate(places)}
+    drawn: list[Any] = []
+    run_only(
+        "Study_Loader", "def draw_places(",
+        pinned=pd.DataFrame(rates), places=places, home=0, display=drawn.append,
+        places_of_cores=cores, style=style,
+    )  # fmt: skip
+    told = capsys.readouterr().out
+    assert re.search(r"worker on the same core \(0\), training on 0: 99 images/s\n", told)
+    assert re.search(r"other cores .*, against the same core \+\d+ % \(", told)
+    assert ("this machine cannot show that effect" in told) == (not threads)
+    assert len(drawn) == len(threads), "a bar"
 
 
 def precision(difference: float, spread: float, times: float) -> dict[str, Any]:
@@ -253,7 +275,10 @@ def all_reduced(monkeypatch: pytest.MonkeyPatch, slower: float) -> str:
              * changed.get(variant, 1) * (1 + 0.001 * random.standard_normal())}
             for turn in range(rounds) for size in sizes for way in grids.NAMES
             for shape in (grids.of(ranks) if way in grids.OVER_GRIDS else [(1, ranks)])
-            for variant in measure.VARIANTS if way == "rsap" or variant != "sum, copied"
+            for variant in measure.VARIANTS
+            if variant == "sum" or (way == "ring" and "copied" not in variant)
+            or (way in grids.OVER_GRIDS and shape == grids.squarest(ranks)
+                and (way == "rsap" or "copied" not in variant))
         ]  # fmt: skip
 
     monkeypatch.setattr(measure, "missing", lambda: "")
@@ -268,9 +293,10 @@ def test_all_reduce_speaks_of_more_ranks_only_where_its_model_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = all_reduced(monkeypatch, slower=0.0)
-    found = re.search(r"ring: .*\n  the model is off by [01] %, at most (\d) %\n", told)
-    assert found and "says nothing of more ranks" not in told
-    at = 2 * 1023 * 50e-6 + 2 * 1023 / 1024 * 4194304 * 8e-8 + 4194304 * 2e-9
+    assert re.search(r"ring: (49|50|51)\S* us a step, .*\n  of 8 ranks .* at most [01] %\n", told)
+    assert "says nothing of more ranks" not in told
+    size = int(re.findall(r"model, 1024 ranks, (\S+) bytes", told)[0].replace(",", ""))
+    at = 2 * 1023 * 50e-6 + 2 * 1023 / 1024 * size * 8e-8 + size * 2e-9
     (said,) = re.findall(r"ring: .*\n.*\n(?:  model.*\n){3}  model, 1024 .* bytes: (\S+) ", told)
     assert float(said) == pytest.approx(at, rel=0.05)
     assert re.search(r"- ring: folding the average changes the time by -(19|20|21) % \(", told)
@@ -279,6 +305,46 @@ def test_all_reduce_speaks_of_more_ranks_only_where_its_model_holds(
     told = all_reduced(monkeypatch, slower=1.5)
     assert told.count("so it says nothing of more ranks here") == 4
     assert "1024 ranks" not in told
+    # Of the law's steps each took 2 ** 1.5 of 50 us with 2 ranks, and 8 ** 1.5 with 8.
+    assert re.search(
+        r"A step of 4 bytes took 14\d us with 2, 40\d us with 4, 1,13\d us with 8", told
+    )
+
+
+def test_an_iteration_of_more_ranks_is_what_the_model_and_the_step_say(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An all-reduce of 0.5 s over 64 ranks, behind a step of 1 s, of which 0.3 s are backward."""
+    beta = 0.5 / (2 * 63 / 64 * 28e6)
+    holds, fails = (
+        SimpleNamespace(
+            model=all_reduce_model.Model("ring", np.array([[0.0, beta, 0.0]] * 3)),
+            within=lambda limit, good=good: good,
+        )
+        for good in (True, False)
+    )
+    drawn: list[Any] = []
+
+    def said_of(verdicts: dict[str, Any]) -> str:
+        run_only(
+            "Study_AllReduce", "def expected(",
+            verdicts=verdicts, LIMIT=0.15, MORE=(16, 64), numbers=[2, 4, 8], lacking=[],
+            steps=[1.0, 1.0], backward=0.3, nbytes=28e6, display=drawn.append,
+            grids=grids, all_reduce_model=all_reduce_model, scaled_out=scaled_out, style=style,
+        )  # fmt: skip
+        return capsys.readouterr().out
+
+    assert "no model has been judged good enough" in said_of({"plain": fails}) and not drawn
+    told = said_of({"ring": holds, "plain": fails})
+    assert "ring: at 64 nodes of this network the model expects 67 to 83 %" in told
+    assert "plain" not in told and "Calibrated, theirs" in told
+    axes = drawn[0].axes[0]
+    hollow = [line for line in axes.lines if str(line.get_label()).startswith("model, ring")]
+    assert [line.get_markerfacecolor() for line in hollow] == ["none"] * 2
+    assert [line.get_xdata()[-1] for line in hollow] == [64, 64]
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    assert len(crosses) == len(scaled_out.POINTS) + 1
+    assert crosses[-1].get_label() == "published: other networks, GPUs and links"
 
 
 def test_all_reduce_without_mpi_says_what_is_missing(

@@ -33,7 +33,7 @@ def test_steps_and_bytes_are_those_of_the_ring_and_of_the_grid() -> None:
     assert list(models.terms("ring", (1, 1), 800)) == [0, 0, 800]
 
 
-@pytest.mark.parametrize("way", grids.NAMES)
+@pytest.mark.parametrize("way", [*grids.NAMES, *grids.LIBRARIES])
 def test_a_known_law_is_found_and_says_what_eight_ranks_take(way: str) -> None:
     fitted = models.fit(way, times(way, [(1, 2), (2, 2)]))
     for found, true in zip((fitted.alpha, fitted.beta), LAW, strict=False):
@@ -73,6 +73,31 @@ def test_what_cannot_be_told_apart_is_one_line() -> None:
 def test_one_round_has_no_interval() -> None:
     one = times("ring", [(1, 2), (1, 4)]).query("round == 0")
     assert "no interval" in models.fit("ring", one).seconds((1, 8), 4096).text(".1g")
+
+
+def test_the_most_ranks_judge_what_the_others_say() -> None:
+    measured = pd.concat(
+        times("rsaa", grids.of(ranks), seed=ranks).assign(ranks=ranks) for ranks in (2, 4, 8)
+    )
+    # Another law for a grid that is not the squarest changes nothing.
+    measured.loc[measured["columns"] == 1, "seconds"] *= 3
+    found = models.verdict("rsaa", measured)
+    assert len(found.errors) == len(SIZES) and set(found.errors["columns"]) == {4}
+    assert found.within(0.15) and not found.within(found.worst / 2)
+    assert list(found.a_step.index) == [2, 4, 8]
+    assert np.allclose(found.a_step, LAW[0], rtol=0.05)
+    measured.loc[measured["ranks"] == 8, "seconds"] *= 1.5
+    assert not models.verdict("rsaa", measured).within(0.15)
+    with pytest.raises(UserError, match="two numbers of ranks"):
+        models.verdict("rsaa", measured[measured["ranks"] == 8])
+
+
+def test_efficiency_is_the_share_that_computes() -> None:
+    found = models.efficiency([1.0, 1.0], [0.5, 0.5], 8)
+    assert found.mean == pytest.approx(1 / 1.5)
+    assert models.efficiency([1.0, 1.0], [0.5, 0.5], 8, overlap=0.6).mean == pytest.approx(1.0)
+    waits = models.efficiency([0.9, 1.1], [0.0, 0.0], 64).mean  # for the slower of two kinds
+    assert waits == pytest.approx(1 / 1.1, rel=1e-6)
 
 
 def test_jitter_is_the_expected_maximum() -> None:

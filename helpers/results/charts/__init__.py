@@ -5,6 +5,7 @@ by itself, or None where there is nothing to draw.
 """
 
 from helpers.results.charts.first_screen import first
+from helpers.results.charts.iterations import iterations
 from helpers.results.charts.learning import (
     by_class,
     clock_curves,
@@ -33,6 +34,7 @@ __all__ = [
     "factors",
     "first",
     "image_curves",
+    "iterations",
     "pareto",
     "placed",
     "scaling",

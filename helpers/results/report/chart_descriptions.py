@@ -10,7 +10,7 @@ from helpers.results.comparability import marked, unranked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import summarise, with_interval
-from helpers.results.scaling import cost, speed, split, step_parts
+from helpers.results.scaling import cost, over_nodes, speed, split, step_parts
 from helpers.training.tasks import capital
 
 
@@ -99,6 +99,16 @@ def steps(compared: Comparison) -> str:
         (
             f"{run} " + ", ".join(f"{part} {text}" for part, text in row.items())
             for run, row in found.iterrows()
+        ),
+    )
+
+
+def iterations(compared: Comparison) -> str:
+    return _told(
+        "Bars of an iteration in ms by number of nodes; the table has them too",
+        (
+            f"{run} own work {row['own work']}, all-reduce {row['all-reduce']}"
+            for run, row in over_nodes.table(compared).iterrows()
         ),
     )
 

@@ -7,7 +7,7 @@ from helpers.results.comparability import unequal, unranked
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
 from helpers.results.report.blocks import Block, Chart, Section, Table, Texts, joined
-from helpers.results.scaling import speed, split, step_parts
+from helpers.results.scaling import over_nodes, speed, split, step_parts
 
 FILES = ("runs", "repeats", "published")
 """CSV files that hold the figures of "How fast"."""
@@ -148,4 +148,27 @@ def _steps(compared: Comparison) -> list[Block]:
             "compute did not hide.",
         ),
         Texts("What the ranks wait for", step_parts.sentences(compared)),
+        *_iterations(compared),
+    ]
+
+
+def _iterations(compared: Comparison) -> list[Block]:
+    """An iteration by number of nodes, where there are several."""
+    if over_nodes.numbers(compared).empty:
+        return []
+    return [
+        Chart(
+            "iterations",
+            "An iteration by number of nodes",
+            charts.iterations,
+            chart_descriptions.iterations(compared),
+        ),
+        Table(
+            "iterations",
+            "Own work and all-reduce, in ms",
+            over_nodes.table(compared),
+            "Own work: forward, backward and update. The all-reduce is what these do not hide, and "
+            "the wait for slower ranks is in it. Medians, with the lowest and the highest rank.",
+        ),
+        Texts("Model of more nodes", over_nodes.expected(compared)),
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.results import comparability
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import short_number
 from helpers.training import attribution
@@ -40,6 +41,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
                     "run": entry.timed,
                     "label": entry.label,
                     "devices": entry.devices,
+                    "nodes": comparability.nodes(entry.content),
                     "how": how,
                     "part": part,
                     "seconds": median(values),

@@ -19,10 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from helpers import paths, terminal
+from helpers import network, paths, terminal
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, devices
-from helpers.launch import network
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from helpers import network
 from helpers.errors import UserError
-from helpers.launch import network
 
 LO = {"lo": ("127.0.0.1", "255.0.0.0")}
 MASK = "255.255.255.0"
