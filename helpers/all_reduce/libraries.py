@@ -73,7 +73,10 @@ def joined(world: Any, names: Sequence[str]) -> Iterator[dict[str, Callable[[np.
     try:
         gpu = sum(other == host for other, _ in of_ranks[: world.rank])
         group = dist.new_group(backend="nccl") if "nccl" in names else None
-        makers = {"gloo": _gloo, "nccl": partial(_nccl, gpu=gpu, group=group)}
+        makers: dict[str, Callable[[np.ndarray], Any]] = {
+            "gloo": _gloo,
+            "nccl": partial(_nccl, gpu=gpu, group=group),
+        }
         yield {name: makers[name] for name in names}
     finally:
         dist.destroy_process_group()

@@ -234,7 +234,7 @@ def efficiency(
         ranks: how many take part.
         overlap: as :func:`iteration` takes it.
     """
-    compute = float(np.mean(steps))
+    compute = float(np.mean(np.asarray(steps, float)))
     return intervals.interval(
         compute / iteration(compute, all_reduce, overlap, jitter(steps, ranks))
     )

@@ -37,8 +37,8 @@ def iterations(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         bottom = 0.0 * rows["own"]
         for part, (text, colour) in PARTS.items():
             height = 1000 * rows[part].clip(lower=0)
-            look = {"color": faded(colour, 0.85), "label": text}
-            axes.bar(range(len(rows)), height, 0.55, bottom=bottom, **look)
+            places, shade = range(len(rows)), faded(colour, 0.85)
+            axes.bar(places, height, 0.55, bottom=bottom, color=shade, label=text)
             bottom = bottom + height
         axes.set_xticks(range(len(rows)), list(rows["where"]), fontsize=8)
         axes.set_xlabel("nodes x devices of each")
