@@ -284,7 +284,8 @@ def _told_apart(compared: Comparison) -> str:
     if not apart:
         return f"on the same test images, no {name} can be told apart from that of {base}"
     said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
-    return f"compared with the {name} of {base} on the same test images, {_listed(said)}"
+    single = " (one run each: another seed may say otherwise)" * bool(found["pairs"].max() == 1)
+    return f"compared with the {name} of {base} on the same test images, {_listed(said)}{single}"
 
 
 def _machine(compared: Comparison) -> str:
