@@ -35,8 +35,8 @@ def main(folder: Path) -> int:
         return 2
     order = letters.received(folder / "order")
     rank = int(os.environ[order["rank in"]])
-    # Slurm's own name, which a machine may have several of.
-    host = os.environ.get("SLURMD_NODENAME") if order["rank in"] == "SLURM_PROCID" else None
+    # Slurm's own name, which a machine may have several of; mpiexec too begins its ranks by srun.
+    host = os.environ.get(place.SLURM_NODE) if order["rank in"] != "RANK" else None
     host = host or socket.gethostname()
     return watch.under_watch(folder, rank, host, lambda: _rank(folder, order, rank, host))
 

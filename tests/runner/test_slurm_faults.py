@@ -168,7 +168,7 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
         "from helpers.__main__ import main; sys.exit(main())"
     )
     words = [sys.executable, "-c", code, "--notebooks", "PyTorch_MultiGPU", "--devices", "2"]
-    recipe = f"[train]\nepochs = 20\n{SLURM}".replace("cpus = 1", "cpus = 2")
+    recipe = f"[train]\nepochs = 12\n{SLURM}".replace("cpus = 1", "cpus = 2")
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run="PyTorch_MultiGPU-2x")
     whole = [*words, "--recipe", str(suite.folder / "mine.toml"), "--name", "whole"]
     subprocess.run(whole, check=True, env=jobs.cluster.environment)
@@ -176,7 +176,7 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
     job, chance = jobs.queue(), random.Random(0)
     for number in range(5):
         wait_for(lambda n=number: jobs.restarts(job) == n and jobs.trains(), 900)  # type: ignore[misc]
-        wanted = checkpoint.position(jobs.folder)[0] + chance.randint(0, 2)
+        wanted = checkpoint.position(jobs.folder)[0] + chance.randint(0, 1)
         wait_for(lambda w=wanted: checkpoint.position(jobs.folder)[0] >= w, 900)  # type: ignore[misc]
         time.sleep(chance.uniform(0.0, 3.0))
         requeue(jobs, job)
