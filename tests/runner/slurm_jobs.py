@@ -41,6 +41,7 @@ class Jobs:
         slurm: the recipe's table ``[slurm]``.
         words: the command as the job finds it; by default the suite's, with its own kernel.
         run: the run's notebook and what follows it in the folder's name.
+        nodes: of the job.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Jobs:
         slurm: str = SLURM,
         words: Sequence[str] = (),
         run: str = "Train-1x",
+        nodes: int = 1,
     ) -> None:
         self.suite, self.cluster = suite, cluster
+        self.nodes, self.name = nodes, f"mine-{nodes}n"
         words = words or suite.command()
         line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(words[3:])}\n'
         compare = suite.folder / ".venvs" / "lab" / "bin" / "compare"
@@ -68,11 +71,11 @@ class Jobs:
         with monkeypatch.context() as patched:
             patched.setattr(paths, "ROOT", suite.folder)
             self.script = script.text(script.job_of(str(recipe)))
-        self.folder = paths.RUNS / "mine-1n" / run
+        self.folder = paths.RUNS / self.name / run
 
     def queue(self) -> str:
         """Queue the job; its number."""
-        command = ["sbatch", "--parsable", "--nodes=1", "--job-name=mine-1n"]
+        command = ["sbatch", "--parsable", f"--nodes={self.nodes}", f"--job-name={self.name}"]
         return self.cluster.run(*command, input=self.script).strip()
 
     def trains(self) -> bool:
@@ -84,7 +87,7 @@ class Jobs:
         self.cluster.run("scancel", "--signal=USR1", "--batch", job)
 
     def log(self, job: str) -> str:
-        path = paths.RUNS / f"slurm-mine-1n-{job}.log"
+        path = paths.RUNS / f"slurm-{self.name}-{job}.log"
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def shown(self, job: str) -> str:
@@ -103,7 +106,7 @@ class Jobs:
 
     def train(self) -> dict[str, Any]:
         """The run as the journal has it."""
-        (found,) = self.suite.journal("mine-1n")["runs"]
+        (found,) = self.suite.journal(self.name)["runs"]
         return dict(found)
 
     def record(self) -> dict[str, Any]:

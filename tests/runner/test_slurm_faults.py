@@ -154,20 +154,26 @@ def test_a_job_that_is_requeued_at_any_moment_ends_with_the_weights_of_an_undist
     assert len(taken) == 85 and max(taken.values()) > 1, "no step was lost, and none taken again"
 
 
+def pytorch(monkeypatch: pytest.MonkeyPatch, devices: int) -> list[str]:
+    """The command for PyTorch's own notebook in its own kernel; its runs are the test's."""
+    monkeypatch.delenv("JUPYTER_PATH")
+    monkeypatch.setattr(paths, "NOTEBOOKS", ROOT / "notebooks")
+    monkeypatch.setattr(paths, "VENVS", ROOT / ".venvs")
+    code = (
+        "import sys; from pathlib import Path; from helpers import paths\n"
+        f"paths.RUNS = Path({str(paths.RUNS)!r})\n"
+        "from helpers.__main__ import main; sys.exit(main())"
+    )
+    chosen = ["--notebooks", "PyTorch_MultiGPU", "--devices", str(devices)]
+    return [sys.executable, "-c", code, *chosen]
+
+
 @SLOW[0]
 @SLOW[1]
 def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undisturbed_run(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("JUPYTER_PATH")  # its own kernel
-    monkeypatch.setattr(paths, "NOTEBOOKS", ROOT / "notebooks")
-    monkeypatch.setattr(paths, "VENVS", ROOT / ".venvs")
-    code = (
-        f"import sys; from pathlib import Path; from helpers import paths\n"
-        f"paths.RUNS = Path({str(paths.RUNS)!r})\n"
-        "from helpers.__main__ import main; sys.exit(main())"
-    )
-    words = [sys.executable, "-c", code, "--notebooks", "PyTorch_MultiGPU", "--devices", "2"]
+    words = pytorch(monkeypatch, devices=2)
     recipe = f"[train]\nepochs = 12\n{SLURM}".replace("cpus = 1", "cpus = 2")
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run="PyTorch_MultiGPU-2x")
     whole = [*words, "--recipe", str(suite.folder / "mine.toml"), "--name", "whole"]
@@ -224,6 +230,29 @@ def test_a_job_whose_node_dies_goes_on_at_another(
         check_as_undisturbed(jobs, job, learns.run("whole", "Learn"), starts=2)
         assert jobs.node(job) != first
     assert jobs.train()["earlier"] == ["killed while it was running"]
+
+
+@SLOW[0]
+@SLOW[1]
+def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
+    suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sooner than Slurm notices, which would leave the runs that follow nothing but to fail."""
+    words, recipe = pytorch(monkeypatch, devices=1), f"[train]\nepochs = 6\n{SLURM}"
+    jobs = Jobs(suite, cluster, monkeypatch, recipe, words, "PyTorch_MultiGPU-2n-1x", nodes=2)
+    job = jobs.queue()
+    wait_for(lambda: checkpoint.position(jobs.folder)[0] >= 1, 900)
+    with cluster.dead("n2"):
+        wait_for(lambda: jobs.restarts(job) == 1)
+    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=900)
+    assert jobs.train()["state"] == "finished", jobs.about(job)
+    (earlier,) = jobs.train()["earlier"]
+    assert earlier.startswith("interrupted: ") and "a node of this job is gone" in earlier
+    content = jobs.record()
+    assert [row["epoch"] for row in content["epochs"]] == list(range(1, 7))
+    (place,) = content["checkpoint"]["restarts"]
+    assert place["epoch"] >= 1
+    assert content["fairness"]["comparable"], "its nodes are those that were asked for"
 
 
 @SLOW[0]
