@@ -240,7 +240,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
             if getattr(error, "ename", "") == agreed_stop.Stopped.__name__:
                 raise stopping.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
             if state.nodes > 1 and (gone := nodes.unreached()):
-                raise stopping.NodeGone(f"{kernel_processes.reason_of(error)}; {gone}") from None
+                raise stopping.NodeGone(f"{gone}; {kernel_processes.reason_of(error)}") from None
             failure = error
         finally:
             state.seconds = time.monotonic() - started

@@ -177,6 +177,7 @@ def test_in_an_allocation_they_are_on_its_nodes(
             slurm_cluster.cluster(Path(folder) / "c") as found,
         ):
             found.environment["PYTHONPATH"] = str(paths.ROOT)
+            found.environment["SLURMD_NODENAME"] = "n1"  # as the first node's script has it
             command = [sys.executable, tools.__file__, "slurm", str(tmp_path), launcher]
             said = found.run("salloc", "--nodes=2", *command).splitlines()
     except slurm_cluster.CannotBeHad as error:
