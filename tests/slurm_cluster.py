@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,10 @@ LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/slurm-wlm")
 NODES = ("n1", "n2")
 BEGIN = 30.0
 """Seconds within which the nodes are there."""
+AGAIN = 10
+"""Seconds for which a requeued job waits, and for which the right to start a job is good: Slurm's
+own number is 120. By then nothing that is still said of the first start can reach the second, as it
+can where a test lets the job go at once (``StartTime=now``)."""
 
 CONF = """\
 ClusterName=t
@@ -44,7 +48,7 @@ SlurmctldHost={host}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.sock
+AuthInfo=socket={folder}/munge.sock,cred_expire={again}
 CredType=cred/munge
 PluginDir={packages}/usr/lib/x86_64-linux-gnu/slurm-wlm
 StateSaveLocation={folder}/state
@@ -110,6 +114,30 @@ class Cluster:
             time.sleep(0.2)
         return found
 
+    def told(self) -> str:
+        """The last lines of the daemons' logs, for a test that fails."""
+        logs = sorted((self.folder / "log").glob("*.log"))
+        last = {log.name: log.read_text(errors="replace").splitlines()[-30:] for log in logs}
+        return "\n".join(f"{name}: {line}" for name, lines in last.items() for line in lines)
+
+    @contextmanager
+    def dead(self, node: str) -> Iterator[None]:
+        """Inside, a node is as after a power cut: its daemon is gone, and all that ran there."""
+        daemon = self.daemons[node]
+        daemon.kill()
+        daemon.wait()
+        conf = self.environment["SLURM_CONF"]
+        there = _with_environment({"SLURM_CONF": conf, "SLURMD_NODENAME": node})
+        # First what would tell the controller that the rest has ended.
+        steps = {process.parent() for process in there}
+        for process in [each for each in steps if each and "slurmstepd" in each.name()] + there:
+            with suppress(psutil.Error):
+                process.kill()
+        try:
+            yield
+        finally:
+            self.daemons[node] = start(self, node, node_command(node))
+
 
 def unpacked() -> Path:
     """The folder with Debian's Slurm, unpacked once.
@@ -159,7 +187,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     ports = _free_ports(1 + len(NODES))
     for name in ("state", "log", *(f"spool-{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
-    lines = CONF.format(host=host, folder=folder, packages=packages, ports=ports)
+    lines = CONF.format(host=host, folder=folder, packages=packages, ports=ports, again=AGAIN)
     for name, port in zip(NODES, ports[1:], strict=True):
         lines += NODE.format(name=name, host=host, port=port)
     (folder / "slurm.conf").write_text(lines + PARTITION.format(names=",".join(NODES)))
@@ -178,8 +206,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                    f"--key-file={key}", *munge],
         "slurmctld": ["slurmctld-wlm", "-D"],
     }  # fmt: skip
-    step = packages / "usr/sbin/slurmstepd-wlm"  # not where slurmd expects it
-    programs |= {name: ["slurmd-wlm", "-D", "-N", name, "-d", str(step)] for name in NODES}
+    programs |= {name: node_command(name) for name in NODES}
     daemons: dict[str, subprocess.Popen[bytes]] = {}
     found = Cluster(folder, daemons, environment)
     try:
@@ -201,13 +228,27 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         _end_jobs(environment["SLURM_CONF"])
 
 
+def node_command(name: str) -> list[str]:
+    """What starts a node's daemon."""
+    step = UNPACKED / "usr/sbin/slurmstepd-wlm"  # not where slurmd expects it
+    return ["slurmd-wlm", "-D", "-N", name, "-d", str(step)]
+
+
 def _end_jobs(configuration: str) -> None:
     """What outlives the daemons: a job's step, and all that it has started."""
+    for process in _with_environment({"SLURM_CONF": configuration}):
+        with suppress(psutil.Error):
+            process.kill()
+
+
+def _with_environment(wanted: Mapping[str, str]) -> list[psutil.Process]:
+    """All other processes that have these variables."""
+    found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            ours = process.environ().get("SLURM_CONF") == configuration
-            if ours and process.pid != os.getpid():
-                process.kill()
+            if wanted.items() <= process.environ().items() and process.pid != os.getpid():
+                found.append(process)
+    return found
 
 
 def start(cluster: Cluster, name: str, words: list[str]) -> subprocess.Popen[bytes]:

@@ -235,6 +235,7 @@ def long_parts() -> dict[str, Part]:
         "gpumon": partial(command, "lab", "pytest", "tests/gpumon", "-m", "slow"),
         "gpu": partial(command, "lab", "pytest", "tests/gpu/test_gpu_run.py", "-m", "slow"),
         "ranks": partial(command, "pytorch", "pytest", f"{KERNELS}/test_ranks.py", "-m", "slow"),
+        "slurm": partial(command, "lab", "pytest", "tests/runner", "-m", "slow"),
         "kills": partial(command, "tensorflow", "pytest", *killed, "-m", "slow"),
         "pytorch": partial(
             command, "pytorch", "pytest", f"{KERNELS}/test_pytorch.py", "-m", "slow"

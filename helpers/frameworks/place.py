@@ -16,6 +16,9 @@ from pathlib import Path
 VARIABLE = "COMPARE_RANKS"
 """Environment variable with the folder of the run's messages; nobody is a rank without it."""
 
+SLURM_NODE = "SLURMD_NODENAME"
+"""Environment variable in which Slurm says what it calls this node."""
+
 
 @dataclass(frozen=True)
 class Place:

@@ -170,6 +170,8 @@ class Ranks:
             environment = {k: v for k, v in environment.items() if not k.startswith("HYDRA_")}
         elif "-" in environment.get("CUDA_VISIBLE_DEVICES", ""):
             del environment["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs, by the runner
+        if self.engine.name == "mpiexec":  # hands this node's name on to ranks on others
+            environment.pop(place.SLURM_NODE, None)
         self._log = run / LOG
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -184,6 +184,7 @@ def _srun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
         f"--nodes={nodes}",
         f"--ntasks={ranks}",
         f"--ntasks-per-node={ranks // nodes}",
+        *_cores(ranks // nodes, os.environ.get("SLURM_JOB_CPUS_PER_NODE", "")),
         *([f"--nodelist={','.join(engine.hosts)}"] if engine.hosts else []),
         "--distribution=block",
         "--kill-on-bad-exit=1",
@@ -193,6 +194,18 @@ def _srun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
         "--unbuffered",
         *program,
     ]
+
+
+def _cores(ranks: int, given: str) -> list[str]:
+    """Each rank's share of a node's cores, which srun no longer takes from the job (Slurm 22.05).
+
+    Args:
+        ranks: of a node.
+        given: the cores of each node, as Slurm says them: ``16(x2),8``.
+    """
+    counts = [int(count) for count in re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", given)]
+    share = min(counts, default=0) // ranks
+    return [f"--cpus-per-task={share}"] if share else []
 
 
 def _torchrun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:

@@ -36,8 +36,8 @@ def main(folder: Path) -> int:
         return 2
     order = letters.received(folder / "order")
     rank = int(os.environ[order["rank in"]])
-    # Slurm's own name, which a machine may have several of.
-    host = os.environ.get("SLURMD_NODENAME") if order["rank in"] == "SLURM_PROCID" else None
+    # Slurm's own name, which a machine may have several of; mpiexec too begins its ranks by srun.
+    host = os.environ.get(place.SLURM_NODE) if order["rank in"] != "RANK" else None
     host = host or socket.gethostname()
     return watch.under_watch(folder, rank, host, lambda: _rank(folder, order, rank, host))
 
@@ -84,10 +84,19 @@ def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
 
 
 def _see_own_gpus(here: Place, there: int) -> None:
-    """On one machine each virtual node has GPUs of its own, as far as there are so many."""
-    if here.kind == "gpu" and here.virtual:
+    """The GPUs of this rank's node: by UUID, because CUDA and NVML number them differently.
+
+    On one machine each virtual node has GPUs of its own, as far as there are so many. On a machine
+    of its own it has what is there, or what Slurm gave this step.
+    """
+    if here.kind != "gpu":
+        return
+    if here.virtual:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
         own = [shown[(here.node * here.devices + n) % len(shown)] for n in range(here.devices)]
+    else:
+        own = [gpu.uuid for gpu in devices.visible()[: here.devices]]
+    if own:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(own))
 
 

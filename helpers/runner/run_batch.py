@@ -43,6 +43,7 @@ from helpers.runner.estimate import History
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.probe import batch as probes
 from helpers.runner.progress_board import Lines
+from helpers.runner.slurm import nodes
 from helpers.terminal import say
 from helpers.training import agreed_stop, checkpoint, heartbeat, image_data, parameters, record
 
@@ -122,6 +123,7 @@ def _work(batch: Batch, history: History, stall_minutes: float) -> int:
                 _turn(batch, state, shown, stall_minutes)
             except stopping.InOrder as asked:
                 gained = checkpoint.position(batch.folder / state.folder) > had
+                gained = gained or isinstance(asked, stopping.NodeGone)
                 raise _in_order(batch, str(asked), before, gained=gained) from None
     problems = [problem for problem in (_compare(batch, stall_minutes), _report(batch)) if problem]
     batch.close()
@@ -237,6 +239,8 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
                 raise  # the runner's own trouble, of which the run is innocent
             if getattr(error, "ename", "") == agreed_stop.Stopped.__name__:
                 raise stopping.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
+            if state.nodes > 1 and (gone := nodes.unreached()):
+                raise stopping.NodeGone(f"{gone}; {kernel_processes.reason_of(error)}") from None
             failure = error
         finally:
             state.seconds = time.monotonic() - started

@@ -43,6 +43,10 @@ class InOrder(KeyboardInterrupt):
         self.code = code
 
 
+class NodeGone(InOrder):
+    """A job's node is gone, so that no run on all of its nodes can go on until it has others."""
+
+
 class _Asked:
     """What this process was asked; signals are the process's, so there is one of these."""
 

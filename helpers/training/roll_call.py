@@ -23,6 +23,7 @@ import pandas as pd
 from helpers.fairness import reference, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.fairness.world_checks import Answer
+from helpers.frameworks import place
 from helpers.recipe import ScaledRecipe
 from helpers.training.image_data import Data
 from helpers.training.image_readers import COLUMNS
@@ -102,7 +103,9 @@ def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -
         logits, loss = predict(lesson, replica, iter(loader), len(valid))
         last = framework.slowest(float(world.rank), world.devices)
         lesson.stop(replica)
-    devices, host = len(world.devices), socket.gethostname()
+    devices, here = len(world.devices), place.here()
+    # Of ranks the name that their launcher knows: Slurm may have several nodes on a machine.
+    host = socket.gethostname() if here is None else here.hosts[here.rank]
     return Answer(world.rank, devices, host, os.getpid(), last, epochs, logits, loss)
 
 

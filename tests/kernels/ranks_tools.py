@@ -141,10 +141,10 @@ def coordinate_until_killed(run: str) -> None:
     ranks.call(wait_inside)
 
 
-def coordinate_in_an_allocation(run: str) -> None:
+def coordinate_in_an_allocation(run: str, launcher: str = "auto") -> None:
     """A coordinator that Slurm gave its nodes."""
     order = Order(CELLS, 2, 1)
-    ranks = Ranks(Path(run), order, engines.choose("auto", 2))
+    ranks = Ranks(Path(run), order, engines.choose(launcher, 2))
     print(ranks.engine.name, ranks.virtual, *ranks.hosts, ranks.call(variables)[1]["GROUP_RANK"])
     try:
         ranks.call(die, 1)
@@ -157,4 +157,4 @@ if __name__ == "__main__":
         "slurm": coordinate_in_an_allocation,
         "killed": coordinate_until_killed,
         "gone": coordinate_a_host_that_goes,
-    }[sys.argv[1]](sys.argv[2])
+    }[sys.argv[1]](*sys.argv[2:])

@@ -25,6 +25,7 @@ from agreed import (
     assert_half_are_flipped,
     assert_pixels_are_pillows,
     assert_refused,
+    assert_stops_within_an_epoch,
     assert_warms_up,
     equal,
     ramp,
@@ -534,6 +535,12 @@ def test_the_same_seed_gives_the_same_bits(
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(NOTEBOOK, tmp_path)
+
+
+def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch, bits=False)
 
 
 def test_without_all_reduce_every_device_goes_its_own_way(notebook: dict[str, Any]) -> None:

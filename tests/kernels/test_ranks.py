@@ -166,7 +166,10 @@ def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
     assert tools.nobody_is_left(tmp_path, SOON)
 
 
-def test_in_an_allocation_srun_starts_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("launcher", "engine"), [("auto", "srun"), ("mpiexec", "mpiexec")])
+def test_in_an_allocation_they_are_on_its_nodes(
+    launcher: str, engine: str, tmp_path: Path
+) -> None:
     """A real Slurm of two nodes, which are one machine: so they are virtual."""
     try:
         with (
@@ -174,12 +177,13 @@ def test_in_an_allocation_srun_starts_them(tmp_path: Path) -> None:
             slurm_cluster.cluster(Path(folder) / "c") as found,
         ):
             found.environment["PYTHONPATH"] = str(paths.ROOT)
-            command = [sys.executable, tools.__file__, "slurm", str(tmp_path)]
+            found.environment["SLURMD_NODENAME"] = "n1"  # as the first node's script has it
+            command = [sys.executable, tools.__file__, "slurm", str(tmp_path), launcher]
             said = found.run("salloc", "--nodes=2", *command).splitlines()
     except slurm_cluster.CannotBeHad as error:
         pytest.skip(str(error))
     assert said[-2:] == [
-        "srun True n1 n2 1",
+        f"{engine} True n1 n2 1",
         "rank 1 on n2: killed (signal 9; out of memory?)",
     ]
     assert tools.nobody_is_left(tmp_path, SOON)

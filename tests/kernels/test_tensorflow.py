@@ -22,6 +22,7 @@ from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
+    assert_stops_within_an_epoch,
     assert_warms_up,
     ramp,
     steps_of,
@@ -414,6 +415,12 @@ def test_the_learning_rate_climbs_step_by_step(
 @pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
+
+
+def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_stops_within_an_epoch("TensorFlow_MultiGPU", tmp_path, monkeypatch)
 
 
 def test_running_out_of_memory_is_known_for_what_it_is() -> None:

@@ -41,6 +41,20 @@ def test_in_an_allocation_srun_starts_them_on_its_nodes(programs: Path) -> None:
         *command
     }
     assert "--kill-on-bad-exit=1" in command and "--distribution=block" in command
+    assert not [word for word in command if word.startswith("--cpus-per-task")]
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "share"),
+    [("16(x2)", 4, "4"), ("16", 3, "5"), ("16(x2),8", 2, "4"), ("1(x2)", 2, None), ("?", 1, None)],
+)
+def test_a_rank_has_its_share_of_the_smallest_nodes_cores(
+    given: str, ranks: int, share: str | None, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", given)
+    command = choose("auto", 2, environment=SLURM).command(["program"], ranks)
+    found = [word for word in command if word.startswith("--cpus-per-task=")]
+    assert found == ([f"--cpus-per-task={share}"] if share else [])
 
 
 def test_ranks_that_talk_by_mpi_are_started_by_mpiexec_there_too(programs: Path) -> None:

@@ -55,6 +55,16 @@ def test_the_script_is_what_one_would_write_by_hand(
     assert lines[loaded + 1] == "unset PYTHONPATH PYTHONHOME"
     assert loaded + 1 < lines.index(f".venvs/lab/bin/compare --recipe {path} \\")
     assert f".venvs/lab/bin/compare --recipe {path} \\" in lines
+    assert "COMPARE_STOP_SECONDS" not in said, "it is the runner's own number"
+    check_shell(said, tmp_path)
+
+
+@pytest.mark.parametrize(("notice", "seconds"), [(60, 30), (90, 45), (600, 540)])
+def test_a_stop_in_order_is_given_up_before_slurm_ends_the_job(
+    notice: int, seconds: int, tmp_path: Path
+) -> None:
+    said = script.text(script.job_of(write(tmp_path, f"[slurm]\nnotice = {notice}\n")))
+    assert f"\nexport COMPARE_STOP_SECONDS={seconds} #" in said
     check_shell(said, tmp_path)
 
 

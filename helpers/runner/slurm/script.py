@@ -16,7 +16,7 @@ from typing import Any
 from helpers import paths
 from helpers.errors import GO_ON, UserError
 from helpers.recipe import file_of
-from helpers.runner import batch_folder, sweep_file
+from helpers.runner import batch_folder, stopping, sweep_file
 from helpers.training import parameters
 
 NOTICE = 180
@@ -119,8 +119,18 @@ def text(job: Job) -> str:
         f"# {notice} s before the time limit Slurm sends USR1: the runner writes a checkpoint,",
         f"# and ends with {GO_ON}: the same script continues it.",
     ]
+    if (seconds := patience(notice)) != stopping.PATIENCE_SECONDS:
+        lines.append(f"export {stopping.PATIENCE_VARIABLE}={seconds} # for a step that takes long")
     again = AGAIN if slurm.get("requeue", True) else ""
     return "\n".join(lines) + "\n" + END.format(command=command, again=again)
+
+
+def patience(notice: int) -> int:
+    """Seconds after which a stop in order is given up, so that what is left can still be noted.
+
+    Else Slurm's limit would end the job, and it would not be queued again.
+    """
+    return max(notice - 60, notice // 2)
 
 
 def options(job: Job) -> list[str]:

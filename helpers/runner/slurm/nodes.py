@@ -1,0 +1,29 @@
+"""Whether the nodes of the Slurm job that this process runs in can still be reached."""
+
+import os
+import shutil
+import subprocess
+
+SECONDS = 60.0
+"""In which a node answers; a daemon that is gone refuses at once, a node without power never."""
+
+
+def unreached() -> str | None:
+    """Why this job cannot go on with its nodes; None where it can, or this is no such job.
+
+    Slurm itself ends a job whose node died, and queues it again. It takes some minutes to notice
+    (``SlurmdTimeout``), in which every run that needs all nodes would fail.
+    """
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    if "SLURM_JOB_ID" not in os.environ or nodes == "1" or shutil.which("srun") is None:
+        return None
+    asked = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
+    asked += ["--overlap", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=1", "true"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"a node of this job has not answered for {SECONDS:.0f} s"
+    if done.returncode == 0:
+        return None
+    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return f"a node of this job is gone ({said[0].removeprefix('srun: ').removeprefix('error: ')})"

@@ -1,0 +1,49 @@
+"""Which GPUs a rank sees."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_nvml
+import pytest
+from fake_nvml import A100, uuid
+
+from helpers import paths
+
+SEES = """
+import os, sys
+from pathlib import Path
+from helpers.frameworks.place import Place
+from helpers.launch import rank
+number, devices, virtual = map(int, sys.argv[1:])
+hosts = ("a", "b")
+here = Place(number, 2, 2, bool(virtual), devices, "gpu", hosts, hosts, hosts, 1, Path("."))
+rank._see_own_gpus(here, 4)
+print(os.environ["CUDA_VISIBLE_DEVICES"])
+"""
+
+
+def seen(folder: Path, rank: int, devices: int, *, virtual: bool, shown: str | None) -> list[str]:
+    """By a rank of one of two nodes, on a machine with four GPUs; ``shown``: what Slurm says."""
+    (folder / "script").write_text(fake_nvml.machine(*[A100] * 4))
+    env = {**os.environ, **fake_nvml.environment(folder / "script"), "PYTHONPATH": str(paths.ROOT)}
+    env.pop("CUDA_VISIBLE_DEVICES", None)
+    env |= {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}
+    words = [sys.executable, "-c", SEES, str(rank), str(devices), str(int(virtual))]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    return done.stdout.strip().split(",")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_on_a_node_of_its_own_a_rank_names_what_slurm_gave_it_by_uuid(
+    rank: int, tmp_path: Path
+) -> None:
+    assert seen(tmp_path, rank, 2, virtual=False, shown="2,3") == [uuid(2), uuid(3)]
+    assert seen(tmp_path, rank, 2, virtual=False, shown=None) == [uuid(0), uuid(1)]
+
+
+def test_virtual_nodes_share_out_the_gpus_of_their_machine(tmp_path: Path) -> None:
+    shown = ",".join(map(uuid, range(4)))
+    assert seen(tmp_path, 1, 2, virtual=True, shown=shown) == [uuid(2), uuid(3)]
+    assert seen(tmp_path, 1, 4, virtual=True, shown=f"{uuid(0)},{uuid(1)}") == [uuid(0), uuid(1)]
