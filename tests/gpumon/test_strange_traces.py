@@ -64,7 +64,7 @@ def spoilt(sound: Path, **edits: Edit) -> Iterator[Path]:
 
 # --- Any bytes -------------------------------------------------------------------------------
 
-STRANGE = st.sampled_from(
+STRANGE: st.SearchStrategy[Any] = st.sampled_from(
     [
         None,
         True,

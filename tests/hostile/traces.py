@@ -234,12 +234,13 @@ SPOILT = [
 
 MARK: list[Any] = ["B", 10**12, 7, 9, "x", {}]
 NO_NUMBER: list[Any] = [None, "7", -1, 0.5, [], True]
+NO_PART_OF_A_MARK: list[list[Any]] = [
+    ["C", None, 1, []], [None, "1", -1, 1e25, [], True], NO_NUMBER, NO_NUMBER, [None, 7, "", []],
+    [None, [], "x", 7],
+]  # fmt: skip
 MARKS_SPOILT = [
     [*MARK[:place], value, *MARK[place + 1 :]]
-    for place, values in enumerate(
-        (["C", None, 1, []], [None, "1", -1, 1e25, [], True], NO_NUMBER, NO_NUMBER,
-         [None, 7, "", []], [None, [], "x", 7])
-    )
+    for place, values in enumerate(NO_PART_OF_A_MARK)
     for value in values
 ] + [[], ["B"], MARK[:4], MARK[:5], [*MARK, 1], ["E", 1, 7], ["E", 1, 7, 9, 1, 1]]  # fmt: skip
 
