@@ -23,10 +23,60 @@ import quick
 
 from gpumon import gpm, parts
 from gpumon.lines import FORMAT
-from gpumon.tiers import ROW, tiers_file
+from gpumon.tiers import ROW, line_of, row_in, tiers_file
 from gpumon.writer import Writer
 
 INTERVAL = 0.1
+CORES = 32
+NOISE: dict[str, tuple[float, float, float, int]] = {
+    "utilisation (%)": (0.1, 94, 3, 0),
+    "memory utilisation (%)": (0.1, 60, 3, 0),
+    "memory used (MiB)": (2.0, 61000, 2, 0),
+    "power (W)": (0.1, 610, 12, 1),
+    "energy (J)": (0.1, 61, 1.2, 1),
+    "temperature (C)": (1.0, 61, 1, 0),
+    "SM clock (MHz)": (0.5, 1900, 15, 0),
+    "memory clock (MHz)": (0.5, 2619, 0, 0),
+    "throttle reasons (bits)": (0.2, 4, 0, 0),
+    **{
+        f"{kind} (count)": (1.0, 0, 0, 0)
+        for kind in (
+            "XIDs",
+            "ECC errors corrected",
+            "ECC errors uncorrected",
+            "remapped rows",
+            "remapped rows pending",
+            "remapped rows failed",
+            "other processes",
+        )
+    },
+    "memory mine (MiB)": (5.0, 60500, 2, 0),
+    "memory others (MiB)": (5.0, 0, 0, 0),
+    "SM use mine (%)": (5.0, 94, 3, 1),
+    "SM use others (%)": (5.0, 0, 0, 1),
+    **{
+        name: (0.1, 55, 2, digits) if digits else (0.1, 900, 90, 0)
+        for _, name, digits in gpm.METRICS
+    },
+}
+"""Of a GPU's series: seconds between two readings, mean, standard deviation, decimals."""
+HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
+    "host/cpu (%)": (0.1, 40, 5, 1),
+    **{f"host/cpu{core} (%)": (1.0, 40, 9, 0) for core in range(CORES)},
+    "host/memory used (MiB)": (0.5, 100_000, 50, 0),
+    **{f"host/{way} (MiB/s)": (1.0, 50, 9, 2) for way in (
+        "disk read", "disk written", "network received", "network sent")},
+    "sampler/cpu (%)": (1.0, 0.5, 0.05, 2),
+    "process/cpu (%)": (1.0, 900, 50, 1),
+    "process/memory (MiB)": (1.0, 80_000, 50, 0),
+    "process/processes (count)": (1.0, 33, 0, 0),
+    "process/page faults (1/s)": (1.0, 5000, 300, 0),
+    "process/major page faults (1/s)": (1.0, 0, 0, 1),
+    "process/CPU allowance used (%)": (0.3, 40, 5, 1),
+    "process/CPU allowance (cores)": (0.3, CORES, 0, 2),
+    "process/memory allowance used (MiB)": (1.0, 90_000, 50, 0),
+    "process/memory allowance (MiB)": (1.0, 515_000, 0, 0),
+}  # fmt: skip
 READERS = {
     "opens": "trace",
     "summary": "trace.summary()",
@@ -47,20 +97,20 @@ print(json.dumps([opened, seconds, peak, len(trace.recording.times), time.proces
 """
 
 
+def series_of(gpus: int) -> dict[str, tuple[float, float, float, int]]:
+    """Every series that a sampler has there, and how it moves."""
+    each = {f"gpu{gpu}/{name}": how for gpu in range(gpus) for name, how in NOISE.items()}
+    return each | HOST_NOISE
+
+
 def header_of(gpus: int) -> dict[str, Any]:
     """A trace of H100s with every series that they have."""
-    names = ["utilisation (%)", "memory utilisation (%)", "memory used (MiB)", "power (W)"]
-    names += ["energy (J)", "temperature (C)", "SM clock (MHz)", "memory clock (MHz)"]
-    names += ["throttle reasons (bits)", *(name for _, name, _ in gpm.METRICS)]
-    keys = [f"gpu{gpu}/{name}" for gpu in range(gpus) for name in names]
-    keys += ["host/cpu (%)", "host/memory used (MiB)"]
-    keys += [f"host/cpu{core} (%)" for core in range(32)]
     devices: list[dict[str, Any]] = [
         {"name": f"gpu{gpu}", "kind": "gpu", "uuid": f"GPU-{gpu}", "product": "NVIDIA H100"}
         | {"memory total (MiB)": 81559, "power limit (W)": 700.0}
         for gpu in range(gpus)
     ]
-    devices.append({"name": "host", "kind": "host", "cores": 32, "memory total (MiB)": 515_000})
+    devices.append({"name": "host", "kind": "host", "cores": CORES, "memory total (MiB)": 515_000})
     return {
         "gpumon": FORMAT,
         "version": "0",
@@ -74,35 +124,27 @@ def header_of(gpus: int) -> dict[str, Any]:
         "start (monotonic s)": 0.0,
         "start (unix s)": 1.8e9,
         "devices": devices,
-        "series": [{"key": key, "api": "", "reason": None} for key in keys],
+        "series": [{"key": key, "api": "", "reason": None} for key in series_of(gpus)],
     }
 
 
 def write(prefix: Path, gpus: int, seconds: float) -> None:
     """The first of the samples, as a sampler writes them: noisy, as training's are."""
     rng = random.Random(0)
-    header = header_of(gpus)
-    keys = [series["key"].partition("/")[2] for series in header["series"]]
+    series = series_of(gpus)
     writer = Writer(prefix.with_name(prefix.name + ".jsonl"))
-    writer.line(header)
-    values: list[float | None] = [0.0] * len(keys)
+    writer.line(header_of(gpus))
+    values: list[float | None] = [0.0] * len(series)
+    moving = [
+        (place, round(every / INTERVAL), mean, spread, digits, key.endswith("energy (J)"))
+        for place, (key, (every, mean, spread, digits)) in enumerate(series.items())
+    ]
     for number in range(round(seconds / INTERVAL)):
-        for place, key in enumerate(keys):
-            if key.startswith(("utilisation", "memory utilisation")):
-                values[place] = min(100, round(rng.gauss(96, 3)))
-            elif key.startswith("power"):
-                values[place] = round(rng.gauss(610, 12), 1)
-            elif key.startswith("energy"):
-                values[place] = round((values[place] or 0) + rng.gauss(610, 12) * INTERVAL, 1)
-            elif key.endswith("(MiB/s)"):
-                values[place] = round(rng.gauss(900, 90))
-            elif key.startswith("cpu"):
-                if number % 10 == place % 10:
-                    values[place] = round(rng.gauss(40, 9))
-            elif key.endswith("(%)"):
-                values[place] = round(rng.gauss(55, 2), 1)
-            elif number % 20 == 0:
-                values[place] = round(rng.gauss(1000, 2))
+        for place, every, mean, spread, digits, grows in moving:
+            # Like the sampler, which spreads slow readings over different samples.
+            if number == 0 or (number + place) % every == 0:
+                before = (values[place] or 0.0) if grows else 0.0
+                values[place] = round(before + max(0.0, rng.gauss(mean, spread)), digits)
         writer.sample(number * INTERVAL, values)
     writer.close()
 
@@ -110,12 +152,11 @@ def write(prefix: Path, gpus: int, seconds: float) -> None:
 def prolong(prefix: Path, series: int, seconds: float) -> None:
     """Rows up to so many seconds, which repeat those that there are."""
     file = tiers_file(prefix)
-    size = 8 + 16 * series
-    data = file.read_bytes()
-    rows = [data[place : place + size] for place in range(0, len(data), size)]
+    rows = [row_in(line, 8 + 16 * series) or b"" for line in file.read_bytes().split()]
     with file.open("ab") as out:
         for number in range(len(rows), round(seconds / ROW)):
-            out.write(array("d", [number * ROW]).tobytes() + rows[number % len(rows)][8:])
+            start = array("d", [number * ROW]).tobytes()
+            out.write(line_of(start + rows[number % len(rows)][8:]))
 
 
 def main() -> None:

@@ -1,11 +1,16 @@
 """What monitoring costs a training loop: gpumon against the usual ways, interleaved.
 
-    python benchmarks/monitor.py [--quick] [--rounds N]
+    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8]
 
-The rivals run in the same process as the training, as they do in practice: nvitop's
-ResourceMetricCollector (``pip install nvitop``; left out with a word if it is not there), and a
-plain sampling thread, which is what most home-made monitors are. Each round runs the same steps
-once with every monitor and once without, in a shuffled order; figures are medians over rounds.
+The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out with a word if it
+is not there) and a plain sampling thread, which is what most home-made monitors are, both in the
+training's own process, as in practice; and a process that asks the driver for what DCGM's exporter
+asks. Each round runs the same steps once with every monitor and once without, in a shuffled order;
+figures are medians over rounds, with the ends of their 95 % interval (of fewer than nine rounds the
+least and the most).
+
+``--fake-gpus 8`` has all monitors ask a stand-in for the driver's library, which answers with noisy
+values in no time: what is measured is then the monitors' own cost, not the driver's.
 
 Two costs are told apart: the processor time that the monitor itself used (exact, from the
 kernel's accounting of its thread or process), and how much longer the steps took (what a user
@@ -16,27 +21,30 @@ continued in turns many times.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
+import subprocess
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import quick
+from monitors import dcgm_like, nothing, nvitop_collector, ours, sampling_thread
 
 import gpumon
+from helpers import paths
 from helpers.results import intervals
 
 Step = Callable[[], None]
-Clock = Callable[[], float]
+FAKE_SECONDS = 600
+"""After which a fake GPU's values stay."""
 
 
 def make_step() -> tuple[str, Step]:
@@ -79,76 +87,6 @@ def make_step() -> tuple[str, Step]:
     return f"PyTorch {torch.__version__} step on {where}", train
 
 
-def run_time(place: str) -> float:
-    """Seconds of processor time of a process or thread, to the nanosecond (Linux)."""
-    return int(Path(f"/proc/{place}/schedstat").read_text().split()[0]) / 1e9
-
-
-@contextlib.contextmanager
-def nothing(folder: Path, interval: float) -> Iterator[Clock]:
-    yield lambda: 0.0
-
-
-@contextlib.contextmanager
-def ours(folder: Path, interval: float) -> Iterator[Clock]:
-    with gpumon.Monitor(folder / "trace", interval=interval):
-        sampler = gpumon.read(folder / "trace").header["sampler"]
-        yield lambda: run_time(str(sampler))
-
-
-@contextlib.contextmanager
-def sampling_thread(folder: Path, interval: float) -> Iterator[Clock]:
-    """The home-made way: a thread that polls and appends to lists."""
-    import psutil
-
-    handles: list[Any] = []
-    with contextlib.suppress(Exception):
-        import pynvml
-
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
-    rows: list[tuple[Any, ...]] = []
-    ended = threading.Event()
-
-    def poll() -> None:
-        while not ended.wait(interval):
-            gpus = [
-                (
-                    pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-                    pynvml.nvmlDeviceGetMemoryInfo(handle).used,
-                    pynvml.nvmlDeviceGetPowerUsage(handle),
-                    pynvml.nvmlDeviceGetTemperature(handle, 0),
-                )
-                for handle in handles
-            ]
-            cores = psutil.cpu_percent(percpu=True)
-            rows.append((time.time(), cores, psutil.virtual_memory().used, gpus))
-
-    thread = threading.Thread(target=poll, daemon=True)
-    thread.start()
-    yield lambda: run_time(f"self/task/{thread.native_id}")
-    ended.set()
-    thread.join()
-
-
-@contextlib.contextmanager
-def nvitop_collector(folder: Path, interval: float) -> Iterator[Clock]:
-    from nvitop import Device, ResourceMetricCollector
-
-    devices: list[Any] = []
-    # Without a driver it says so at length on standard error, once a round.
-    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        devices = Device.all()
-    before = {thread.native_id for thread in threading.enumerate()}
-    collector = ResourceMetricCollector(devices=devices, interval=interval)
-    collector.start("train")
-    threads = [t.native_id for t in threading.enumerate() if t.native_id not in before]
-    yield lambda: sum(run_time(f"self/task/{thread}") for thread in threads)
-    collector.collect()
-    collector.stop("train")
-
-
 def block(monitor: Any, interval: float, step: Step, steps: int) -> tuple[float, float]:
     """Seconds a step, and the monitor's processor time as percent of a core, over one block."""
     with (
@@ -169,7 +107,10 @@ def tell(figure: str, unit: str, mine: float, **more: Any) -> None:
 
 
 def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) -> None:
-    rivals: dict[str, Any] = {"sampling thread in-process": sampling_thread}
+    rivals: dict[str, Any] = {
+        "sampling thread in-process": sampling_thread,
+        "process that polls as DCGM's exporter": dcgm_like,
+    }
     try:
         import nvitop
 
@@ -196,30 +137,23 @@ def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) ->
                 longer[name].append(100 * (times[name] / times["none"] - 1))
         print(f"{rate} Hz: monitor, processor time (% of a core), steps longer by (%)")
         for name in monitors:
-            cost, more = statistics.median(used[name]), statistics.median(longer[name])
-            print(f"  {name:45s} {cost:8.3f} {more:8.2f}")
-        mine = statistics.median(used["gpumon"])
+            cost, more = (intervals.of_median(found[name]) for found in (used, longer))
+            print(f"  {name:45s} {cost.text('.3f'):>24} {more.text('.2f'):>24}")
         for name in rivals:
-            theirs = statistics.median(used[name])
-            tell(
-                f"processor time of the monitor at {rate} Hz",
-                "% of a core",
-                mine,
-                rival=round(theirs, 4),
-                rival_name=name,
-                ratio=round(theirs / mine, 3),
-                rounds=rounds,
-            )
-            slower = statistics.median(longer[name])
-            tell(
-                f"steps longer by at {rate} Hz",
-                "%",
-                statistics.median(longer["gpumon"]),
-                rival=round(slower, 4),
-                rival_name=name,
-                ratio=round((100 + slower) / (100 + statistics.median(longer["gpumon"])), 4),
-                rounds=rounds,
-            )
+            against(f"processor time of the monitor at {rate} Hz", "% of a core", name, used)
+        for name in rivals:
+            shares = {each: [100 + more for more in longer[each]] for each in ("gpumon", name)}
+            against(f"a step at {rate} Hz", "% of one without a monitor", name, shares)
+
+
+def against(figure: str, unit: str, name: str, found: dict[str, list[float]]) -> None:
+    """The rival's figure over ours, round by round; above 1, ours is better."""
+    ratio = intervals.of_median([b / a for a, b in zip(found["gpumon"], found[name], strict=True)])
+    print(f"  {figure}: {name} / gpumon = {ratio.text()}")
+    mine, theirs = (statistics.median(found[each]) for each in ("gpumon", name))
+    ends = {"low": round(ratio.low, 4), "high": round(ratio.high, 4), "rounds": len(found[name])}
+    rival = {"rival": round(theirs, 4), "rival_name": name, "ratio": round(ratio.mean, 4)}
+    tell(figure, unit, mine, **rival, **ends)
 
 
 def slowdown(step: Step, seconds: float, rates: tuple[int, ...]) -> None:
@@ -289,18 +223,75 @@ def cadence(seconds: float) -> None:
     tell("trace", "MB a device and hour at 20 Hz", hourly, rounds=1)
 
 
-def main() -> None:
+def missed(seconds: float) -> None:
+    """Samples missed at 10 Hz while every core computes."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(spin) for _ in range(os.cpu_count() or 1)]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            with gpumon.Monitor(Path(folder) / "t", interval=0.1) as monitor:
+                time.sleep(seconds)
+            reached = monitor.provenance()["cadence"]
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    print(f"\n10 Hz beside {len(busy)} busy processes: {reached}")
+    share = 100 * reached["missed"] / max(1, reached["samples"] + reached["missed"])
+    figure = f"samples missed at 10 Hz beside {len(busy)} busy processes"
+    tell(figure, f"% of {reached['samples']}", share, rounds=1)
+
+
+def with_fake_gpus(count: int) -> int:
+    """Run this script again with a stand-in for the driver's library, which has that many GPUs."""
+    sys.path.insert(0, str(paths.ROOT / "tests"))
+    import fake_nvml
+
+    rng = random.Random(0)
+    steps = 10 * FAKE_SECONDS
+    energy = 0.0
+    lines = ["step 0.1"]
+    for gpu in range(count):
+        lines += [fake_nvml.H200.format(gpu=gpu), f"{gpu} gpm 1", f"{gpu} throttle 0"]
+        lines += [f"{gpu} {name} 0" for name in ("ecc_corrected", "ecc_uncorrected", "rows")]
+        for name, mean, spread in FAKED:
+            values = [min(max(0.0, rng.gauss(mean, spread)), 2 * mean) for _ in range(steps)]
+            if name == "energy":
+                values = [energy := energy + value for value in values]
+            lines.append(f"{gpu} {name} " + " ".join(f"{value:.1f}" for value in values))
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script"
+        script.write_text("\n".join(lines) + "\n")
+        env = {**os.environ, **fake_nvml.environment(script)}
+        return subprocess.run([sys.executable, *sys.argv], env=env, check=False).returncode
+
+
+FAKED = [("utilisation", 80.0, 5.0), ("memory_utilisation", 55.0, 5.0), ("memory", 61000.0, 5.0)]
+FAKED += [("power", 610e3, 12e3), ("energy", 61e3, 1e3)]
+FAKED += [(f"gpm{metric}", 55.0, 2.0) for metric in (2, 3, 5, 10)]
+FAKED += [(f"gpm{metric}", 900.0, 90.0) for metric in (20, 21, 60, 61)]
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=120.0, help="of pairs; blocks: a fortieth")
+    parser.add_argument("--fake-gpus", type=int, help="GPUs of a stand-in for the driver's library")
     options = quick.parse(parser, seconds=10.0)
+    if options.fake_gpus and "FAKE_NVML_SCRIPT" not in os.environ:
+        if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+            parser.error("--fake-gpus needs a C compiler")
+        return with_fake_gpus(options.fake_gpus)
     name, step = make_step()
-    print(f"{name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    gpus = f", {options.fake_gpus} fake GPUs" if options.fake_gpus else ""
+    print(f"{name}, {os.cpu_count()} cores{gpus}, load {os.getloadavg()[0]:.1f}\n")
     overhead(step, options.seconds / 40, options.rounds, (10, 50))
     slowdown(step, options.seconds, (10, 50))
     marks()
     cadence(options.seconds / 4)
+    missed(options.seconds)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

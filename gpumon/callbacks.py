@@ -124,7 +124,10 @@ class Lightning(_Phases):
 
 
 class HuggingFace(_Phases):
-    """For the Trainer of ``transformers``. It tells no start of an evaluation, only its steps."""
+    """For the Trainer of ``transformers``. It tells no start of an evaluation, only its steps.
+
+    What ``predict`` does is therefore ``validate`` too.
+    """
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._end("validate")
@@ -141,6 +144,9 @@ class HuggingFace(_Phases):
             self._begin("validate")
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._end("validate")
+
+    def on_predict(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._end("validate")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

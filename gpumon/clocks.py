@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from gpumon.boot import boot
 from gpumon.output import write_whole
 
@@ -80,6 +78,8 @@ def _answer(server: socket.socket, token: bytes, ended: threading.Event) -> None
 
 
 def _addresses() -> list[str]:
+    import psutil  # whoever only reads traces does without
+
     found = [
         address.address
         for card in psutil.net_if_addrs().values()

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -49,6 +50,14 @@ def start(
         start_new_session=True,
         pass_fds=files,
     )
+
+
+def scratch() -> IO[bytes]:
+    """A file without a name, or where there is no room for one, nothing to read from."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "w+b")  # noqa: PTH123
 
 
 LAUNCHERS = (

@@ -7,7 +7,6 @@ import os
 import select
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Sequence
@@ -21,14 +20,10 @@ from gpumon.errors import MonitorError, printable
 from gpumon.files import marks_file, prefix_of, samples_file, take
 from gpumon.marks import Marker, Phase
 from gpumon.platforms import check_can_record, missing
+from gpumon.so_far import SoFar
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from gpumon.diagnosis import Diagnosis
     from gpumon.live import LiveView
-    from gpumon.trace import Trace
 
 SHORTEST, LONGEST = 0.005, 60.0
 READY_SECONDS = 20.0
@@ -37,7 +32,7 @@ LIVE_SECONDS = 2.0
 LISTEN_SECONDS = 1.0
 
 
-class Monitor:
+class Monitor(SoFar):
     """Records the GPUs and the host from a process of its own, and marks phases.
 
     Parameters
@@ -52,10 +47,8 @@ class Monitor:
     rank: this process's rank, kept in the trace; None: as torchrun, MPI or Slurm say in the
         environment, if they do. Ranks above 0 write to ``PATH-rankN``; read them together
         with ``gpumon.read("PATH*")``.
-
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
         another process; elsewhere, say how to follow the trace in a terminal.
-
     limit: MB that the samples of a long trace may take; then the oldest are dropped, and means over
         20 s stay of them. None: all are kept.
 
@@ -167,7 +160,7 @@ class Monitor:
             "version": gpumon.__version__,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
-        self._complaints = _scratch()
+        self._complaints = launch.scratch()
         try:
             self._process = launch.start(
                 "gpumon.sampler", config, subprocess.PIPE, self._complaints, [held]
@@ -244,36 +237,6 @@ class Monitor:
             if view is not None:
                 view.stop()
 
-    def read(self) -> Trace:
-        """The trace so far, as :func:`gpumon.read` gives it."""
-        from gpumon.trace import read
-
-        return read(self.path)
-
-    def frame(self) -> pd.DataFrame:
-        """Every series; see :meth:`gpumon.Trace.frame`."""
-        return self.read().frame()
-
-    def phases(self) -> pd.DataFrame:
-        """Every marked phase; see :meth:`gpumon.Trace.phases`."""
-        return self.read().phases()
-
-    def summary(self, by: str = "phase", idle_below: float = 5.0) -> pd.DataFrame:
-        """Figures per phase and device; see :meth:`gpumon.Trace.summary`."""
-        return self.read().summary(by=by, idle_below=idle_below)
-
-    def diagnosis(self) -> list[Diagnosis]:
-        """A sentence for each phase of which it is sure; see :meth:`gpumon.Trace.diagnosis`."""
-        return self.read().diagnosis()
-
-    def provenance(self) -> dict[str, Any]:
-        """What was read how, and what it cost; see :meth:`gpumon.Trace.provenance`."""
-        return self.read().provenance()
-
-    def plot(self, **options: Any) -> Figure:
-        """The chart; see :meth:`gpumon.Trace.plot`."""
-        return self.read().plot(**options)
-
     def _show(self) -> None:
         from gpumon.live import LiveView, in_notebook
 
@@ -325,14 +288,6 @@ class Monitor:
                     raise MonitorError(line[7:].decode("utf-8", "replace"))
             seconds = 0.0
         return ready
-
-
-def _scratch() -> IO[bytes]:
-    """A file without a name, or where there is no room for one, nothing to read from."""
-    try:
-        return tempfile.TemporaryFile()
-    except OSError:
-        return open(os.devnull, "w+b")  # noqa: PTH123
 
 
 def _marker(state: dict[str, Any]) -> Marker:

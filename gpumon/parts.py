@@ -6,9 +6,10 @@ sample that names every series.
 
 A part is a line of JSON and what its ``sizes`` list, one after the other: the times, then for each
 series the samples at which it changed, and the values. They are whole numbers (ten thousandths of a
-second, hundredths of a unit, of a series in their largest common unit), differences where they only
-grow, laid out byte by byte (all lowest bytes first) and compressed: noise costs its own bits and
-little more.
+second, hundredths of a unit, of a series in their largest common unit): differences where they only
+grow, else counted from the lowest. They are laid out byte by byte (all lowest bytes first, as many
+as the largest needs), and each of these planes is compressed with codes of its own: noise costs its
+own bits and little more.
 """
 
 from __future__ import annotations
@@ -87,10 +88,11 @@ class Packer:
                 bool(values) and values[0] != NOTHING and all(a <= b for a, b in pairwise(values))
             )
             # In their common unit, such as whole percents, which keeps a byte or two out of it.
-            unit = math.gcd(*(value for value in values if value != NOTHING)) or 1
-            small = array("q", (v if v == NOTHING else v // unit for v in values))
+            known = [value for value in values if value != NOTHING]
+            unit, low = math.gcd(*known) or 1, min(known, default=0)
+            small = array("q", (0 if v == NOTHING else (v - low) // unit + 1 for v in values))
             pair = _pack(_steps(places)), _pack(_steps(small) if grows else small)
-            sizes.append([len(places), len(pair[0]), len(pair[1]), int(grows), unit])
+            sizes.append([len(places), len(pair[0]), len(pair[1]), int(grows), unit, low])
             blobs += pair
         head = {"gpumon part": 1, "samples": len(self._ticks), "times": len(blobs[0])}
         line = json.dumps(head | {"sizes": sizes}).encode() + b"\n"
@@ -119,14 +121,15 @@ def read_part(prefix: Path, part: dict[str, Any], series: int) -> Columns:
         line, _, rest = data.partition(b"\n")
         head = json.loads(line)
         samples, sizes, length = head["samples"], head["sizes"], head["times"]
-        whole = all(count(number) for entry in [[samples, length], *sizes] for number in entry)
+        counts = [samples, length, *(each for entry in sizes for each in entry[:5])]
+        whole = all(map(count, counts)) and all(number(entry[5]) for entry in sizes)
         if len(data) > MOST_BYTES or not whole or len(sizes) != series or samples > MOST_SAMPLES:
             raise Damaged
         times = array("d", (t / TICKS for t in accumulate(_unpack(rest[:length], samples))))
         if any(a > b for a, b in pairwise(times)) or (times and not 0 <= times[0] <= HUGE):
             raise Damaged
         found = []
-        for changes, first, second, grows, unit in sizes:
+        for changes, first, second, grows, unit, low in sizes:
             places = array("q", accumulate(_unpack(rest[length : length + first], changes)))
             length += first
             values = _unpack(rest[length : length + second], changes)
@@ -134,8 +137,8 @@ def read_part(prefix: Path, part: dict[str, Any], series: int) -> Columns:
             sound = all(a < b for a, b in pairwise(places))
             if not sound or (places and not 0 <= places[0] <= places[-1] < samples):
                 raise Damaged
-            found.append((places, _unscaled(accumulate(values) if grows else values, unit)))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, zlib.error) as error:
+            found.append((places, _unscaled(accumulate(values) if grows else values, unit, low)))
+    except (OSError, LookupError, ValueError, TypeError, OverflowError, zlib.error) as error:
         raise Damaged from error
     return times, found
 
@@ -162,18 +165,24 @@ def _steps(numbers: array[int]) -> array[int]:
 
 
 def _pack(numbers: array[int]) -> bytes:
+    """Numbers that are not negative, compressed."""
     data = (numbers if sys.byteorder == "little" else _swapped(numbers)).tobytes()
-    return zlib.compress(b"".join(data[byte::8] for byte in range(8)), LEVEL)
+    width = (max(numbers, default=0).bit_length() + 7) // 8
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_FILTERED)
+    planes = [packer.compress(data[byte::8]) + packer.flush(zlib.Z_BLOCK) for byte in range(width)]
+    return b"".join(planes) + packer.flush()
 
 
 def _unpack(data: bytes, amount: int) -> array[int]:
     if amount > MOST_SAMPLES:
         raise Damaged
-    planes = zlib.decompressobj().decompress(data, 8 * amount) if amount else b""
-    if len(planes) < 8 * amount:
+    unpacker = zlib.decompressobj()
+    planes = unpacker.decompress(data, 8 * amount + 1)
+    # Only at its end has it been held against its checksum, and is known to be whole.
+    if not unpacker.eof or len(planes) % max(1, amount) or len(planes) > 8 * amount:
         raise Damaged
     mixed = bytearray(8 * amount)
-    for byte in range(8):
+    for byte in range(len(planes) // max(1, amount)):
         mixed[byte::8] = planes[byte * amount : (byte + 1) * amount]
     numbers = array("q", bytes(mixed))
     return numbers if sys.byteorder == "little" else _swapped(numbers)
@@ -185,8 +194,9 @@ def _swapped(numbers: array[int]) -> array[int]:
     return numbers
 
 
-def _unscaled(values: Iterable[int], unit: int) -> array[float]:
-    found = array("d", (float("nan") if v == NOTHING else v * unit / SCALE for v in values))
+def _unscaled(values: Iterable[int], unit: int, low: int) -> array[float]:
+    nan = float("nan")
+    found = array("d", (((v - 1) * unit + low) / SCALE if v else nan for v in values))
     if any(abs(value) > HUGE for value in found):
         raise Damaged
     return found

@@ -4,15 +4,18 @@ A week of eight GPUs at 10 Hz has a thousand million values. The sampler keeps t
 records; a reader takes them in place of samples that would not fit into memory, or that were
 dropped. Where samples are missing, a row holds what is known, and there is none in a longer gap.
 
-``PREFIX.tiers`` has them one after the other, each in little-endian binary: the row's start and the
-mean of each series as doubles, then the lowest and the highest of each as single precision; NaN
-where nothing is known. Of bit masks it has the one that held longest in place of a mean.
+``PREFIX.tiers`` has each on a line of its own, compressed (zlib, base64), so that one that is torn
+fails its checksum and spoils no other. A row is little-endian binary: its start and the mean of
+each series as doubles, then the lowest and the highest of each as single precision; NaN where
+nothing is known. Of bit masks it has the one that held longest in place of a mean.
 """
 
 from __future__ import annotations
 
+import binascii
 import math
 import sys
+import zlib
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,8 +27,9 @@ from gpumon.gaps import longest
 ROW = 20.0
 """Seconds."""
 NAN = float("nan")
+LEVEL = 6
 AT_ONCE = 2**22
-"""Bytes read at once."""
+"""Bytes of rows that are taken in at once."""
 
 
 def masks(header: dict[str, Any]) -> list[int]:
@@ -162,14 +166,37 @@ def tiers_file(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".tiers")
 
 
+def line_of(row: bytes) -> bytes:
+    """A row as the file has it; its line begins anew after one that was torn."""
+    return b"\n" + binascii.b2a_base64(zlib.compress(row, LEVEL), newline=False)
+
+
+def row_in(line: bytes, size: int) -> bytes | None:
+    """The row of a line, which has that many bytes; None where it is damaged."""
+    unpacker = zlib.decompressobj()
+    try:
+        row = unpacker.decompress(binascii.a2b_base64(line), size + 1)
+    except (ValueError, zlib.error):
+        return None
+    return row if unpacker.eof and len(row) == size else None
+
+
 def read_rows(prefix: Path, count: int) -> tuple[Rows, int]:
     """The rows of a trace, and how many were damaged; none where there is no file."""
     rows, wrong = Rows(count), 0
-    size = 8 + 16 * count
-    path = tiers_file(prefix)
+    path, size = tiers_file(prefix), 8 + 16 * count
     if not path.is_file():
         return rows, 0
+    waiting: list[bytes] = []
     with path.open("rb") as file:
-        while len(data := file.read(max(1, AT_ONCE // size) * size)) >= size:
-            wrong += rows.add(data)
-    return rows, wrong
+        last = True
+        while line := file.readline(2 * size + 1024):
+            wrong += not last  # the last line of all may be being written
+            row = row_in(line, size) if line.strip() else b""
+            last = row is not None
+            if row:
+                waiting.append(row)
+            if len(waiting) * size > AT_ONCE:
+                wrong += rows.add(b"".join(waiting))
+                waiting.clear()
+    return rows, wrong + rows.add(b"".join(waiting))

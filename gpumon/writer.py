@@ -11,7 +11,7 @@ from typing import Any
 from gpumon.errors import MonitorError, printable
 from gpumon.files import prefix_of, take
 from gpumon.parts import PART, Packer, parts_folder
-from gpumon.tiers import Tier, masks, tiers_file
+from gpumon.tiers import Tier, line_of, masks, tiers_file
 
 MOST_OWED = 100
 MOST_EVENTS = 1000
@@ -111,11 +111,12 @@ class Writer:
 
     def _row(self, row: bytes) -> None:
         """Append a row; until there is a part, a reader needs none and they wait in memory."""
+        line = line_of(row)
         if self._rows is not None:
-            self._rows.append(row)
+            self._rows.append(line)
             return
         with tiers_file(self._prefix).open("ab") as file:
-            file.write(row)
+            file.write(line)
 
     def _begin_part(self, packer: Packer) -> None:
         """Compress what there is into a part and begin the file anew, unseen until it is whole."""

@@ -26,6 +26,10 @@ Run = subprocess.CompletedProcess[str]
 Install = Callable[..., Path]
 
 
+class CannotBeHad(Exception):
+    """A package that is in no lock, and cannot be fetched here."""
+
+
 def run(*words: str | Path, cwd: Path) -> Run:
     """A command as in a shell that knows nothing of this checkout."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
@@ -62,6 +66,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         done = run(*words, "--offline", cwd=tmp_path)
         if done.returncode:  # its cache was emptied
             done = run(*words, cwd=tmp_path)
+        if done.returncode and "opentelemetry" in done.stderr:
+            raise CannotBeHad(done.stderr.strip())
         assert done.returncode == 0, done.stderr
         return venv / "bin"
 
@@ -104,6 +110,49 @@ def test_alone_it_records_and_summarises_and_with_plot_it_draws(
         drawn = run(bin / "gpumon", "plot", "gpumon-trace", "-o", name, cwd=tmp_path)
         assert drawn.returncode == 0, drawn.stderr
         assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+USES = {
+    "nothing": ["export t -o t.csv", "export t -o t.prom", "export t -o t.json"],
+    "plot": ["plot t -o chart.png", "plot t -o chart.html", "compare a=t b=t -o both.png"],
+    "tables": ["print(gpumon.read('t').summary()); gpumon.read('t').frame()"],
+    "watch": ["watch t --once"],
+    "parquet": ["export t -o t.parquet"],
+    "otel": ["print(gpumon.otel.observe('t'))"],
+}
+"""What each extra is for, as commands or as Python."""
+ALSO = {"tables": {"parquet"}, "parquet": {"tables"}, "otel": set(), "plot": set(), "watch": set()}
+"""Other extras whose packages it brings, or some of them."""
+
+
+def use(bin: Path, words: str, cwd: Path) -> Run:
+    if "(" in words:
+        return run(bin / "python", "-c", f"import gpumon; {words}", cwd=cwd)
+    return run(bin / "gpumon", *words.split(), cwd=cwd)
+
+
+@pytest.mark.parametrize("extra", sorted(ALSO))
+def test_of_the_built_wheel_each_extra_alone_is_all_that_its_uses_need(
+    install: Install, tmp_path: Path, extra: str
+) -> None:
+    source = copied(tmp_path / "source", "gpumon") / "gpumon"
+    bin = install("setuptools")
+    build = "import sys, setuptools.build_meta as b; b.build_wheel(sys.argv[1])"
+    built = run(bin / "python", "-c", build, tmp_path, cwd=source)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("gpumon_phases-*.whl")
+    try:
+        install(f"gpumon-phases[{extra}] @ {wheel.as_uri()}")
+    except CannotBeHad as error:
+        pytest.skip(f"no package index here, and its packages are in no lock: {error}")
+    write(tmp_path / "t", {"gpu0": [10, 90, None]}, marks=(("train", 0, 2, {"images": 8}),))
+    for words in [*USES["nothing"], *USES[extra]]:
+        done = use(bin, words, tmp_path)
+        assert done.returncode == 0, (words, done.stderr)
+    for other in USES.keys() - {"nothing", extra} - ALSO[extra]:
+        refused = use(bin, USES[other][0], tmp_path)
+        assert refused.returncode, (other, refused.stdout)
+        assert "does not have: pip install " in refused.stderr.splitlines()[-1]
 
 
 def test_the_project_installed_brings_only_commands_that_work(
@@ -242,6 +291,38 @@ print(gpumon.read("t").provenance()["ended"])
     done = without_extras(code, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout == "closed\n", done.stderr
     assert "recording continues without the chart: a live chart needs matplotlib" in done.stderr
+
+
+HEAVY = OPTIONAL | {"psutil", "pynvml", "asyncio", "http", "multiprocessing", "ssl"}
+COMMANDS = {
+    "import gpumon": set(),
+    "main(['summary', 't'])": set(),
+    "main(['export', 't', '-o', 't.csv'])": set(),
+    "main(['export', 't', '-o', 't.json'])": set(),
+    "main(['merge', 't', 't2', '-o', 'all'])": set(),
+    "main(['plot', 't', '-o', 't.html'])": {"numpy"},
+    "main(['watch', 't', '--once'])": {"rich"},
+    "import gpumon.sampler": {"psutil"},
+}
+"""What each loads of what is heavy; matplotlib and others load more of it themselves."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_imported_that_is_not_used(trace: Path, command: str) -> None:
+    write(trace.with_name("t2"), {"gpu1": [10, 90, None]})
+    load = "import sys\n"
+    if command.startswith("main"):
+        load += "from gpumon.__main__ import main\n"
+    tell = f"\nprint(*sorted({HEAVY} & sys.modules.keys()), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", load + command + tell],
+        cwd=trace.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stderr.splitlines()[-1].split()) == COMMANDS[command]
 
 
 def imports(file: Path, everywhere: bool) -> set[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import slurm_cluster
 from gpumon_tools import Marks, write
 
 import gpumon
@@ -128,6 +131,86 @@ def test_under_mpiexec_one_process_a_host_samples_and_all_mark(tmp_path: Path) -
     processes = trace.recording.series("rank0:process/processes (count)")
     known = [count for count in processes or () if count == count]
     assert max(known) >= 3, "all that the launcher started there"
+
+
+# Rank 1's own boot, host name and monotonic clock, made of this machine.
+OTHER_HOST = """
+[ "${PMI_RANK:-$SLURM_PROCID}" = 1 ] || exec "$@"
+exec unshare --mount --uts --time --monotonic 4000 --fork sh -c '
+    mount --bind boot /proc/sys/kernel/random/boot_id && hostname other && exec "$@"' sh "$@"
+"""
+AHEAD_THERE = 4000
+
+
+@pytest.fixture(name="on_two_hosts")
+def on_two_hosts_fixture(tmp_path: Path) -> list[str]:
+    """The command that records on two hosts, to be put behind a launcher's own words."""
+    apart = ["unshare", "--mount", "--uts", "--time", "--fork", "true"]
+    if shutil.which("unshare") is None or subprocess.run(apart, capture_output=True).returncode:
+        pytest.skip("no second host can be made here: unshare needs root and time namespaces")
+    (tmp_path / "boot").write_text("boot-of-the-other\n")
+    program = PROGRAM.replace("0.5", "3")
+    recorder = [sys.executable, "-m", "gpumon", "record", "--interval", "0.05", "--out", "t"]
+    return ["sh", "-c", OTHER_HOST, "sh", *recorder, "--", sys.executable, "-c", program]
+
+
+def hosts_meet(folder: Path) -> None:
+    """Each host has its trace, and the clocks' difference was measured, corrected and stated."""
+    assert all(json.loads((folder / f"{name}.jsonl").open().readline())["devices"]
+               for name in ("t", "t-rank1"))  # fmt: skip
+    trace = gpumon.read(folder / "t*")
+    (told,) = trace.recording.header["clocks"]
+    assert told.startswith("The clock of other was ") and told.endswith("run, and is corrected.")
+    marks = (folder / "t-rank1.marks.jsonl").read_text().splitlines()
+    (apart,) = [found["clock"] for found in map(json.loads, marks) if "clock" in found]
+    assert abs(apart["ahead (s)"] - AHEAD_THERE) <= apart["within (s)"] < 1
+    phases = trace.phases()
+    begun = phases[phases["phase"].str.endswith("train")].set_index("rank")["start (s)"]
+    assert abs(begun[0] - begun[1]) < AHEAD_THERE / 10
+    assert len({device["machine"] for device in trace.devices}) == 2
+
+
+@needs_mpiexec
+def test_mpiexecs_hosts_state_how_far_their_clocks_are_apart(
+    tmp_path: Path, on_two_hosts: list[str]
+) -> None:
+    done = subprocess.run(
+        [str(MPIEXEC), "-launcher", "fork", "-hosts", "a1:1,a2:1", "-n", "2", *on_two_hosts],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    hosts_meet(tmp_path)
+
+
+def test_under_srun_each_host_has_a_trace_and_the_clocks_difference_is_stated(
+    tmp_path: Path, on_two_hosts: list[str]
+) -> None:
+    """A real Slurm; its nodes are hosts made of this machine."""
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="slurm-") as folder,
+            slurm_cluster.cluster(Path(folder) / "c") as found,
+        ):
+            found.environment["PYTHONPATH"] = str(ROOT)
+            found.run("srun", "--nodes=2", "--ntasks=2", "--chdir", str(tmp_path), *on_two_hosts)
+            two = ["--nodes=2", "--ntasks-per-node=2", "--chdir", str(tmp_path)]
+            record = on_two_hosts[4 : on_two_hosts.index("--out")]
+            found.run("srun", *two, *record, "--", "true")  # the name is the job's and step's
+    except slurm_cluster.CannotBeHad as error:
+        pytest.skip(str(error))
+    hosts_meet(tmp_path)
+    names = {
+        path.name for path in tmp_path.glob("gpumon-trace-*.jsonl") if "marks" not in path.name
+    }
+    job = min(names, key=len).removesuffix(".jsonl")
+    assert names == {f"{job}.jsonl", *(f"{job}-rank{rank}.jsonl" for rank in (1, 2, 3))}
+    heads = {name: json.loads((tmp_path / name).open().readline()) for name in names}
+    sampling = {head["rank"] for head in heads.values() if head["devices"]}
+    assert sampling == {0, 2}, "ranks 0 and 1 are on one host"
 
 
 @needs_mpiexec

@@ -240,11 +240,16 @@ gpumon.read("t").export("both.json", beside="profile.json")
 """
 
 
-def in_kernel(kernel: str, code: str, folder: Path) -> None:
-    """Run code in one of the frameworks' environments."""
+def in_kernel(kernel: str, code: str, folder: Path, package: str | None = None) -> None:
+    """Run code in one of the frameworks' environments, or for a package in one that has it."""
     python = ROOT / ".venvs" / kernel / "bin" / "python"
     if not python.exists():
         pytest.skip(f"no environment {kernel} here: make envs")
+    if package is not None:
+        python = Path(os.environ.get("CALLBACKS_PYTHON", python))
+        find = f"import importlib.util as u, sys; sys.exit(not u.find_spec({package!r}))"
+        if subprocess.run([python, "-c", find], cwd=folder).returncode:
+            pytest.skip(f"no {package} in {kernel}; CALLBACKS_PYTHON names a Python that has it")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([python, "-c", code], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -282,6 +287,90 @@ def test_keras_calls_its_callback(tmp_path: Path) -> None:
     in_kernel("tensorflow", KERAS, tmp_path)
 
 
+LIGHTNING = """
+import warnings, torch, lightning, gpumon
+from torch.utils.data import DataLoader, TensorDataset
+warnings.simplefilter("ignore")
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+    def training_step(self, batch, number):
+        return self.layer(batch[0]).mean()
+    def validation_step(self, batch, number):
+        self.layer(batch[0])
+    test_step = predict_step = validation_step
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+data = DataLoader(TensorDataset(torch.ones(8, 2)), 4)
+class Stop(lightning.Callback):
+    def on_train_batch_end(self, *rest):
+        raise KeyError("stop")
+with gpumon.Monitor("t") as monitor:
+    def trainer(*more):
+        callbacks = [gpumon.callbacks.Lightning(monitor), *more]
+        return lightning.Trainer(max_epochs=2, callbacks=callbacks, accelerator="cpu",
+                                 logger=False, enable_progress_bar=False)
+    first = trainer()
+    first.fit(Model(), data, data)
+    first.test(Model(), data, verbose=False)
+    first.predict(Model(), data, return_predictions=False)
+    try:
+        trainer(Stop()).fit(Model(), data)
+    except KeyError:
+        pass
+marks = gpumon.read("t").recording.marks
+print([(m.name, m.attributes.get("epoch"), m.open) for m in marks])
+assert [(m.name, m.attributes.get("epoch")) for m in marks] == [
+    ("validate", None), ("train", 1), ("train/validate", None), ("train", 2),
+    ("train/validate", None), ("test", None), ("predict", None), ("train", 1)]
+assert not any(m.open for m in marks)
+"""
+
+
+@pytest.mark.slow
+def test_lightning_calls_its_callback(tmp_path: Path) -> None:
+    in_kernel("pytorch", LIGHTNING, tmp_path, "lightning")
+
+
+HUGGING_FACE = """
+import torch, transformers, gpumon
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+    def forward(self, x, labels=None):
+        found = self.layer(x)
+        return {"loss": ((found - labels) ** 2).mean(), "logits": found}
+data = [{"x": torch.ones(2), "labels": torch.ones(1)}] * 8
+with gpumon.Monitor("t") as monitor:
+    def trainer(**more):
+        options = transformers.TrainingArguments(
+            "out", num_train_epochs=2, per_device_train_batch_size=4, use_cpu=True,
+            save_strategy="no", report_to=[], disable_tqdm=True, **more)
+        callback = gpumon.callbacks.HuggingFace(monitor)
+        return transformers.Trainer(
+            Model(), options, train_dataset=data, eval_dataset=data, callbacks=[callback])
+    first = trainer(eval_strategy="epoch")
+    first.train()
+    first.evaluate()
+    first.predict(data)
+    trainer(eval_strategy="steps", eval_steps=1).train()
+marks = gpumon.read("t").recording.marks
+names = [(m.name, m.attributes.get("epoch")) for m in marks]
+print(names, [m.open for m in marks])
+each, within = ("validate", None), ("train/validate", None)
+assert names == [("train", 1), each, ("train", 2), each, each, each,
+                 ("train", 1), within, within, ("train", 2), within, within]
+assert not any(m.open for m in marks)
+"""
+
+
+@pytest.mark.slow
+def test_hugging_faces_trainer_calls_its_callback(tmp_path: Path) -> None:
+    in_kernel("pytorch", HUGGING_FACE, tmp_path, "transformers")
+
+
 def test_callbacks_by_the_calls_that_the_frameworks_make(tmp_path: Path) -> None:
     class State:
         epoch, current_epoch = 0.0, 0
@@ -297,6 +386,8 @@ def test_callbacks_by_the_calls_that_the_frameworks_make(tmp_path: Path) -> None
             hf.on_evaluate(None, State, None, metrics={})
             hf.on_epoch_end(None, State, None)
         hf.on_train_end(None, State, None)
+        hf.on_prediction_step(None, State, None)
+        hf.on_predict(None, State, None, metrics={})
         lightning = callbacks.Lightning(monitor)
         lightning.setup(State, None, stage="fit")
         lightning.on_train_epoch_start(State, None)
@@ -307,7 +398,9 @@ def test_callbacks_by_the_calls_that_the_frameworks_make(tmp_path: Path) -> None
     marks = gpumon.read(tmp_path / "t").recording.marks
     names = [(mark.name, mark.attributes.get("epoch")) for mark in marks]
     each = [[("train", n), ("train/validate", None)] for n in (1, 2)]
-    assert names == [*each[0], *each[1], ("train", 1)] and not any(m.open for m in marks)
+    assert names == [*each[0], *each[1], ("validate", None), ("train", 1)] and not any(
+        m.open for m in marks
+    )
 
 
 def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

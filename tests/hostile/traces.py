@@ -6,6 +6,7 @@ A header that is wrong is refused; a line that is wrong is left out, and the com
 import gzip
 import json
 import os
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -185,8 +186,69 @@ WRONG = [
     Case("trace: escapes in a phase", mark(ESCAPES, "compare", "--align", "x"), "have .*owned"),
 ]  # fmt: skip
 
+NO_TEXT: list[Any] = [..., None, 7, [], {}]
+NO_MOMENT: list[Any] = [..., None, "1", [], True, 1e16, -(10**30)]
+NO_AMOUNT: list[Any] = ["1", [], -0.1, True, 1e300]
+NO_COUNT: list[Any] = ["1", [], -1, 0.5, True]
+# What each field of a header may not be. It is refused with the field's name.
+SPOILT = [
+    Case(f"trace: header, {field} is {'gone' if value is ... else repr(value)}",
+         header(**{field: value}), f"'{re.escape(field)}' is no ")
+    for field, values in {
+        **dict.fromkeys(("version", "host", "system", "clock"), NO_TEXT),
+        "boot": [7, {}, True],
+        "rank": NO_COUNT,
+        "interval (s)": [*NO_MOMENT, -0.1, 1e-5],
+        "start (monotonic s)": NO_MOMENT,
+        "start (unix s)": NO_MOMENT,
+        "nvml": NO_TEXT[:4],
+        "devices": [..., None, 7, {}],
+        "series": [None, 7, {}, "gpu0/power (W)"],
+        "parts": [None, 7, {}],
+    }.items()
+    for value in values
+] + [
+    Case(f"trace: device, {field} is {'gone' if value is ... else repr(value)}",
+         device(**{field: value}), rf"devices\[0\]: '{re.escape(field)}' is no ")
+    for field, values in {
+        "name": NO_TEXT[1:],
+        "kind": [None, 7, [], "GPU"],
+        "uuid": [7, []],
+        "product": NO_TEXT[1:],
+        "cuda": NO_COUNT,
+        "memory total (MiB)": NO_AMOUNT,
+        "power limit (W)": NO_AMOUNT,
+    }.items()
+    for value in values
+] + [
+    Case(f"trace: series[0] is {entry!r}", header(series=[entry]), r"series\[0\]: '\w+' is no ")
+    for entry in ({}, {"key": None}, {"key": 7}, {"key": "no owner"},
+                  {"key": "gpu0/x", "reason": 7})
+] + [
+    Case(f"trace: parts[0] is {entry!r}", header(parts=[entry]), r"parts\[0\] is no part")
+    for entry in (None, "000001.part", {}, {"file": "000001.part"},
+                  {"file": "/etc/passwd", "from": 0, "samples": 1},
+                  {"file": "000001.part", "from": -1, "samples": 1},
+                  {"file": "000001.part", "from": 0, "samples": "1"})
+]  # fmt: skip
+
+MARK: list[Any] = ["B", 10**12, 7, 9, "x", {}]
+NO_NUMBER: list[Any] = [None, "7", -1, 0.5, [], True]
+NO_PART_OF_A_MARK: list[list[Any]] = [
+    ["C", None, 1, []], [None, "1", -1, 1e25, [], True], NO_NUMBER, NO_NUMBER, [None, 7, "", []],
+    [None, [], "x", 7],
+]  # fmt: skip
+MARKS_SPOILT = [
+    [*MARK[:place], value, *MARK[place + 1 :]]
+    for place, values in enumerate(NO_PART_OF_A_MARK)
+    for value in values
+] + [[], ["B"], MARK[:4], MARK[:5], [*MARK, 1], ["E", 1, 7], ["E", 1, 7, 9, 1, 1]]  # fmt: skip
+
 # Damaged lines of an otherwise sound trace: left out, and said.
 LEFT_OUT = [
+    Case(f"trace: mark {text}", line(text, file=KEEPS[1]), "1 damaged line of t left out", 0, KEEPS)
+    for text in map(json.dumps, MARKS_SPOILT)
+] + [
     Case(f"trace: {name}", line(text, command), "1 damaged line of t left out", 0, KEEPS)
     for name, text, command in (
         ("sample of text", '[4, 0, "50"]', "summary"),
@@ -276,4 +338,4 @@ REQUESTS = [
     Case("gpumon: nothing to run", asked("record", "--out", "{}/n"), "nothing to run", keeps=KEEPS),
 ]  # fmt: skip
 
-CASES = WRONG + LEFT_OUT + HARMLESS + REQUESTS
+CASES = WRONG + SPOILT + LEFT_OUT + HARMLESS + REQUESTS
