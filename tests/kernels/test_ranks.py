@@ -167,9 +167,7 @@ def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("launcher", "engine"), [("auto", "srun"), ("mpiexec", "mpiexec")])
-def test_in_an_allocation_they_are_on_its_nodes(
-    launcher: str, engine: str, tmp_path: Path
-) -> None:
+def test_in_an_allocation_they_are_on_its_nodes(launcher: str, engine: str, tmp_path: Path) -> None:
     """A real Slurm of two nodes, which are one machine: so they are virtual."""
     try:
         with (
