@@ -27,7 +27,7 @@ def make(pixels: int, batch: int) -> Callable[[int], None]:
     targets = jnp.zeros((batch, 14))
 
     def loss_of(params, rest):  # type: ignore[no-untyped-def]
-        network = nnx.merge(graph, params, rest)
+        network = nnx.merge(graph, params, rest, copy=True)
         loss = optax.sigmoid_binary_cross_entropy(network(images), targets).mean()
         return loss, nnx.state(network, nnx.Not(nnx.Param))
 

@@ -441,7 +441,7 @@ def _as_weights(model: Model) -> Iterator[Any]:
 
 @partial(jax.jit, static_argnums=0)
 def _forward(graph: Any, state: Any, images: jax.Array) -> tuple[jax.Array, Any]:
-    model = nnx.merge(graph, state)
+    model = nnx.merge(graph, state, copy=True)
     return model(images), nnx.state(model)
 
 
