@@ -94,9 +94,9 @@ KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
 )
 
 
-HUNG_SECONDS = 600
-"""After which pytest shows where a test hangs, and ends."""
-PART_SECONDS = 1800
+HUNG_SECONDS = 1200
+"""After which pytest shows where a test hangs, and ends: twice what the longest notebook took."""
+PART_SECONDS = 2400
 """After which a part of `make test` is ended: a process may hang behind its last test."""
 NOT_FOR_EVER = (
     *("-o", f"faulthandler_timeout={HUNG_SECONDS}"),
