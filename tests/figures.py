@@ -78,7 +78,8 @@ def run(content: Record) -> str:
 
 
 def short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
 
 
 def spread(found: Record, value: str, low: str, high: str) -> str:
@@ -233,8 +234,9 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
     if found["speed-up"] < 1:
         soon = f"later, after {1 / found['speed-up']:.2f} times the time"
     return (
-        f"{label(content)}: 2 devices did {found['hardware']:.2f} times the images a second of 1, "
-        f"needed {found['learning']:.2f} times the images, so AUC {wanted:.2f} came {soon} "
+        f"{label(content)}: until AUC {wanted:.2f}, 2 devices did {found['hardware']:.2f} times "
+        f"the images a second of 1 and needed {found['learning']:.2f} times the images, so it came "
+        f"{soon} "
         "(one run each)."
     )
 

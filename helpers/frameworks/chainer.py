@@ -128,6 +128,8 @@ def configure(precision: str, kind: str) -> None:
     precisions.allow_tf32(precision != "fp32")
     chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer,
     cuda.set_max_workspace_size(WORKSPACE)  # of those that make do with so much memory
+    if kind == "cpu":  # where NumPy's arrays come from the C library, each time anew
+        memory.keep_freed()
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -175,8 +175,11 @@ def waiting(compared: Comparison) -> Answer:
         said = "No wait is clearly above zero and above the measurement's uncertainty."
         said = "" if len(broken) == len(runs) else said
         if known:
+            more = len(compared.finished) > len(runs)
+            those = ", each framework's last on the most devices" * more
             said += (
-                f" In {known} of {len(runs)} runs, no round measured a wait above 10 % of an epoch."
+                f" In {known} of {len(runs)} runs{those}, no round measured a wait above 10 % "
+                "of an epoch."
             )
         return Answer(question, verdict, f"{said}{doubt}".strip())
     parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
@@ -203,7 +206,7 @@ def more_devices(compared: Comparison) -> Answer | None:
     reached = last[last["reached"] == last["runs"]]
     name, unit = ("learning", "the images") if ranked.empty else ("speed_up", "as soon")
     if len(last) > 2 and not reached.empty:  # of many, those between which the others are
-        last = reached.loc[[reached[name].idxmin(), reached[name].idxmax()]]
+        last = reached.loc[list(dict.fromkeys([reached[name].idxmin(), reached[name].idxmax()]))]
     text = " ".join(split.sentences_of(compared, last))
     if reached.empty:
         return Answer("More devices", "target not reached", text)

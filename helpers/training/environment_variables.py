@@ -62,4 +62,7 @@ def _own() -> dict[str, str]:
         "PYTHONPATH": str(paths.ROOT),
         "PYTHONNOUSERSITE": "1",
         "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # nobody's start-up files are there
+        # OpenBLAS is NumPy's, and so Chainer's on a CPU. Its threads spin for 2**26 cycles before
+        # they sleep, on cores that loaders could decode on; after 2**18 a step takes no longer.
+        "OPENBLAS_THREAD_TIMEOUT": "18",
     }

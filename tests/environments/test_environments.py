@@ -523,6 +523,7 @@ def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
     kernels.register("mxnet", "cpu")
     spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
     assert "LD_LIBRARY_PATH" not in spec["env"]
+    assert spec["env"]["OPENBLAS_THREAD_TIMEOUT"] == "18", "Jupyter's kernels have it too"
     kernels.unregister("mxnet")
     assert not (built / "lab/share/jupyter/kernels/mxnet").exists()
 

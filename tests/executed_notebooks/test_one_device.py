@@ -20,14 +20,16 @@ NOTEBOOKS = [row.notebook for row in ROWS if not (row.many_nodes_only or row.opt
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a batch on one device, with few images: five epochs of two steps."""
+    """The folder of a batch on one device, with few images in small batches: it is the quicker."""
     folder = tmp_path_factory.mktemp("few")
     make_demo(folder / "large", images=240, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=38, progress=False)
-    choices = ["--devices", "1", "--data", str(folder / "data"), "--name", BATCH]
+    choices = ["--devices", "1", "--batch-size", "16", "--data", str(folder / "data")]
     with executed_batch.folder_of(BATCH) as runs:
         done = subprocess.run(
-            [paths.VENVS / "lab" / "bin" / "compare", *choices], capture_output=True, text=True
+            [paths.VENVS / "lab" / "bin" / "compare", *choices, "--name", BATCH],
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         yield runs

@@ -76,13 +76,20 @@ def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None
     assert split.target(compared) == law.TARGET  # 80 % was not reached on 128
     said = split.sentences(compared)
     assert said[2] == (
-        "PyTorch: 8 devices did 7.02 times the images a second of 1, needed 2.30 times the images, "
-        "so top-1 75 % came 3.05 times as soon (one run each)."
+        "PyTorch: until top-1 75 %, 8 devices did 7.02 times the images a second of 1 and needed "
+        "2.30 times the images, so it came 3.05 times as soon (one run each)."
     )
-    assert said[-1].startswith("PyTorch: 128 devices did 36.2 times the images a second of 1, but")
+    failed = "PyTorch: over all epochs, 128 devices did 36.2 times the images a second of 1, but"
+    assert said[-1].startswith(failed)
     assert "top-1 80 % was not reached with 2,031,616 images (best 77.5 %)" in said[-1]
     answer = three_answers.answers(compared)[-1]
     assert answer.question == "More devices" and answer.verdict == "6.0 times as soon"
+
+
+def test_of_frameworks_alike_the_answer_names_one(tmp_path: Path) -> None:
+    runs = [law.make(label, devices=n) for label in ("PyTorch", "Keras", "Chainer") for n in (1, 8)]
+    answer = three_answers.answers(comparison.load(law.save(tmp_path / "b", runs)))[-1]
+    assert answer.text.count("until top-1") == 1
 
 
 def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_every_variable_of_pythons_is_left_out() -> None:
         "PYTHONPATH",
         "PYTHONNOUSERSITE",
         "IPYTHONDIR",
+        "OPENBLAS_THREAD_TIMEOUT",
     }
     assert found["PYTHONPATH"] == str(paths.ROOT)
 
@@ -85,11 +86,12 @@ def test_tests_and_runs_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make test` by environments/, which stands alone, and `make compare` by helpers."""
     monkeypatch.setenv("PYTHONHOME", "/x")
     monkeypatch.setenv("PYTHONPATH", "/y")
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "26")
     tests, runs = (
         kernels.activation("lab", "cpu"),
         environment_variables.for_a_kernel(os.environ),
     )
-    own = [name for name in {**tests, **runs} if "PYTHON" in name]
+    own = [name for name in {**tests, **runs} if "PYTHON" in name or "OPENBLAS" in name]
     assert {name: tests.get(name) for name in own} == {name: runs.get(name) for name in own}
 
 

@@ -193,8 +193,8 @@ def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
 def sentences(compared: Comparison) -> list[str]:
     """The split in words, a line a label and number of devices; then who never got further.
 
-    ``PyTorch: 8 devices did 7.10 times the images a second of 1, needed 2.30 times the images, so
-    top-1 75 % came 3.09 times as soon (one run each).``
+    ``PyTorch: until top-1 75 %, 8 devices did 7.10 times the images a second of 1 and needed 2.30
+    times the images, so it came 3.09 times as soon (one run each).``
     """
     shown = target(compared)
     if shown is None:
@@ -227,13 +227,13 @@ def sentences_of(compared: Comparison, found: pd.DataFrame) -> list[str]:
 def _sentence(compared: Comparison, row: pd.Series) -> str:
     metric = compared.metric
     wanted = f"{metric.short} {metric.target(row['target'])}"
-    who, base = f"{row['label']}: {devices(row['devices'])}", f"{row['base']:.0f}"
+    many, base = devices(row["devices"]), f"{row['base']:.0f}"
     if row["reached"] < row["runs"]:
         runs = f"in {row['runs'] - row['reached']} of {row['runs']} runs, " * bool(row["reached"])
         return (
-            f"{who} did {_times(row['rate_factor'])} the images a second of {base}, but {runs}"
-            f"{wanted} was not reached with {row['images_seen']:,.0f} images "
-            f"(best {metric.text(row['best'])})."
+            f"{row['label']}: over all epochs, {many} did {_times(row['rate_factor'])} the images "
+            f"a second of {base}, but {runs}{wanted} was not reached with "
+            f"{row['images_seen']:,.0f} images (best {metric.text(row['best'])})."
         )
     counts = (row["runs"], row["base_runs"])
     runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
@@ -246,8 +246,9 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
         else f"later, after {_times(1 / row['speed_up'])} the time"
     )
     return (
-        f"{who} did {_times(row['hardware'])} the images a second of {base}, needed "
-        f"{_times(row['learning'])} the images, so {wanted} came {soon} ({runs}{spread})."
+        f"{row['label']}: until {wanted}, {many} did {_times(row['hardware'])} the images a second "
+        f"of {base} and needed {_times(row['learning'])} the images, so it came {soon} "
+        f"({runs}{spread})."
     )
 
 
