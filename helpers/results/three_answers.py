@@ -176,9 +176,9 @@ def waiting(compared: Comparison) -> Answer:
         said = "" if len(broken) == len(runs) else said
         if known:
             more = len(compared.finished) > len(runs)
-            those = ", each framework's last on the most devices" * more
+            which = ", each framework's last on the most devices" * more
             said += (
-                f" In {known} of {len(runs)} runs{those}, no round measured a wait above 10 % "
+                f" In {known} of {len(runs)} runs{which}, no round measured a wait above 10 % "
                 "of an epoch."
             )
         return Answer(question, verdict, f"{said}{doubt}".strip())
