@@ -59,8 +59,7 @@ def check(job: Job) -> int:
         head = [f"#SBATCH {option}" for option in options]
         text = "\n".join([lines[0], *head, *lines[1:]]) + "\n"
         own = [f"--nodes={nodes}", f"--job-name={job.name}-check", f"--time={MINUTES}"]
-        asked = ["sbatch", "--parsable", "--no-requeue", *own, f"--output={folder / 'log'}"]
-        number = programs.ask(*asked, given=text).strip().split(";")[0]
+        number = programs.queue(text, "--no-requeue", *own, f"--output={folder / 'log'}")
         say(f"Job {number}: looks around on {nodes} node{'s' * (nodes > 1)}")
         try:
             found = _wait(number, folder, nodes)

@@ -1,5 +1,6 @@
 """Slurm's own programs, and what they answer."""
 
+import re
 import shutil
 import subprocess
 
@@ -31,6 +32,20 @@ def ask(*words: str, given: str | None = None) -> str:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
         raise UserError(f"{words[0]}: {said[0].removeprefix(f'{words[0]}: ')}")
     return done.stdout
+
+
+def queue(script: str, *options: str) -> str:
+    """Hand a batch script to ``sbatch``; the job's number.
+
+    Raises:
+        UserError: as ``ask``, or nobody can tell whether it is queued.
+    """
+    said = ask("sbatch", "--parsable", *options, given=script)
+    # A site's own sbatch may say more, on lines of its own.
+    numbers = re.findall(r"^(\d+)(?:;\S+)?$", said, re.MULTILINE)
+    if not numbers:
+        raise UserError(f"sbatch named no job, but said {said.strip()[:80]!r}: look at squeue --me")
+    return str(numbers[-1])
 
 
 def jobs_called(name: str) -> list[str]:
