@@ -317,16 +317,17 @@ def _load_or_none(name: str) -> Batch | None:
 
 
 def check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name in (LATEST, BY_HAND):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}", name) or name in (LATEST, BY_HAND):
         raise UserError(
-            f"batch name '{name}': use letters, digits, dot, dash and underscore, and not 'latest' "
-            f"or '{BY_HAND}'"
+            f"batch name '{name}': use letters, digits, dot, dash and underscore, 150 at most, and "
+            f"not 'latest' or '{BY_HAND}'"
         )
 
 
 def is_taken(folder: Path) -> bool:
     """Whether a batch or something else is there; not where one got no further than its folder."""
-    return folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
+    there = folder.exists() or folder.is_symlink()
+    return there and not (folder.is_dir() and not any(folder.iterdir()))
 
 
 def _free_folder(name: str | None) -> Path:

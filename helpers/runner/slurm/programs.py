@@ -24,14 +24,28 @@ def ask(*words: str, given: str | None = None) -> str:
         raise UserError(f"no {words[0]} here: Slurm's programs are on a cluster's login node")
     try:
         done = subprocess.run(
-            words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False
+            words,
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"{words[0]} has not answered for {SECONDS:.0f} s; try again") from None
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise UserError(f"{words[0]}: {said[0].removeprefix(f'{words[0]}: ')}")
+        why = next((line for line in said if "error" in line), said[0])  # a site's greeting first
+        raise UserError(f"{words[0]}: {why.removeprefix(f'{words[0]}: ')}")
     return done.stdout
+
+
+NEVER = (
+    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown"),
+    *("PartitionInactive", "BadConstraints", "AccountNotAllowed", "InvalidAccount", "InvalidQOS"),
+)
+"""What Slurm says of a job that it took, and that will not run however long one waits."""
 
 
 def queue(script: str, *options: str) -> str:

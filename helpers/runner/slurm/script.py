@@ -83,7 +83,8 @@ def job_of(path: str, name: str | None = None) -> Job:
         raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
     found = file_of(path)
     sweep = sweep_file.of_recipe(found.file)
-    name = name or sweep.choices.get("name") or found.file.path.stem
+    if name is None:
+        name = sweep.choices.get("name", found.file.path.stem)
     batch_folder.check_name(str(name))
     try:
         nodes = tuple(

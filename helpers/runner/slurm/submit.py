@@ -4,10 +4,11 @@ The same command goes on with what is there: a batch that is whole is left alone
 job waits or runs, and one in which runs failed gets another job, which keeps what finished.
 """
 
+import tempfile
 from collections.abc import Mapping
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UserError, naming
 from helpers.runner import batch_folder, journal
 from helpers.runner.batch_folder import Batch
 from helpers.runner.slurm import programs, script
@@ -27,7 +28,9 @@ def submit(job: Job) -> None:
     left_alone = {nodes: said for nodes in job.nodes if (said := _why_not(job, nodes, begun))}
     if len(left_alone) == len(job.nodes):
         raise UserError(f"{'; '.join(left_alone.values())}; or give another --name")
-    paths.RUNS.mkdir(parents=True, exist_ok=True)  # else Slurm could not write the job's output
+    paths.RUNS.mkdir(parents=True, exist_ok=True)
+    with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
+        pass  # else Slurm could not write what the job prints, and nobody would be told
     text = script.text(job)
     for line in script.setting_up(job.slurm):
         if line:
