@@ -1,6 +1,6 @@
 """One environment: what it is made of, whether it is there and whole, and how it is made.
 
-build.py makes those that somebody wants; download.py fetches what they are made of.
+``build.py`` makes those that somebody wants.
 """
 
 from __future__ import annotations

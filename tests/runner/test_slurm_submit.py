@@ -1,11 +1,13 @@
 """`compare slurm FILE.toml --submit` in a real Slurm: the same command goes on with a batch."""
 
+import json
 import re
+from collections.abc import Sequence
 
 import pytest
 from runner_tools import BEGIN, FINISH, ROOT, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
-from slurm_jobs import SLURM, Jobs, cluster_fixture
+from slurm_jobs import SLOW, SLURM, Jobs, cluster_fixture, real_command
 
 from helpers import paths
 from helpers.__main__ import main
@@ -33,8 +35,9 @@ class User:
         cluster: Cluster,
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
+        words: Sequence[str] = (),
     ) -> None:
-        words = [*suite.command()[:3], "--data", str(suite.data), "--devices", "1"]
+        words = words or [*suite.command()[:3], "--data", str(suite.data), "--devices", "1"]
         self.jobs = Jobs(suite, cluster, monkeypatch, words=words, run="Ill-1x")
         self.file, self.capsys = suite.folder / "mine.toml", capsys
         monkeypatch.setattr(paths, "ROOT", suite.folder)
@@ -99,3 +102,46 @@ def test_after_a_failure_the_same_command_keeps_what_finished_and_tries_the_rest
     assert cluster.state(again) == "COMPLETED", user.jobs.about(again)
     code, said = user.submits(text)
     assert code == 2 and "mine-1n has finished: compare report mine-1n" in said
+
+
+DEMO = """\
+recipe = "demo"
+[train]
+epochs = 1
+[sweep]
+nodes = [1, 2]
+devices = [1]
+notebooks = ["PyTorch_MultiGPU", "ChainerMN_MultiNode"]
+"""
+
+
+@SLOW[0]
+@SLOW[1]
+def test_jobs_of_one_node_and_of_two_are_one_report(
+    suite: Suite,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The demo in PyTorch, whose ranks srun starts, and in ChainerMN, with mpiexec in the job."""
+    user = User(suite, cluster, monkeypatch, capsys, real_command(monkeypatch))
+    code, said = user.submits(DEMO + SLURM.replace('"10"', '"60"'))
+    found = re.findall(r"^Job (\d+): mine-(\d)n, ", said, re.MULTILINE)
+    assert code == 0 and [nodes for _, nodes in found] == ["1", "2"], said
+    for job, nodes in found:
+        cluster.wait(job, "COMPLETED", "FAILED", seconds=1500)
+        states = suite.states(f"mine-{nodes}n")
+        assert states == {"PyTorch_MultiGPU": "finished", "ChainerMN_MultiNode": "finished"}, (
+            f"{states}\n{(paths.RUNS / f'slurm-mine-{nodes}n-{job}.log').read_text()}"
+        )
+    assert main(["report", "mine-1n", "mine-2n"]) == 0
+    page = (paths.RUNS / "mine-1n" / "report.md").read_text(encoding="utf-8")
+    assert "2 frameworks trained the same network on 1 or 2 virtual CPU devices" in page
+    capsys.readouterr()
+    assert main(["report", "mine-1n", "mine-2n", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["batches"] == ["mine-1n", "mine-2n"] and told["unreadable"] == []
+    for notebook, launcher in (("PyTorch_MultiGPU", "srun"), ("ChainerMN_MultiNode", "mpiexec")):
+        record = paths.RUNS / "mine-2n" / f"{notebook}-2n-1x" / "record.json"
+        content = json.loads(record.read_text(encoding="utf-8"))
+        assert content["fairness"]["comparable"] and content["world"]["launcher"] == launcher
