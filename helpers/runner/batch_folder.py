@@ -53,9 +53,10 @@ class Batch:
         return self.plan.runs
 
     @property
-    def left(self) -> list[RunState]:
-        """The runs that are yet to finish, or to be tried again."""
-        return [state for state in self.runs if not self.is_finished(state)]
+    def failed(self) -> bool:
+        """Whether a run of it did not finish. Not where only the notebooks were changed since: who
+        names a batch that is whole does not mean to lose it."""
+        return any(state.state != "finished" for state in self.runs)
 
     def open(self) -> None:
         """Begin (again): journal and ``runs/latest`` are there, nothing old is running.
@@ -183,7 +184,7 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
     previous = _load_or_none(name or LATEST)
     if previous and previous.plan.asks_for_the_same(plan):
         named = name is not None  # then its failures are tried again, as their cause may be gone
-        if previous.finished is None or (named and previous.left):
+        if previous.finished is None or (named and previous.failed):
             return previous
     if name is not None and is_taken(paths.RUNS / name):
         raise UserError(

@@ -57,7 +57,7 @@ def show(names: Sequence[str]) -> None:
             never = ", and would for ever" if jobs[name].why in programs.NEVER else ""
             say(f"{name}: job {jobs[name].number} waits ({jobs[name].why}){never}")
     for batch in batches:
-        if batch.name not in jobs and (batch.finished is None or batch.left):
+        if batch.name not in jobs and (batch.finished is None or batch.failed):
             say(f"{batch.name}: no job of that name is queued; the same command goes on with it")
 
 

@@ -44,7 +44,7 @@ def submit(job: Job) -> None:
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
         if batch is not None:
-            kept = len(batch.runs) - len(batch.left)
+            kept = sum(map(batch.is_finished, batch.runs))
             say(f"  It goes on with that batch: {kept} of {len(batch.runs)} runs are finished")
     names = " ".join(job.batch(nodes) for nodes in job.nodes)
     say(f"How far they are: compare status {names}; afterwards: compare report {names}")
@@ -56,7 +56,7 @@ def _why_not(job: Job, nodes: int, begun: Mapping[int, Batch | None]) -> str | N
     if queued := programs.jobs_called(name):
         number = queued[0]
         return f"job {number} is called {name} already: wait for it, or end it (scancel {number})"
-    if batch is not None and batch.finished is not None and not batch.left:
+    if batch is not None and batch.finished is not None and not batch.failed:
         return f"{name} has finished: compare report {name}"
     return None
 
