@@ -17,232 +17,35 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import fcntl
-import hashlib
-import inspect
 import os
 import re
 import shutil
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import environment
 import installed
 import kernels
 import locks
 import python311
 import sources
 import wheel_folder
+from environment import BuildError, Maker
 from kernels import HERE, KERNELS, ROOT, VENVS
 
-STOP = threading.Event()  # set by Ctrl-C: start nothing more
-
-
-class BuildError(Exception):
-    """An environment could not be built; its text is one line that says why."""
-
-
-class Maker(NamedTuple):
-    """What environments are made with."""
-
-    uv: Path
-    python: str
-    machine: kernels.Machine
-    folder: wheel_folder.Folder | None = None  # where everything comes from, without a network
-
-    def lock(self, kernel: str) -> Path:
-        found = kernels.lock_of(kernel, kernels.form(kernel, self.machine))
-        return wheel_folder.lock_with_built(found, self.folder, wheels()) if self.folder else found
-
-
-# --- Is there anything to do? ----------------------------------------------------------------
-
-
-def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
-    """What a kernel's environment is made of. Another stamp, another build.
-
-    "project" is apart: when only the project's own package changed, its metadata or what is
-    compiled of it, only that is installed again. (Its Python files are used where they are.)
-    """
-    kind = kernels.form(kernel, machine)
-    parts = [kernels.lock_of(kernel, kind), Path(sources.__file__)]
-    parts += [
-        HERE / "tools.txt",
-        HERE / "pillow-simd.txt",
-        HERE / "pillow-stand-in" / "pyproject.toml",
-    ]
-    parts += [HERE / "chainercv.txt"] * (kernel == "chainer")
-    parts += [HERE / "horovod-source.txt"] * (kernel == "horovod")
-    recipe = hashlib.sha256(f"{ROOT} {kind} {python311.VERSION} {inspect.getsource(make)}".encode())
-    # The instruction set, and a compiler that has come or gone, decide what takes Pillow's place.
-    recipe.update(f"{sources.instruction_set()} {bool(sources.compiler())}".encode())
-    for part in parts:
-        recipe.update(part.read_bytes())
-    project = hashlib.sha256()
-    for part in [
-        ROOT / "pyproject.toml",
-        *sorted(ROOT.glob("setup.py")),
-        *sorted(ROOT.glob("gpumon/pyproject.toml")),
-        *sorted(ROOT.glob("*/*.c")),
-    ]:
-        project.update(part.read_bytes())
-    return {"recipe": recipe.hexdigest(), "project": project.hexdigest()}
-
-
-def stamped(kernel: str) -> dict[str, str]:
-    """The stamp of what is in .venvs/<kernel>; empty if there is nothing, or nothing whole."""
-    if not (VENVS / kernel / "bin" / "python").exists():  # the Python it stands on may have gone
-        return {}
-    return kernels.read_json(VENVS / kernel / "stamp.json")
-
-
-def whole(kernel: str, machine: kernels.Machine) -> bool:
-    return stamped(kernel) == stamp(kernel, machine) and kernels.status(kernel)["ok"]
-
-
-def discard(kernel: str) -> None:
-    """Have an environment made from nothing."""
-    (VENVS / kernel / "stamp.json").unlink(missing_ok=True)
-
-
-# --- Making one ------------------------------------------------------------------------------
-
-
-def make(
-    kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
-) -> tuple[str, str]:
-    """Makes an environment from nothing.
-
-    Returns what took Pillow's place, and what could not be tried here ("" if nothing). Its log is
-    .venvs/<kernel>.log. Raises BuildError.
-    """
-    venv, kind = VENVS / kernel, kernels.form(kernel, maker.machine)
-    run = runner(VENVS / f"{kernel}.log")
-    pip = [maker.uv, "pip"]
-    if kernel == "horovod" and (lacking := sources.why_no_horovod()):
-        raise BuildError(lacking)
-    shutil.rmtree(venv, ignore_errors=True)
-    run([maker.uv, "venv", "--python", maker.python, "--prompt", kernel, venv])
-    run([*pip, "sync", "--python", venv, "--require-hashes", "--build-constraints",
-         HERE / "tools.txt", maker.lock(kernel)])  # fmt: skip
-    local: list[str | Path] = ["--editable", ROOT]
-    if kernel == "chainer":
-        local.append(sources.chainercv(tools_python(), wheels(), run))
-    if kernel == "horovod":
-        local.append(sources.horovod(venv / "bin" / "python", wheels(), run))
-    try:
-        local += [pillow_simd.result(), HERE / "pillow-stand-in"]
-        pillow = f"{sources.PILLOW_SIMD} ({sources.instruction_set()})"
-    except BuildError as reason:
-        pillow = f"{sources.PILLOW} ({reason})"
-    install_local(venv, maker, run, local)
-    run([*pip, "check", "--python", venv])
-    check = f"import PIL.Image, {KERNELS[kernel].imports}"
-    try:
-        run([venv / "bin" / "python", "-c", check], kernels.activation(kernel, kind))
-    except BuildError as error:
-        if kind == "cpu" or kernels.DRIVER not in str(error):
-            raise
-        # MXNet's needs it. A login node has none, and its compute nodes have.
-        return pillow, f"not imported: NVIDIA's driver ({kernels.DRIVER}) is missing here"
-    return pillow, ""
-
-
-#: One at a time: each environment's editable install compiles into the same file of the checkout.
-IN_CHECKOUT = threading.Lock()
-
-
-def install_local(venv: Path, maker: Maker, run: sources.Run, what: list[str | Path]) -> None:
-    """Installs what the lock does not hold, and gpumon, which the project depends on by its folder.
-
-    Without their dependencies: those the lock holds.
-    """
-    with IN_CHECKOUT:
-        run([maker.uv, "pip", "install", "--python", venv, "--no-deps", "--build-constraints",
-             HERE / "tools.txt", "--editable", ROOT / "gpumon", *what])  # fmt: skip
-
-
-def bring_up_to_date(
-    kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
-) -> dict[str, Any]:
-    """Makes an environment, or installs the project in it anew; keeps and returns its status."""
-    began, venv = time.monotonic(), VENVS / kernel
-    want, have = stamp(kernel, maker.machine), stamped(kernel)
-    status = kernels.status(kernel)
-    pillow, note = status["pillow"], status["note"]
-    status.update(ok=False, form=kernels.form(kernel, maker.machine), reason="interrupted")
-    # From here to the end it is not whole, and whoever looks must see that.
-    (venv / "stamp.json").unlink(missing_ok=True)
-    kernels.unregister(kernel)
-    kernels.write_json(kernels.status_file(kernel), status)
-    try:
-        if have.get("recipe") == want["recipe"] and pillow:
-            run = runner(VENVS / f"{kernel}.log")
-            install_local(venv, maker, run, ["--editable", ROOT])
-        else:
-            pillow, note = make(kernel, maker, pillow_simd)
-        if wrong := installed.damage(kernel):
-            raise BuildError(f"{wrong}, in uv's cache too: {maker.uv} cache clean, then again")
-        kernels.write_json(venv / "stamp.json", want)
-        status.update(ok=True, reason="", pillow=pillow, note=note)
-    except (BuildError, concurrent.futures.CancelledError) as error:
-        status.update(reason=str(error) or "interrupted", pillow=None, note="")
-    status["seconds"] = round(time.monotonic() - began, 1)
-    kernels.write_json(kernels.status_file(kernel), status)
-    return status
-
-
-def runner(log: Path) -> sources.Run:
-    """A function that runs a command with its output in `log`; raises BuildError if it fails."""
-    log.write_text("")
-
-    def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
-        if STOP.is_set():
-            raise BuildError("interrupted")
-        with log.open("a") as out:
-            print("$", *command, file=out, flush=True)
-            # close_fds: the lock of main() stays held until the last command has ended.
-            code = subprocess.run(
-                [str(word) for word in command], env={**os.environ, **(env or {})}, cwd=ROOT,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, close_fds=False, check=False,
-            ).returncode  # fmt: skip
-        if STOP.is_set():
-            raise BuildError("interrupted")
-        if code:
-            raise BuildError(reason_in(log.read_text()) or f"exit code {code}")
-
-    return run
-
-
-def reason_in(log: str) -> str:
-    """The line of a log that says best why it failed: uv's and pip's cause, or the last one."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    causes = [line for line in lines if line.lower().startswith(("error:", "cause:", "caused by:"))]
-    return (causes or lines or [""])[-1][:300]
-
-
 # --- What several need -----------------------------------------------------------------------
-
-
-def wheels() -> Path:
-    (VENVS / ".wheels").mkdir(parents=True, exist_ok=True)
-    return VENVS / ".wheels"
-
-
-def tools_python() -> Path:
-    return VENVS / ".tools" / "bin" / "python"
 
 
 def make_tools(maker: Maker) -> None:
     """The environment that builds from source, made once."""
     mark, lock = VENVS / ".tools" / "stamp", HERE / "tools.txt"
-    if tools_python().exists() and mark.is_file() and mark.read_text() == lock.read_text():
+    same = mark.is_file() and mark.read_text() == lock.read_text()
+    if same and environment.tools_python().exists():
         return
     shutil.rmtree(VENVS / ".tools", ignore_errors=True)
-    run = runner(VENVS / "tools.log")
+    run = environment.runner(VENVS / "tools.log")
     try:
         run([maker.uv, "venv", "--python", maker.python, VENVS / ".tools"])
         run([maker.uv, "pip", "sync", "--python", VENVS / ".tools", "--require-hashes", lock])
@@ -265,11 +68,12 @@ def get_maker(machine: kernels.Machine, folder: wheel_folder.Folder | None = Non
 
 def make_pillow_simd() -> Path:
     """The wheel that takes Pillow's place. Raises BuildError with the reason it cannot be had."""
-    if not sources.compiler() and sources.pillow_simd_there(wheels()) is None:
+    if not sources.compiler() and sources.pillow_simd_there(environment.wheels()) is None:
         raise BuildError("no C compiler for pillow-simd (Debian: gcc)")
     log = VENVS / "pillow-simd.log"
+    run = environment.runner(log)
     try:
-        return sources.pillow_simd(tools_python(), wheels(), runner(log))
+        return sources.pillow_simd(environment.tools_python(), environment.wheels(), run)
     except BuildError:
         raise BuildError(sources.why_no_pillow_simd(log.read_text())) from None
 
@@ -279,16 +83,18 @@ def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
     done = []
     make_tools(maker)
     if maker.folder:
-        wheel_folder.bring_built(maker.folder, tools_python(), wheels())
+        wheel_folder.bring_built(maker.folder, environment.tools_python(), environment.wheels())
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 1) as pool:
         pillow_simd = pool.submit(make_pillow_simd)  # a minute of compiling beside the downloads
-        jobs = [pool.submit(bring_up_to_date, kernel, maker, pillow_simd) for kernel in todo]
+        jobs = [
+            pool.submit(environment.bring_up_to_date, kernel, maker, pillow_simd) for kernel in todo
+        ]
         try:
             for job in concurrent.futures.as_completed(jobs):
-                done.append(one := job.result())
-                print(line(one), flush=True)
+                done.append(status := job.result())
+                print(line(status), flush=True)
         except KeyboardInterrupt:
-            STOP.set()
+            environment.STOP.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return done
@@ -331,15 +137,15 @@ def run_locked(
         machine = machine._replace(gpu=True, forms=tuple(folder.forms.items()))
     anew = list(wanted) if options.rebuild else []
     for kernel in wanted:
-        if not anew and whole(kernel, machine) and (wrong := installed.damage(kernel)):
+        if not anew and environment.whole(kernel, machine) and (wrong := installed.damage(kernel)):
             print(f"{kernel}: {wrong}, so it is made anew", flush=True)
             anew.append(kernel)
-    todo = [k for k in wanted if options.lock or k in anew or not whole(k, machine)]
+    todo = [k for k in wanted if options.lock or k in anew or not environment.whole(k, machine)]
     if folder and todo:
         print(f"Checking {folder.path}", flush=True)
         wheel_folder.check(folder, todo)
     for kernel in anew:
-        discard(kernel)
+        environment.discard(kernel)
     failed = []
     if todo:
         maker = get_maker(machine, folder)
@@ -353,8 +159,8 @@ def run_locked(
         print(f"Environments: {', '.join(wanted)} are there.")
     if slow := what_is_slow():
         print(slow)
-    if stamped("lab"):
-        for kernel in (k for k in KERNELS if stamped(k) and kernels.status(k)["ok"]):
+    if environment.stamped("lab"):
+        for kernel in (k for k in KERNELS if environment.stamped(k) and kernels.status(k)["ok"]):
             kernels.register(kernel, kernels.status(kernel)["form"])
     if machine.gpus:
         print(*kernels.prospects(wanted, machine), sep="\n", flush=True)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import build
+import environment
 import kernels
 import python311
 import sources
@@ -39,7 +40,7 @@ TAGS = ("_2_28", "_2_27", "_2_26", "_2_24", "_2_17", "2014", "_2_12", "2010", "_
 Files = dict[str, dict[str, Any]]
 
 
-def gather(path: Path, forms: dict[str, str], maker: build.Maker, python: bool) -> Files:
+def gather(path: Path, forms: dict[str, str], maker: environment.Maker, python: bool) -> Files:
     """Fetches what is missing and returns all files of the folder's index. Raises BuildError."""
     path.mkdir(parents=True, exist_ok=True)
     for left in path.glob(".part-*"):
@@ -57,7 +58,7 @@ def gather(path: Path, forms: dict[str, str], maker: build.Maker, python: bool) 
                 if number % 20 == 0 or number == len(jobs):
                     print(f"  {number} of {len(jobs)}, {gigabytes(found)}", flush=True)
         except BaseException:
-            build.STOP.set()
+            environment.STOP.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     found.update(compiled(path, forms))
@@ -101,18 +102,18 @@ def fetch(pin: str, entry: str, path: Path) -> Files:
     with tempfile.TemporaryDirectory(dir=path, prefix=".part-") as scratch:
         place = Path(scratch)
         (place / "lock.txt").write_text(entry)
-        run = build.runner(place / "log")
-        pip = [build.tools_python(), "-m", "pip"]
+        run = environment.runner(place / "log")
+        pip = [environment.tools_python(), "-m", "pip"]
         try:
             run([*pip, "download", "--no-deps", "--no-build-isolation", "--require-hashes",
                  "--no-cache-dir", *(f"--platform=manylinux{tag}_{MACHINE}" for tag in TAGS),
                  "--dest", place / "files", "-r", place / "lock.txt"])  # fmt: skip
             (file,) = (place / "files").iterdir()
             if built := file.suffix != ".whl" and not pin.startswith(SOURCES):
-                sources.wheel(build.tools_python(), place / "built", run, file)
+                sources.wheel(environment.tools_python(), place / "built", run, file)
                 (file,) = (place / "built").iterdir()
-        except build.BuildError as error:
-            raise build.BuildError(f"{pin}: {error}") from None
+        except environment.BuildError as error:
+            raise environment.BuildError(f"{pin}: {error}") from None
         about = entry_of(file, pin, built=built)
         file.replace(path / file.name)
     return {file.name: about}
@@ -122,13 +123,13 @@ def compiled(path: Path, forms: dict[str, str]) -> Files:
     """What is built here beforehand: chainercv, and pillow-simd where there is a compiler."""
     found: Files = {}
     if "chainer" in forms:
-        run = build.runner(VENVS / "chainercv.log")
-        file = sources.chainercv(build.tools_python(), build.wheels(), run)
+        run = environment.runner(VENVS / "chainercv.log")
+        file = sources.chainercv(environment.tools_python(), environment.wheels(), run)
         (pin,) = wheel_folder.pins_of([kernels.HERE / "chainercv.txt"])
         found[file.name] = copied(file, path / file.name, pin)
     try:
         file = build.make_pillow_simd()
-    except build.BuildError as reason:
+    except environment.BuildError as reason:
         print(f"Without pillow-simd ready to use: {reason}", flush=True)
         return found
     (pin,) = wheel_folder.pins_of([kernels.HERE / "pillow-simd.txt"])
@@ -145,7 +146,7 @@ def copied(file: Path, to: Path, pin: str) -> dict[str, Any]:
     return entry_of(to, pin, built=True)
 
 
-def packed_python(path: Path, maker: build.Maker) -> Files:
+def packed_python(path: Path, maker: environment.Maker) -> Files:
     """The Python 3.11 that uv fetches, which runs from any folder, as one file."""
     # bin/python3.11 in the folder of the installation, however uv links to that.
     home = Path(python311.fetch_python(maker.uv)).resolve().parent.parent

@@ -45,8 +45,10 @@ import json, os
 from pathlib import Path
 MADE = json.loads((Path(run).parents[2] / "made.json").read_text())
 MADE["run"] |= {"notebook": NAME, "process": os.getpid()}
-def write(state):
-    (Path(run) / "record.json").write_text(json.dumps(MADE | {"state": state}))
+def write(state):  # whole, as tests read it while it is written
+    part = Path(run) / "record.part"
+    part.write_text(json.dumps(MADE | {"state": state}))
+    part.rename(Path(run) / "record.json")
 write("running")"""
 FINISH = "write('finished')"
 WAIT = """

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "environments"))
 
-import build
+import environment
 import python311
 from kernels import HERE, ROOT, VENVS
 
@@ -35,7 +35,7 @@ def make_environment() -> None:
     python311.set_up_uv(VENVS)
     python = python311.find_python()
     uv = python311.find_uv(VENVS, python)
-    run = build.runner(VENVS / "docs.log")
+    run = environment.runner(VENVS / "docs.log")
     run([uv, "venv", "--python", python or python311.fetch_python(uv), "--prompt", "docs", venv])
     run([uv, "pip", "sync", "--python", venv, "--require-hashes", LOCK])
     stamp.write_text(LOCK.read_text())
@@ -44,7 +44,7 @@ def make_environment() -> None:
 def main(arguments: list[str]) -> int:
     try:
         make_environment()
-    except (python311.NoPython, build.BuildError) as error:
+    except (python311.NoPython, environment.BuildError) as error:
         print(f"docs_site.py: {error} (details in .venvs/docs.log)", file=sys.stderr)
         return 2
     words = arguments or ["build", "--strict", "--quiet"]

@@ -152,6 +152,7 @@ DEMO |= {"weights": MODEL["weights"], "values": TARGET["values"]}
 _SBATCH_OWN = (
     *("job-name", "nodes", "ntasks", "ntasks-per-node", "output", "error", "open-mode"),
     *("signal", "requeue", "no-requeue", "chdir", "wrap", "parsable", "wait", "array", "export"),
+    *("partition", "account", "time", "mem", "cpus-per-task", "test-only"),
 )
 """Options of sbatch that ``compare slurm`` gives itself, or that its script could not live with."""
 
@@ -160,7 +161,7 @@ def _matching(pattern: str, what: str, example: str) -> Key:
     return Key(
         what,
         example,
-        lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None,
+        lambda value: isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None,
     )
 
 
@@ -169,7 +170,14 @@ def _is_option(value: Any) -> bool:
     if not isinstance(value, str):
         return False
     found = re.fullmatch(r"--([a-z][a-z0-9-]*)(=[A-Za-z0-9_.,:;@%+/*()\[\]&|!-]+)?", value)
-    return found is not None and found[1] not in _SBATCH_OWN
+    # sbatch takes --outp= for --output=.
+    return found is not None and not any(own.startswith(found[1]) for own in _SBATCH_OWN)
+
+
+def _is_shell(value: Any) -> bool:
+    """A line of shell, and none that ``sbatch`` reads as options before the script runs."""
+    is_text = _text("", "").fits(value)
+    return is_text and not value.lstrip().startswith(("#SBATCH", "#PBS", "#BSUB"))
 
 
 _NAMES = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
@@ -197,7 +205,9 @@ SLURM = {
         '["cuda/12.6"]',
     ),
     "before": _list_of(
-        _text("", ""), "a list of lines of shell that come first", '["module load cuda"]'
+        Key("", "", _is_shell),
+        "a list of lines of shell that come first, and not #SBATCH (that is 'options')",
+        '["module load cuda"]',
     ),
     "options": _list_of(
         Key("", "", _is_option),

@@ -32,6 +32,9 @@ FOLDER = paths.ROOT / "recipes"
 """The recipes that ship: their files' names are theirs."""
 
 SWEEP = "sweep"
+NOT_TRAINED = ("slurm", SWEEP)
+"""Tables from which nothing follows for a run of given settings: where and how often it is run. So
+a job that ended for lack of time goes on when the file asks for more."""
 Tables = dict[str, dict[str, Any]]
 _FLOATS = ("learning_rate", "warmup_epochs", "weight_decay", "momentum")
 
@@ -230,7 +233,7 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         code=code,
         beside=str(folder) if own else "",
         text=file.text,
-        sha256=hashlib.sha256(file.text.encode()).hexdigest(),
+        sha256=hashlib.sha256(file.without(*NOT_TRAINED).encode()).hexdigest(),
     )
 
 

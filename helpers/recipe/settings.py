@@ -62,7 +62,8 @@ class Recipe:
     ``resized`` 0 images have whatever size they have, and no crop is taken of them.
 
     ``own`` is somebody's own code, ``mine.py:net``, by the framework's module or ``reader``, and
-    ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, ``sha256`` its digest.
+    ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, ``sha256`` its digest
+    without the tables ``[slurm]`` and ``[sweep]``.
     ``small`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
     """
 

@@ -34,6 +34,24 @@ class TomlFile:
         line = _line(self.text, keys)
         return str(self.path) if line is None else f"{self.path}, line {line}"
 
+    def without(self, *tables: str) -> str:
+        """The text without the lines of these tables; all of it where they stand in another form.
+
+        What is left says of everything else what the whole text says: that is tried.
+        """
+        kept, inside = [], False
+        for line in self.text.splitlines(keepends=True):
+            if header := re.match(_HEADER, line):
+                inside = _names(header[1])[:1] in {(table,) for table in tables}
+            kept += [] if inside else [line]
+        left = "".join(kept)
+        others = {key: value for key, value in self.content.items() if key not in tables}
+        try:
+            same = tomllib.loads(left) == others
+        except tomllib.TOMLDecodeError:  # it had been the middle of a text of several lines
+            same = False
+        return left if same else self.text
+
 
 def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -> TomlFile:
     """What the file at ``path`` says.
@@ -85,7 +103,7 @@ def _line(text: str, keys: tuple[str, ...]) -> int | None:
     table: tuple[str, ...] = ()
     around: int | None = None  # the line of the innermost table, for a key within braces
     for number, line in enumerate(text.split("\n"), start=1):
-        header = re.match(r"[ \t]*\[{1,2}([^\]]*)\]", line)
+        header = re.match(_HEADER, line)
         if header:
             table = _names(header[1])
             if table[: len(keys)] == keys:
@@ -99,6 +117,7 @@ def _line(text: str, keys: tuple[str, ...]) -> int | None:
     return around
 
 
+_HEADER = r"[ \t]*\[{1,2}([^\]]*)\]"
 _NAME = r"""(?:"[^"]*"|'[^']*'|[\w-]+)"""
 
 

@@ -52,6 +52,12 @@ class Batch:
     def runs(self) -> list[RunState]:
         return self.plan.runs
 
+    @property
+    def failed(self) -> bool:
+        """Whether a run of it did not finish. Not where only the notebooks were changed since: who
+        names a batch that is whole does not mean to lose it."""
+        return any(state.state != "finished" for state in self.runs)
+
     def open(self) -> None:
         """Begin (again): journal and ``runs/latest`` are there, nothing old is running.
 
@@ -160,7 +166,8 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
     """The batch to work on: the one to resume, or a new one; nothing is written yet.
 
     Args:
-        plan: of a new batch; one of the same plan that was cut short is gone on with.
+        plan: of a new batch; one of the same plan that was cut short is gone on with, and one of
+            that name in which runs failed.
         name: of its folder; the time by default.
         resume: the name of a batch to go on with, instead of a plan.
 
@@ -175,9 +182,11 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
     if name is not None:
         check_name(name)
     previous = _load_or_none(name or LATEST)
-    if previous and previous.finished is None and previous.plan.asks_for_the_same(plan):
-        return previous
-    if name is not None and _is_taken(paths.RUNS / name):
+    if previous and previous.plan.asks_for_the_same(plan):
+        named = name is not None  # then its failures are tried again, as their cause may be gone
+        if previous.finished is None or (named and previous.failed):
+            return previous
+    if name is not None and is_taken(paths.RUNS / name):
         raise UserError(
             f"{paths.RUNS / name}: exists with another plan, or has finished; "
             f"choose another --name, or go on with: compare --resume {name}"
@@ -309,16 +318,17 @@ def _load_or_none(name: str) -> Batch | None:
 
 
 def check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name in (LATEST, BY_HAND):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}", name) or name in (LATEST, BY_HAND):
         raise UserError(
-            f"batch name '{name}': use letters, digits, dot, dash and underscore, and not 'latest' "
-            f"or '{BY_HAND}'"
+            f"batch name '{name}': use letters, digits, dot, dash and underscore, 150 at most, and "
+            f"not 'latest' or '{BY_HAND}'"
         )
 
 
-def _is_taken(folder: Path) -> bool:
-    """Not where a batch got no further than its folder."""
-    return folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
+def is_taken(folder: Path) -> bool:
+    """Whether a batch or something else is there; not where one got no further than its folder."""
+    there = folder.exists() or folder.is_symlink()
+    return there and not (folder.is_dir() and not any(folder.iterdir()))
 
 
 def _free_folder(name: str | None) -> Path:

@@ -92,6 +92,11 @@ def of_machine() -> Path:
     return paths.RUNS / FOLDER / f"_on-{processes.here()[:64]}{part}.json"
 
 
+def in_job() -> bool:
+    """Whether this process is in a Slurm job."""
+    return bool(_job())
+
+
 def may_be_held(path: Path) -> bool:
     """Whether a lock is there that names a process of which nobody here knows that it has ended."""
     try:

@@ -4,7 +4,7 @@ from helpers import terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed, why_one_node
 from helpers.results import comparability
-from helpers.runner import batch_folder, estimate, recipes
+from helpers.runner import batch_folder, estimate, locks, recipes
 from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History
 from helpers.runner.plans import RunState
@@ -128,9 +128,10 @@ def where_to_look(batch: Batch, problems: list[str]) -> int:
         say(f"error: {problem}", error=True)
     say(f"Each run's notebook, record and trace: {batch.folder}")
     if bad:
+        again = ", or submit the job again" if locks.in_job() else ""
         say(
             f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
-            f"fix the cause, then: compare --resume {batch.name}",
+            f"fix the cause, then: compare --resume {batch.name}{again}",
             error=True,
         )
     return 1 if bad or problems else 0

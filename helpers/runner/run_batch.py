@@ -10,7 +10,7 @@ Resuming: finished runs of an unchanged notebook are kept, all others are run ag
 cut short goes on from its last checkpoint. The last
 batch is resumed by itself when it was cut short (Ctrl-C, a crash, a reboot) and the same plan is
 asked for; a batch that came to its end, with failures or without, is followed by a new one
-unless ``--resume`` names it.
+unless ``--resume`` names it, or ``--name`` does and runs of it failed.
 """
 
 import shutil

@@ -19,6 +19,7 @@ ENVIRONMENTS = ROOT / "environments"
 sys.path.insert(0, str(ENVIRONMENTS))
 
 import build  # noqa: E402
+import environment  # noqa: E402
 import installed  # noqa: E402
 import kernels  # noqa: E402
 import locks  # noqa: E402
@@ -273,11 +274,11 @@ def test_no_python_and_no_uv_is_one_line_that_says_what_to_do(
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A .venvs with a mxnet that counts as built."""
-    for module in (build, installed, kernels):
+    for module in (build, environment, installed, kernels):
         monkeypatch.setattr(module, "VENVS", tmp_path)
     (tmp_path / "mxnet" / "bin").mkdir(parents=True)
     (tmp_path / "mxnet" / "bin" / "python").symlink_to(sys.executable)
-    kernels.write_json(tmp_path / "mxnet" / "stamp.json", build.stamp("mxnet", CPU))
+    kernels.write_json(tmp_path / "mxnet" / "stamp.json", environment.stamp("mxnet", CPU))
     kernels.write_json(kernels.status_file("mxnet"), {"ok": True})
     return tmp_path
 
@@ -291,14 +292,14 @@ CPU, GPU = kernels.Machine(gpu=False), machine((8, 0))
 
 
 def test_a_built_environment_is_left_alone(built: Path) -> None:
-    assert build.whole("mxnet", CPU)
-    assert not build.whole("mxnet", GPU), "the other form has another lock"
+    assert environment.whole("mxnet", CPU)
+    assert not environment.whole("mxnet", GPU), "the other form has another lock"
 
 
 @pytest.mark.parametrize("gone", ["stamp.json", "bin/python"])
 def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
     (built / "mxnet" / gone).unlink()
-    assert not build.whole("mxnet", CPU)
+    assert not environment.whole("mxnet", CPU)
 
 
 @pytest.fixture
@@ -343,7 +344,7 @@ def test_a_damaged_package_is_noticed_and_made_anew(
     made: dict[str, dict[str, str]] = {}
 
     def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
-        made.update({kernel: build.stamped(kernel) for kernel in todo})
+        made.update({kernel: environment.stamped(kernel) for kernel in todo})
         return []
 
     monkeypatch.setattr(build, "build_all", build_all)
@@ -371,7 +372,7 @@ def test_a_whole_environment_is_made_anew_when_told_to(
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
     assert build.main(["--cpu", "--kernels", "mxnet", "--rebuild"]) == 0
-    assert made == ["mxnet"] and not build.stamped("mxnet")
+    assert made == ["mxnet"] and not environment.stamped("mxnet")
 
 
 def test_what_is_damaged_in_uvs_cache_is_no_environment(
@@ -379,12 +380,12 @@ def test_what_is_damaged_in_uvs_cache_is_no_environment(
 ) -> None:
     """uv links files from its cache: made anew, they would be as damaged as before."""
     (packages / "numpy/__init__.py").write_text("")
-    monkeypatch.setattr(build, "make", lambda *_: ("pillow", ""))
-    build.discard("mxnet")
-    maker = build.Maker(Path("uv"), "python", CPU)
-    found = build.bring_up_to_date("mxnet", maker, Any)  # type: ignore[arg-type]
+    monkeypatch.setattr(environment, "make", lambda *_: ("pillow", ""))
+    environment.discard("mxnet")
+    maker = environment.Maker(Path("uv"), "python", CPU)
+    found = environment.bring_up_to_date("mxnet", maker, Any)  # type: ignore[arg-type]
     assert not found["ok"] and "uv cache clean" in found["reason"]
-    assert not build.whole("mxnet", CPU)
+    assert not environment.whole("mxnet", CPU)
 
 
 @pytest.mark.parametrize("setting", ["PIP_USER", "PIP_REQUIRE_VIRTUALENV"])
@@ -423,27 +424,27 @@ def test_another_lock_is_another_build(
         target = copy / file.relative_to(ENVIRONMENTS)
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(file.read_bytes())
-    for module in (build, kernels):
+    for module in (environment, kernels):
         monkeypatch.setattr(module, "HERE", copy)
-    assert build.whole("mxnet", CPU)
+    assert environment.whole("mxnet", CPU)
     (copy / changed).write_text((copy / changed).read_text() + "# changed\n")
-    assert not build.whole("mxnet", CPU)
+    assert not environment.whole("mxnet", CPU)
 
 
 def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
     (tmp_path / "helpers").mkdir()
     (tmp_path / "pyproject.toml").write_text("[project]\n")
-    stamps = [build.stamp("mxnet", CPU)]
+    stamps = [environment.stamp("mxnet", CPU)]
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    stamps.append(build.stamp("mxnet", CPU))
+    stamps.append(environment.stamp("mxnet", CPU))
     (tmp_path / "helpers" / "fast.c").write_text("int x;\n")
-    stamps.append(build.stamp("mxnet", CPU))
+    stamps.append(environment.stamp("mxnet", CPU))
     (tmp_path / "gpumon").mkdir()
     (tmp_path / "gpumon" / "pyproject.toml").write_text("[project]\n")
-    stamps.append(build.stamp("mxnet", CPU))
+    stamps.append(environment.stamp("mxnet", CPU))
     assert len({s["recipe"] for s in stamps}) == 1
     assert len({s["project"] for s in stamps}) == 4
 
@@ -481,12 +482,12 @@ def test_environments_can_be_made_for_the_gpus_of_other_machines(
 ) -> None:
     made: list[kernels.Machine] = []
     monkeypatch.setattr(build, "alone", lambda work, command: work())
-    monkeypatch.setattr(build, "whole", lambda kernel, machine: made.append(machine))
+    monkeypatch.setattr(environment, "whole", lambda kernel, machine: made.append(machine))
     monkeypatch.setattr(
-        build, "get_maker", lambda machine, folder: build.Maker(Path(), "", machine)
+        build, "get_maker", lambda machine, folder: environment.Maker(Path(), "", machine)
     )
     monkeypatch.setattr(build, "build_all", lambda todo, maker: [])
-    monkeypatch.setattr(build, "stamped", lambda kernel: {})
+    monkeypatch.setattr(environment, "stamped", lambda kernel: {})
     assert build.main(["--gpu", named, "--kernels", ",".join(expected)]) == 0
     assert {kernel: kernels.form(kernel, made[0]) for kernel in expected} == expected
 
@@ -533,14 +534,14 @@ def test_a_failed_environment_says_why_and_the_others_go_on(
 ) -> None:
     def make(kernel: str, *_: Any) -> tuple[str, str]:
         if kernel == "chainer":
-            raise build.BuildError("no wheel for this machine")
+            raise environment.BuildError("no wheel for this machine")
         return "pillow 12.1.1 (no C compiler)", ""
 
-    monkeypatch.setattr(build, "make", make)
+    monkeypatch.setattr(environment, "make", make)
     monkeypatch.setattr(build, "make_tools", lambda maker: None)
     monkeypatch.setattr(build, "make_pillow_simd", lambda: None)
-    monkeypatch.setattr(build, "stamp", lambda *_: {"recipe": "1", "project": "1"})
-    maker = build.Maker(Path("uv"), "python", CPU)
+    monkeypatch.setattr(environment, "stamp", lambda *_: {"recipe": "1", "project": "1"})
+    maker = environment.Maker(Path("uv"), "python", CPU)
     by_name = {s["kernel"]: s for s in build.build_all(["chainer", "pytorch"], maker)}
     assert by_name["pytorch"]["ok"] and not by_name["chainer"]["ok"]
     assert kernels.status("chainer")["reason"] == "no wheel for this machine"
@@ -567,19 +568,19 @@ def test_want_of_a_driver_is_said_and_is_no_failure(
     def runner(log: Path) -> Callable[..., None]:
         def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
             if said and "import PIL.Image, mxnet" in command:
-                raise build.BuildError(said)
+                raise environment.BuildError(said)
 
         return run
 
     simd: concurrent.futures.Future[Path] = concurrent.futures.Future()
-    simd.set_exception(build.BuildError("no C compiler"))
-    monkeypatch.setattr(build, "runner", runner)
-    maker = build.Maker(Path("uv"), "python", kernels.Machine(gpu=kind == "gpu"))
+    simd.set_exception(environment.BuildError("no C compiler"))
+    monkeypatch.setattr(environment, "runner", runner)
+    maker = environment.Maker(Path("uv"), "python", kernels.Machine(gpu=kind == "gpu"))
     if note is None:
-        with pytest.raises(build.BuildError, match=re.escape(said)):
-            build.make("mxnet", maker, simd)
+        with pytest.raises(environment.BuildError, match=re.escape(said)):
+            environment.make("mxnet", maker, simd)
     else:
-        pillow, told = build.make("mxnet", maker, simd)
+        pillow, told = environment.make("mxnet", maker, simd)
         assert pillow.startswith("pillow ") and note in told and bool(told) == bool(said)
 
 
@@ -587,21 +588,21 @@ def test_an_interrupt_leaves_nothing_that_counts_as_built(
     built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> str:
-        assert not build.stamped("mxnet"), "the old stamp was there during the new build"
+        assert not environment.stamped("mxnet"), "the old stamp was there during the new build"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(build, "make", interrupted)
-    monkeypatch.setattr(build, "stamp", lambda *_: {"recipe": "new", "project": "1"})
+    monkeypatch.setattr(environment, "make", interrupted)
+    monkeypatch.setattr(environment, "stamp", lambda *_: {"recipe": "new", "project": "1"})
     with pytest.raises(KeyboardInterrupt):
-        build.bring_up_to_date("mxnet", build.Maker(Path("uv"), "python", CPU), Any)  # type: ignore[arg-type]
-    assert not build.whole("mxnet", CPU)
+        environment.bring_up_to_date("mxnet", environment.Maker(Path("uv"), "python", CPU), Any)  # type: ignore[arg-type]
+    assert not environment.whole("mxnet", CPU)
     assert kernels.status("mxnet")["reason"] == "interrupted"
 
 
 def test_a_command_that_fails_gives_its_reason_not_its_log(tmp_path: Path) -> None:
-    run = build.runner(tmp_path / "log")
+    run = environment.runner(tmp_path / "log")
     run(["true"])
-    with pytest.raises(build.BuildError, match=r"^error: no such wheel$"):
+    with pytest.raises(environment.BuildError, match=r"^error: no such wheel$"):
         run(["sh", "-c", "echo working; echo 'error: no such wheel' >&2; exit 1"])
     assert "working" in (tmp_path / "log").read_text()
 
@@ -620,9 +621,10 @@ def test_why_pillow_stayed(said: str, reason: str) -> None:
 
 
 def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "VENVS", tmp_path)
+    for module in (build, environment):
+        monkeypatch.setattr(module, "VENVS", tmp_path)
     monkeypatch.setattr(sources.shutil, "which", lambda name: None)
-    with pytest.raises(build.BuildError, match="no C compiler"):
+    with pytest.raises(environment.BuildError, match="no C compiler"):
         build.make_pillow_simd()
     brought = tmp_path / ".wheels" / sources.instruction_set().lower() / "pillow_simd-1.whl"
     put(brought, "compiled elsewhere")

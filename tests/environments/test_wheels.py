@@ -19,6 +19,7 @@ sys.path.insert(0, str(ENVIRONMENTS))
 
 import build  # noqa: E402
 import download  # noqa: E402
+import environment  # noqa: E402
 import installed  # noqa: E402
 import kernels  # noqa: E402
 import python311  # noqa: E402
@@ -51,12 +52,12 @@ def folder(tmp_path: Path) -> Path:
 def venvs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty .venvs, where nothing is really built."""
 
-    def build_all(todo: list[str], maker: build.Maker) -> list[dict[str, Any]]:
+    def build_all(todo: list[str], maker: environment.Maker) -> list[dict[str, Any]]:
         kernels.write_json(place / "built.json", {k: kernels.form(k, maker.machine) for k in todo})
         return []
 
     place = tmp_path / ".venvs"
-    for module in (build, installed, kernels):
+    for module in (build, environment, installed, kernels):
         monkeypatch.setattr(module, "VENVS", place)
     monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))

@@ -13,7 +13,7 @@ SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH sample (../shared) is not here")
 def test_pytorch_trains_on_real_xrays(tmp_path: Path) -> None:
-    given = {"recipe": "demo", "data": SAMPLE, "devices": 1, "run": tmp_path}
+    given = {"recipe": "demo", "data": SAMPLE, "devices": 1, "epochs": 2, "run": tmp_path}
     options = [word for name, value in given.items() for word in ("-p", name, str(value))]
     papermill: list[str | Path] = [
         paths.VENVS / "lab" / "bin" / "papermill",

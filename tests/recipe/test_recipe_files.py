@@ -13,7 +13,17 @@ import pytest
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import NOTEBOOKS
-from helpers.recipe import RECIPES, Recipe, file_of, full_name, keys, lookup, own_code, recipe_file
+from helpers.recipe import (
+    RECIPES,
+    Recipe,
+    file_of,
+    full_name,
+    keys,
+    lookup,
+    own_code,
+    recipe_file,
+    toml_file,
+)
 from helpers.runner import sweep_file
 
 CODE = "raise SystemExit('it was run')\n\n\ndef net(outputs): ...\n\n\nclass Reader: ...\n"
@@ -125,8 +135,30 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
     assert "no network of its own for keras" in str(recipe.lacks("keras"))
     record = recipe.on(2).as_record()
     assert "\n".join(record["text"]) == text and record["task"] == "classes"
-    assert record["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    trained = text.partition("[sweep]")[0]
+    assert record["sha256"] == hashlib.sha256(trained.encode()).hexdigest()
     assert recipe.digests() == {"mine.toml": record["sha256"], "mine.py": digest}
+
+
+HIDDEN = '[data]\ntable = """\n[slurm]\nfirst\n[train]"""\n'
+"""A text of several lines, in which a header is none."""
+
+
+def test_the_digest_is_of_what_decides_a_run(folder: Path) -> None:
+    """Of all but where and how often it is run; a job that asks for more time goes on."""
+
+    def digest(text: str) -> str:
+        return file_of(str(write(folder, f'recipe = "demo"\n{text}'))).recipe.sha256
+
+    plain = digest("[train]\nepochs = 2\n")
+    assert plain == digest('[train]\nepochs = 2\n[slurm]\ntime = "90"\n[sweep]\nnodes = [1]\n')
+    assert plain == digest('[ slurm ]\nmodules = [\n"a",\n]\n[train]\nepochs = 2\n')
+    assert plain != digest('[slurm]\ntime = "90"\n[train]\nepochs = 3\n')
+    assert plain != digest("[train]\nepochs = 2\n# a remark\n")
+    inline = [digest(f"slurm = {{cpus = {cores}}}\n[train]\nepochs = 2\n") for cores in (1, 2)]
+    assert inline[0] != inline[1] and plain not in inline, "no lines of its own to leave out"
+    hidden = toml_file.load(write(folder, HIDDEN), "recipe", {}, "")
+    assert hidden.without("slurm") == HIDDEN
 
 
 def test_what_follows_replaces_what_it_begins_with(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,25 @@ def cluster_fixture() -> Iterator[Cluster]:
             yield found
     except slurm_cluster.CannotBeHad as error:
         pytest.skip(str(error))
+
+
+SLOW = (
+    pytest.mark.slow,
+    pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow"),
+)
+
+
+def real_command(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command for this checkout's notebooks in their own kernels; its runs are the test's."""
+    monkeypatch.delenv("JUPYTER_PATH")
+    monkeypatch.setattr(paths, "NOTEBOOKS", ROOT / "notebooks")
+    monkeypatch.setattr(paths, "VENVS", ROOT / ".venvs")
+    code = (
+        "import sys; from pathlib import Path; from helpers import paths\n"
+        f"paths.RUNS = Path({str(paths.RUNS)!r})\n"
+        "from helpers.__main__ import main; sys.exit(main())"
+    )
+    return [sys.executable, "-c", code]
 
 
 class Jobs:

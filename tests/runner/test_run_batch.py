@@ -14,7 +14,7 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite
 from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.runner import batch_folder, locks, plans
+from helpers.runner import batch_folder, journal, locks, plans
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -249,6 +249,29 @@ def test_a_name_that_is_taken_is_refused(suite: Suite) -> None:
     (paths.RUNS / "taken" / "notes").touch()
     with pytest.raises(UserError, match="exists"):
         batch_folder.choose(plan, name="taken", resume=None)
+
+
+@pytest.mark.parametrize("state", ["failed", "skipped", "interrupted", "finished"])
+def test_by_its_name_a_batch_is_gone_on_with_where_a_run_failed_and_else_never(
+    state: str, suite: Suite
+) -> None:
+    """A batch that is whole is not begun anew because its notebooks were changed since."""
+    suite.notebook("A", FINISH)
+    suite.notebook("B", FINISH)
+    plan = plans.make_plan(devices=[1])
+    for run, said in zip(plan.runs, ("finished", state), strict=True):
+        run.state = said
+    (paths.RUNS / "b").mkdir(parents=True)
+    now = "2026-11-22T09:00:00+00:00"
+    journal.write(paths.RUNS / "b", plan, {"started": now, "finished": now})
+    suite.notebook("A", "print('another')", FINISH)
+    plan = plans.make_plan(devices=[1])
+    assert batch_folder.choose(plan, name=None, resume=None).name != "b"
+    if state != "finished":
+        assert batch_folder.choose(plan, name="b", resume=None).resumed
+        return
+    with pytest.raises(UserError, match="has finished"):
+        batch_folder.choose(plan, name="b", resume=None)
 
 
 def test_clock() -> None:

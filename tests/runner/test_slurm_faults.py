@@ -7,7 +7,6 @@ test trains PyTorch's own notebook.
 import json
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,18 +16,13 @@ import numpy as np
 import pytest
 from runner_tools import ROOT, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
-from slurm_jobs import SLURM, Jobs, cluster_fixture
+from slurm_jobs import SLOW, SLURM, Jobs, cluster_fixture, real_command
 
 from helpers import paths
 from helpers.networks import weights
 from helpers.training import checkpoint
 
 __all__ = ["cluster_fixture", "images_fixture", "suite_fixture"]
-
-SLOW = (
-    pytest.mark.slow,
-    pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow"),
-)
 
 LEARNS = f"""
 import json, os, sys, time
@@ -155,17 +149,9 @@ def test_a_job_that_is_requeued_at_any_moment_ends_with_the_weights_of_an_undist
 
 
 def pytorch(monkeypatch: pytest.MonkeyPatch, devices: int) -> list[str]:
-    """The command for PyTorch's own notebook in its own kernel; its runs are the test's."""
-    monkeypatch.delenv("JUPYTER_PATH")
-    monkeypatch.setattr(paths, "NOTEBOOKS", ROOT / "notebooks")
-    monkeypatch.setattr(paths, "VENVS", ROOT / ".venvs")
-    code = (
-        "import sys; from pathlib import Path; from helpers import paths\n"
-        f"paths.RUNS = Path({str(paths.RUNS)!r})\n"
-        "from helpers.__main__ import main; sys.exit(main())"
-    )
+    """The command for PyTorch's own notebook."""
     chosen = ["--notebooks", "PyTorch_MultiGPU", "--devices", str(devices)]
-    return [sys.executable, "-c", code, *chosen]
+    return [*real_command(monkeypatch), *chosen]
 
 
 @SLOW[0]

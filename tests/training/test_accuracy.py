@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, top_k_accuracy_score
 
 from helpers.training import accuracy, metrics, resampling, tasks
@@ -201,3 +202,10 @@ def test_as_many_classes_as_imagenet_has_are_measured() -> None:
     result = evaluate(targets, scores)
     assert len(result.table) == 1000 and result.resamples.shape == (resampling.RESAMPLES,)
     assert isinstance(result.table, pd.DataFrame) and result.table["images"].sum() == 3000
+
+
+@pytest.mark.parametrize("groups", [2, 7, 500])
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_of_all_or_none_the_interval_is_the_exact_binomial_one(groups: int, share: float) -> None:
+    exact = binomtest(int(groups * share), groups).proportion_ci()
+    assert accuracy._ends(share, share, share, groups) == pytest.approx((exact.low, exact.high))

@@ -3,10 +3,12 @@
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from helpers.training import agreed_stop, part_of_epoch
+from helpers.training import agreed_stop, measured_run, part_of_epoch
 from helpers.training.agreed_stop import Agreement, Stopped
 from helpers.training.part_of_epoch import Part
 
@@ -62,6 +64,28 @@ def test_nobody_stops_unasked(tmp_path: Path) -> None:
     agreement = Agreement(tmp_path)
     permits = [agreement.of(rank, 2, 0) for rank in range(2)]
     assert all(permit.may_take(step) for step in range(50) for permit in permits)
+
+
+def test_who_is_stopped_says_how_far_it_is_and_how_long_the_rest_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which is the time to ask for: of the steps that are left, at the pace of its own."""
+    monkeypatch.setattr(measured_run, "time", SimpleNamespace(monotonic=lambda: 3000.0))
+
+    def said(begun: tuple[int, int], epoch: int, step: int) -> str:
+        run: Any = SimpleNamespace(
+            recipe=SimpleNamespace(recipe=SimpleNamespace(epochs=10)),
+            _begin=SimpleNamespace(epoch=begun[0], part=SimpleNamespace(steps=begun[1])),
+            _trained_since=0.0,
+        )
+        return measured_run.Run._how_far(run, epoch, step, steps=10)
+
+    whole = "stopped as asked after epoch 2 of 10 and 5 of 10 steps; the rest of its training takes"
+    assert said((0, 0), 2, 5) == f"{whole} about 2:30:00 at this pace"
+    # 10 steps in 50 minutes, and 75 are left.
+    assert said((1, 5), 2, 5) == f"{whole} about 6:15:00 at this pace"
+    assert said((2, 5), 2, 5) == f"{whole.partition(';')[0]}, where it had begun"
+    assert "stopped as asked after epoch 3 of 10; the rest" in said((0, 0), 3, 0)
 
 
 def test_parts_of_an_epoch_add_up() -> None:

@@ -9,9 +9,11 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -47,8 +49,8 @@ def check(job: Job) -> int:
         UserError: Slurm refuses the job, or it has not run in time.
     """
     nodes, began = max(job.nodes), time.monotonic()
-    folder = paths.RUNS / f".check-{os.getpid()}"
-    folder.mkdir(parents=True)
+    paths.RUNS.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".check-", dir=paths.RUNS))
     try:
         inner = [sys.executable, "-m", __spec__.name, str(folder), str(nodes)]
         step = ["srun", "--mpi=none", f"--ntasks={nodes}", "--ntasks-per-node=1", *inner]
@@ -59,19 +61,17 @@ def check(job: Job) -> int:
         head = [f"#SBATCH {option}" for option in options]
         text = "\n".join([lines[0], *head, *lines[1:]]) + "\n"
         own = [f"--nodes={nodes}", f"--job-name={job.name}-check", f"--time={MINUTES}"]
-        asked = ["sbatch", "--parsable", "--no-requeue", *own, f"--output={folder / 'log'}"]
-        number = programs.ask(*asked, given=text).strip().split(";")[0]
+        number = programs.queue(text, "--no-requeue", *own, f"--output={folder / 'log'}")
         say(f"Job {number}: looks around on {nodes} node{'s' * (nodes > 1)}")
         try:
             found = _wait(number, folder, nodes)
         except BaseException:
-            subprocess.run(["scancel", number], check=False)
+            with suppress(UserError):
+                programs.ask("scancel", number)
             raise
         rows = judged(found, nodes, job, time.monotonic() - began)
     finally:
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
+        shutil.rmtree(folder, ignore_errors=True)  # the job may still write what it prints
     shown = [[what, "yes" if right else "NO", said] for what, right, said in rows]
     say(terminal.table(["Asked", "So?", "Found"], shown))
     return 0 if all(right for _, right, _ in rows) else 1
@@ -80,14 +80,20 @@ def check(job: Job) -> int:
 def _wait(number: str, folder: Path, nodes: int) -> list[dict[str, Any]]:
     until = time.monotonic() + SECONDS
     while True:
-        ended = not programs.ask("squeue", "--noheader", f"--jobs={number}", "--format=%T").strip()
+        how = programs.ask("squeue", "--noheader", f"--jobs={number}", "--format=%T %r").split()
         files = sorted(folder.glob("node-*.json"))
-        if len(files) == nodes or ended:
+        if len(files) == nodes or not how:
             break
+        why = " ".join(how[1:])
+        if why in programs.NEVER:
+            raise UserError(
+                f"job {number} would never run ({why}), and is ended: its partition has no "
+                f"{nodes} nodes like these for it; sinfo says what there is"
+            )
         if time.monotonic() > until:
             raise UserError(
-                f"job {number} has not run in {SECONDS:.0f} s, and is ended: try again when the "
-                "queue is shorter"
+                f"job {number} has not run in {SECONDS:.0f} s ({how[0]}, {why}), and is ended: try "
+                "again when the queue is shorter"
             )
         time.sleep(1)
     found = [json.loads(path.read_text(encoding="utf-8")) for path in files]

@@ -1,5 +1,6 @@
 """Slurm's own programs, and what they answer."""
 
+import re
 import shutil
 import subprocess
 
@@ -23,14 +24,42 @@ def ask(*words: str, given: str | None = None) -> str:
         raise UserError(f"no {words[0]} here: Slurm's programs are on a cluster's login node")
     try:
         done = subprocess.run(
-            words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False
+            words,
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"{words[0]} has not answered for {SECONDS:.0f} s; try again") from None
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise UserError(f"{words[0]}: {said[0].removeprefix(f'{words[0]}: ')}")
+        why = next((line for line in said if "error" in line), said[0])  # a site's greeting first
+        raise UserError(f"{words[0]}: {why.removeprefix(f'{words[0]}: ')}")
     return done.stdout
+
+
+NEVER = (
+    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown"),
+    *("PartitionInactive", "BadConstraints", "AccountNotAllowed", "InvalidAccount", "InvalidQOS"),
+)
+"""What Slurm says of a job that it took, and that will not run however long one waits."""
+
+
+def queue(script: str, *options: str) -> str:
+    """Hand a batch script to ``sbatch``; the job's number.
+
+    Raises:
+        UserError: as ``ask``, or nobody can tell whether it is queued.
+    """
+    said = ask("sbatch", "--parsable", *options, given=script)
+    # A site's own sbatch may say more, on lines of its own.
+    numbers = re.findall(r"^(\d+)(?:;\S+)?$", said, re.MULTILINE)
+    if not numbers:
+        raise UserError(f"sbatch named no job, but said {said.strip()[:80]!r}: look at squeue --me")
+    return str(numbers[-1])
 
 
 def jobs_called(name: str) -> list[str]:

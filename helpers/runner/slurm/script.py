@@ -16,7 +16,8 @@ from typing import Any
 from helpers import paths
 from helpers.errors import GO_ON, UserError
 from helpers.recipe import file_of
-from helpers.runner import batch_folder, stopping, sweep_file
+from helpers.runner import batch_folder, plans, stopping, sweep_file
+from helpers.runner.plans import Plan
 from helpers.training import parameters
 
 NOTICE = 180
@@ -24,6 +25,8 @@ NOTICE = 180
 LOG = "slurm-%x-%j.log"
 """Under ``runs/``: what a job prints; sbatch puts in its name and number."""
 COMPARE = ".venvs/lab/bin/compare"
+ON_NODES = ("devices", "gpus", "launcher", "data")
+"""Choices of which a login node cannot tell whether they can be had."""
 
 END = """\
 trap 'kill -USR1 "$runner"' USR1
@@ -47,10 +50,23 @@ class Job:
     name: str
     nodes: tuple[int, ...]
     slurm: dict[str, Any]
+    choices: dict[str, Any]
+    """What the table ``[sweep]`` says."""
 
     def batch(self, nodes: int) -> str:
         """The name of the batch of runs, and of the job, on so many nodes."""
         return f"{self.name}-{nodes}n"
+
+    def plan(self, nodes: int) -> Plan:
+        """What the job on so many nodes runs, but for what only they can tell (``ON_NODES``).
+
+        Raises:
+            plans.ChoiceError: it cannot be had.
+        """
+        left_out = (*ON_NODES, "name", "nodes")
+        choices = {key: value for key, value in self.choices.items() if key not in left_out}
+        where: dict[str, Any] = {"nodes": [nodes], "devices": [1], "gpus": 0}
+        return plans.make_plan(recipe=str(self.recipe), **where, **choices)
 
 
 def job_of(path: str, name: str | None = None) -> Job:
@@ -67,7 +83,8 @@ def job_of(path: str, name: str | None = None) -> Job:
         raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
     found = file_of(path)
     sweep = sweep_file.of_recipe(found.file)
-    name = name or sweep.choices.get("name") or found.file.path.stem
+    if name is None:
+        name = sweep.choices.get("name", found.file.path.stem)
     batch_folder.check_name(str(name))
     try:
         nodes = tuple(
@@ -81,7 +98,13 @@ def job_of(path: str, name: str | None = None) -> Job:
             f"{found.file.where('slurm', 'time')}: a time limit of {limit} s leaves nothing before "
             f"the {notice} s in which the job stops itself: give more time, or a smaller 'notice'"
         )
-    return Job(found.file.path.resolve(), str(name), nodes, found.slurm)
+    job = Job(found.file.path.resolve(), str(name), nodes, found.slurm, sweep.choices)
+    try:
+        job.plan(max(nodes))
+    except plans.ChoiceError as error:
+        known = error.option in sweep.choices
+        raise UserError(f"{sweep.where(error.option)}: {error}" if known else str(error)) from None
+    return job
 
 
 def seconds_of(limit: str | None) -> int | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from helpers import paths, terminal
 from helpers.errors import UserError
@@ -37,20 +37,27 @@ def show(names: Sequence[str]) -> None:
     Raises:
         UserError: there is no such batch, or none at all.
     """
-    batches = [batch_folder.load(name) for name in names] if names else unfinished()
     jobs = queued()
-    if not batches:
-        waiting = [f"job {job.number} ({name}), {job.state}" for name, job in jobs.items()]
-        say(f"No batch under {paths.RUNS} is unfinished. Queued: {', '.join(waiting) or 'nothing'}")
+    waiting = [
+        name for name in names if name in jobs and not batch_folder.is_taken(paths.RUNS / name)
+    ]
+    begun = [batch_folder.load(name) for name in names if name not in waiting]
+    batches = begun if names else unfinished()
+    if not batches and not waiting:
+        each = [f"job {job.number} ({name}), {job.state}" for name, job in jobs.items()]
+        say(f"No batch under {paths.RUNS} is unfinished. Queued: {', '.join(each) or 'nothing'}")
         return
     rows = [row for batch in batches for row in rows_of(batch, jobs.get(batch.name))]
+    for name in waiting:
+        rows.append([name, jobs[name].number, jobs[name].left, NONE, "not begun", NONE, NONE])
     header = ["Batch", "Job", "Time left", "Run", "State", "Epoch", "Restarts"]
     say(terminal.table(header, rows))
+    for name in (*(batch.name for batch in batches), *waiting):
+        if name in jobs and jobs[name].state == "PENDING":
+            never = ", and would for ever" if jobs[name].why in programs.NEVER else ""
+            say(f"{name}: job {jobs[name].number} waits ({jobs[name].why}){never}")
     for batch in batches:
-        job = jobs.get(batch.name)
-        if job is not None and job.state == "PENDING":
-            say(f"{batch.name}: job {job.number} waits ({job.why})")
-        elif job is None and batch.finished is None:
+        if batch.name not in jobs and (batch.finished is None or batch.failed):
             say(f"{batch.name}: no job of that name is queued; the same command goes on with it")
 
 
@@ -71,14 +78,19 @@ def unfinished() -> list[Batch]:
 
 def queued() -> dict[str, Queued]:
     """This user's jobs, by name; none where there is no Slurm."""
-    how = "--Format=Name:200,JobID:20,State:20,TimeLeft:20,RestartCnt:20,Reason:60"
+    columns = "JobID:20,State:20,TimeLeft:20,RestartCnt:20,Reason:60,Name:200"
     try:
-        lines = programs.ask("squeue", "--me", "--noheader", how).splitlines()
+        lines = programs.ask("squeue", "--me", "--noheader", f"--Format={columns}").splitlines()
     except UserError as error:
         say(f"No jobs are shown: {error}")
         return {}
-    words = [re.split(r"\s+", line.strip(), maxsplit=5) for line in lines]
-    return {found[0]: Queued(*found[1:]) for found in words if len(found) == 6}
+    ends = list(accumulate(int(column.rpartition(":")[2]) for column in columns.split(",")))
+    found: dict[str, Queued] = {}
+    for line in lines:  # reasons and others' names have spaces in them
+        *about, name = [line[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)]
+        if about[0].isdigit() and (name not in found or about[1] == "RUNNING"):
+            found[name] = Queued(*about)
+    return found
 
 
 def rows_of(batch: Batch, job: Queued | None) -> list[list[str]]:

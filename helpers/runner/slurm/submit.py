@@ -1,46 +1,104 @@
-"""Hands a recipe's batch script to ``sbatch``: a job for each number of nodes."""
+"""Hands a recipe's batch script to ``sbatch``: a job for each number of nodes.
+
+The same command goes on with what is there: a batch that is whole is left alone, as is one whose
+job waits or runs, and one in which runs failed gets another job, which keeps what finished.
+"""
+
+import tempfile
+from collections.abc import Mapping
 
 from helpers import paths
-from helpers.errors import UserError
-from helpers.runner import batch_folder
+from helpers.errors import UserError, naming
+from helpers.runner import batch_folder, journal
+from helpers.runner.batch_folder import Batch
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
+from helpers.training import parameters
 
 
 def submit(job: Job) -> None:
-    """Queue the jobs, and say what they are called.
+    """Queue the jobs that have something to do, and say what they are called.
 
     Raises:
-        UserError: a batch of that name has finished, or a job of that name is queued already;
-            then none is queued. Or ``sbatch`` refuses.
+        UserError: none has, or a batch of that name is of other runs; then none is queued. Or
+            ``sbatch`` refuses.
     """
-    for nodes in job.nodes:
-        _check_free(job.batch(nodes))
-    paths.RUNS.mkdir(parents=True, exist_ok=True)  # else Slurm could not write the job's output
+    begun = {nodes: _begun(job, nodes) for nodes in job.nodes}
+    left_alone = {nodes: said for nodes in job.nodes if (said := _why_not(job, nodes, begun))}
+    if len(left_alone) == len(job.nodes):
+        raise UserError(f"{'; '.join(left_alone.values())}; or give another --name")
+    paths.RUNS.mkdir(parents=True, exist_ok=True)
+    with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
+        pass  # else Slurm could not write what the job prints, and nobody would be told
     text = script.text(job)
     for line in script.setting_up(job.slurm):
         if line:
             say(f"The job first runs this line of {job.recipe.name}: {line}")
-    for nodes in job.nodes:
+    for nodes, batch in begun.items():
+        if nodes in left_alone:
+            say(f"Not queued: {left_alone[nodes]}")
+            continue
         name = job.batch(nodes)
-        options = [f"--nodes={nodes}", f"--job-name={name}"]
-        number = programs.ask("sbatch", "--parsable", *options, given=text).strip().split(";")[0]
+        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}")
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
+        if batch is not None:
+            kept = sum(map(batch.is_finished, batch.runs))
+            say(f"  It goes on with that batch: {kept} of {len(batch.runs)} runs are finished")
     names = " ".join(job.batch(nodes) for nodes in job.nodes)
     say(f"How far they are: compare status {names}; afterwards: compare report {names}")
 
 
-def _check_free(name: str) -> None:
+def _why_not(job: Job, nodes: int, begun: Mapping[int, Batch | None]) -> str | None:
+    """Why nothing is to be queued for so many nodes; None where there is something to do."""
+    name, batch = job.batch(nodes), begun[nodes]
     if queued := programs.jobs_called(name):
+        number = queued[0]
+        return f"job {number} is called {name} already: wait for it, or end it (scancel {number})"
+    if batch is not None and batch.finished is not None and not batch.failed:
+        return f"{name} has finished: compare report {name}"
+    return None
+
+
+def _begun(job: Job, nodes: int) -> Batch | None:
+    """What there is of that batch.
+
+    Raises:
+        UserError: it cannot be gone on with.
+    """
+    name = job.batch(nodes)
+    folder = paths.RUNS / name
+    if not batch_folder.is_taken(folder):
+        return None
+    if not (folder / journal.FILE).exists():
+        raise UserError(f"{folder}: is no batch: give another --name, or take it away")
+    batch = batch_folder.load(name)
+    if differing := _differing(batch, job, nodes):
         raise UserError(
-            f"job {queued[0]} is called {name} already: wait for it, end it (scancel {queued[0]}), "
-            "or give another --name"
+            f"{folder}: was begun with other runs, as {differing} since: put that back, or give "
+            "another --name"
         )
-    try:
-        batch = batch_folder.load(name)
-    except UserError:
-        return  # none yet, or none to go on with: the job itself says so
-    if batch.finished is not None:
-        raise UserError(f"{batch.folder}: has finished; give another --name, or remove it")
+    return batch
+
+
+def _differing(batch: Batch, job: Job, nodes: int) -> str | None:
+    """What sets the job's runs apart from the batch's; None where they are the same.
+
+    As far as a login node can tell: devices and GPUs are those of the compute nodes.
+    """
+    plan = job.plan(nodes)
+    names = plan.recipe_digests.keys() | batch.plan.recipe_digests.keys()
+    was, now = batch.plan.recipe_digests.get, plan.recipe_digests.get
+    if changed := sorted(name for name in names if was(name) != now(name)):
+        return f"{', '.join(changed)} was changed"
+    found, asked = batch.plan.parameters(), plan.parameters()
+    if other := [key for key in asked if key not in script.ON_NODES and found[key] != asked[key]]:
+        return f"{', '.join(other).replace('_', ' ')} was changed"
+    runs = [
+        {(run.notebook, run.nodes, run.variant, run.seed, run.precision) for run in each.runs}
+        for each in (batch.plan, plan)
+    ]
+    devices = {parameters.whole(number) for number in job.choices.get("devices", ["auto"])}
+    known = None in devices or devices == {run.devices for run in batch.runs}
+    return None if runs[0] == runs[1] and known else "[sweep] was changed"

@@ -1,0 +1,106 @@
+"""`compare slurm FILE.toml --check`: what a short job finds, in a real Slurm and in words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runner_tools import ROOT
+from slurm_cluster import Cluster
+from slurm_jobs import cluster_fixture
+
+from helpers import paths
+from helpers.__main__ import main
+from helpers.runner.slurm import check, script
+
+__all__ = ["cluster_fixture"]
+
+RECIPE = 'recipe = "demo"\n[sweep]\nnodes = [1, {nodes}]\n[slurm]\ncpus = {cpus}\n'
+
+
+@pytest.fixture(name="login")
+def login_fixture(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder that all nodes share, at a shell of the login node."""
+    for name in ("SLURM_CONF", "PATH", "LD_LIBRARY_PATH"):
+        monkeypatch.setenv(name, cluster.environment[name])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    return tmp_path
+
+
+def write(folder: Path, nodes: int = 2, cpus: int = 1, more: str = "") -> str:
+    path = folder / "mine.toml"
+    path.write_text(RECIPE.format(nodes=nodes, cpus=cpus) + more, encoding="utf-8")
+    return str(path)
+
+
+def test_nodes_that_will_do_are_a_table_with_yes_in_each_row(
+    login: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["slurm", write(login), "--check"])
+    out, error = capsys.readouterr()
+    table = [line for line in out.splitlines() if "  yes  " in line or "  NO  " in line]
+    kernels = [line for line in table if line.startswith("kernel ")]
+    assert error == "" and len(kernels) == len(check.KERNELS), out + error
+    # Which kernels are made here is not this test's.
+    assert code == (1 if any("  NO  " in line for line in kernels) else 0), out
+    about = [" ".join(line.split()) for line in table if line not in kernels]
+    assert about[0].startswith("2 nodes in the default partition yes n1, n2, "), out
+    assert about[1:-1] == [
+        f"{login}/runs is shared yes each node sees the files of 2",
+        "1 or more cores on each node yes n1 1, n2 1",
+        "nodes reach each other yes by a free port of each",
+    ], out
+    assert about[-1].startswith("clocks within 2 s yes 0."), out
+    assert list((login / "runs").iterdir()) == [], "it takes its files away"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"more": 'partition = "none"\n'}, "sbatch: error: invalid partition specified: none"),
+        ({"nodes": 3}, "would never run (Partition"),
+        ({"cpus": 99}, "would never run (PartitionConfig), and is ended: its partition has no 2"),
+        ({"more": 'gpus = "--gres=gpu:4"\n'}, "sbatch: error: "),
+        ({"more": 'before = ["echo no such module >&2; exit 3"]\n'}, "no node has answered: no su"),
+    ],
+)
+def test_what_cannot_be_had_is_one_line(
+    how: dict[str, Any], said: str, login: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["slurm", write(login, **how), "--check"]) == 2
+    out, error = capsys.readouterr()
+    assert error.count("\n") == 1 and said in error, out + error
+    assert list((login / "runs").iterdir()) == []
+
+
+FOUND: dict[str, Any] = {
+    "cores": 8,
+    "gpus": 4,
+    "kernels": dict.fromkeys(check.KERNELS, ""),
+    "others": 2,
+    "unreached": "",
+    "apart": 0.1,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "row", "said"),
+    [
+        ({}, None, ""),
+        ({"node": "a"}, "2 nodes in gpu", "a, 3 s after"),
+        ({"others": 1}, "runs is shared", "each node sees the files of 1"),
+        ({"cores": 7}, "8 or more cores", "a 8, b 7"),
+        ({"gpus": 0}, "1 or more gpus", "a 4, b 0"),
+        ({"kernels": FOUND["kernels"] | {"lab": "No module"}}, "kernel lab works", "b: No module"),
+        ({"unreached": "timed out"}, "nodes reach each other", "b: timed out"),
+        ({"apart": 2.5}, "clocks within", "2.5 s apart"),
+    ],
+)
+def test_one_node_that_will_not_do_is_named_in_its_row(
+    change: dict[str, Any], row: str | None, said: str
+) -> None:
+    job = script.Job(Path("m.toml"), "m", (2,), {"partition": "gpu", "gpus": "x", "cpus": 8}, {})
+    found = [FOUND | {"node": "a"}, FOUND | {"node": "b"} | change]
+    wrong = [(what, told) for what, right, told in check.judged(found, 2, job, 3.0) if not right]
+    assert len(wrong) == (row is not None)
+    assert all(str(row) in what and said in told for what, told in wrong), wrong

@@ -1,0 +1,321 @@
+"""`compare slurm --submit` and `compare status` where Slurm, the files or the user are out of luck.
+
+Slurm's programs are stand-ins here, which answer as no cluster of a test would: each of these ends
+in one plain line, or goes on.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faults
+import pytest
+import records
+
+from helpers import paths
+from helpers.__main__ import main
+from helpers.runner import journal, plans
+from helpers.runner.slurm import programs
+
+RECIPE = 'recipe = "demo"\n[sweep]\nnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
+Said = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(name="folder")
+def folder_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a recipe, and Slurm's programs in ``bin``: a queue that is empty, and job 7."""
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    program(tmp_path, "squeue", "exit 0")
+    program(tmp_path, "sbatch", f"cat >> {tmp_path / 'queued'}; echo 7")
+    return tmp_path
+
+
+@pytest.fixture(name="said")
+def said_fixture(capsys: pytest.CaptureFixture[str]) -> Said:
+    """A command's exit code, output and error."""
+    return lambda *words: (main(words), *capsys.readouterr())
+
+
+def program(folder: Path, name: str, script: str, head: str = "#!/bin/bash\n") -> None:
+    path = folder / "bin" / name
+    path.write_text(f"{head}{script}\n", encoding="latin-1")
+    path.chmod(0o755)
+
+
+def begin(folder: Path, nodes: int = 1, state: str = "failed", *, whole: bool = True) -> Path:
+    """A batch of the recipe's, which has come to its end where it is ``whole``."""
+    chosen: dict[str, Any] = {"nodes": [nodes], "devices": [1], "notebooks": ["PyTorch_MultiGPU"]}
+    plan = plans.make_plan(recipe=str(folder / "mine.toml"), **chosen)
+    plan.runs[0].state = state
+    path = paths.RUNS / f"mine-{nodes}n"
+    path.mkdir(parents=True)
+    began, ended = "2026-11-22T09:00:00+00:00", "2026-11-22T10:00:00+00:00" if whole else None
+    journal.write(path, plan, {"started": began, "finished": ended})
+    if state == "finished":
+        run = path / plan.runs[0].folder
+        run.mkdir()
+        (run / "record.json").write_text(json.dumps(records.make(devices=1)))
+    return path
+
+
+ILL = {
+    "no sbatch": ("sbatch", None, "no sbatch here: Slurm's programs are on a cluster's login node"),
+    "no squeue": ("squeue", None, "no squeue here"),
+    "squeue is down": (
+        "squeue",
+        "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1",
+        "squeue: slurm_load_jobs error: Unable to contact",
+    ),
+    "squeue hangs": ("squeue", "exec sleep 60", "squeue has not answered for 1 s; try again"),
+    "sbatch hangs": ("sbatch", "exec sleep 60", "sbatch has not answered for 1 s; try again"),
+    "sbatch says nothing": ("sbatch", "exit 0", "sbatch named no job, but said '': look at squeue"),
+    "sbatch says nonsense": ("sbatch", "echo Moin; echo 7 of 9", "but said 'Moin\\n7 of 9': look"),
+    "sbatch greets": (
+        "sbatch",
+        "echo 'Welcome to the cluster' >&2; echo 'sbatch: error: Invalid account' >&2; exit 1",
+        "error: sbatch: error: Invalid account",
+    ),
+    "sbatch's bytes": ("sbatch", "printf 'error: \\xff\\xfe\\n' >&2; exit 1", "sbatch: error: "),
+    "sbatch is killed": ("sbatch", "kill -9 $$", "sbatch: exit code -9"),
+}
+
+
+@pytest.mark.parametrize("what", ILL)
+def test_slurm_that_does_not_work_is_one_line(
+    what: str, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, script, line = ILL[what]
+    monkeypatch.setattr(programs, "SECONDS", 1.0)
+    program(folder, name, script or "")
+    if script is None:
+        (folder / "bin" / name).unlink()
+    code, _, error = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 2 and error.count("\n") == 1 and line in error, error
+
+
+def test_a_program_that_cannot_be_started_is_one_line(folder: Path, said: Said) -> None:
+    program(folder, "sbatch", "", head="#!/no/such/shell\n")
+    code, _, error = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 2 and error.count("\n") == 1 and "sbatch: No such file" in error, error
+
+
+def test_a_sites_own_sbatch_may_say_more(folder: Path, said: Said) -> None:
+    program(folder, "sbatch", "cat >/dev/null; echo '12 hours of 40 are left'; echo '7;fast'")
+    code, out, _ = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 0 and "Job 7: mine-1n, 1 node; it prints to" in out
+    assert "slurm-mine-2n-7.log" in out
+
+
+def test_what_is_queued_whole_or_ended_is_told_apart(folder: Path, said: Said) -> None:
+    """Of two numbers of nodes one may have something to do: it alone is queued."""
+    file = str(folder / "mine.toml")
+    program(folder, "squeue", 'case "$*" in *mine-2n*) echo 5;; esac')
+    begin(folder)
+    code, out, _ = said("slurm", file, "--submit")
+    assert code == 0 and "Job 7: mine-1n" in out and "Job 7: mine-2n" not in out
+    assert "It goes on with that batch: 0 of 1 runs are finished" in out
+    assert "Not queued: job 5 is called mine-2n already: wait for it, or end it" in out
+
+    program(folder, "squeue", "exit 0")
+    begin(folder, 2, "finished")
+    code, out, _ = said("slurm", file, "--submit")
+    assert code == 0 and "Not queued: mine-2n has finished: compare report mine-2n" in out
+    program(folder, "squeue", 'case "$*" in *mine-1n*) echo 5;; esac')
+    (folder / "queued").unlink()
+    code, out, error = said("slurm", file, "--submit")
+    assert code == 2 and out == "" and error.count("\n") == 1 and not (folder / "queued").exists()
+    assert "job 5 is called mine-1n" in error and "mine-2n has finished" in error
+
+
+def half_journal(folder: Path) -> None:
+    path = begin(folder) / journal.FILE
+    path.write_text(path.read_text()[:100])
+
+
+def stranger(folder: Path) -> None:
+    (paths.RUNS / "mine-1n").mkdir(parents=True)
+    (paths.RUNS / "mine-1n" / "thesis.tex").touch()
+
+
+def file_in_the_way(folder: Path) -> None:
+    paths.RUNS.mkdir()
+    (paths.RUNS / "mine-1n").touch()
+
+
+def link_to_nowhere(folder: Path) -> None:
+    paths.RUNS.mkdir()
+    (paths.RUNS / "mine-1n").symlink_to(folder / "nowhere")
+
+
+def no_runs(folder: Path) -> None:
+    paths.RUNS.touch()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (half_journal, "mine-1n/batch.json: not JSON"),
+        (stranger, "mine-1n: is no batch: give another --name, or take it away"),
+        (file_in_the_way, "mine-1n: is no batch"),
+        (link_to_nowhere, "mine-1n: is no batch"),
+        (no_runs, "runs: File exists"),
+    ],
+)
+def test_what_is_in_the_way_is_one_line_and_nothing_is_queued(
+    spoil: Callable[[Path], None], line: str, folder: Path, said: Said
+) -> None:
+    spoil(folder)
+    code, _, error = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 2 and error.count("\n") == 1 and line in error, error
+    assert not (folder / "queued").exists()
+
+
+def test_runs_that_cannot_be_written_are_told_before_anything_is_queued(
+    folder: Path, said: Said
+) -> None:
+    """Else Slurm ends the job at once, as it cannot write what it prints."""
+    with faults.disk(folder / "runs", "size=1m,ro"):
+        code, _, error = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 2 and error.count("\n") == 1 and "Read-only file system" in error, error
+    assert not (folder / "queued").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('frameworks = ["pytorh"]', "line 5: unknown framework 'pytorh'"),
+        ("seeds = [-1]", "line 5: seed -1"),
+        ('precision = ["fp7"]', "line 5: "),
+        ("epochs = 0", "line 5: epochs is 0"),
+    ],
+)
+def test_a_sweep_with_a_mistake_is_told_before_anything_is_queued(
+    line: str, told: str, folder: Path, said: Said
+) -> None:
+    text = RECIPE.replace('notebooks = ["PyTorch_MultiGPU"]', f"# none\n{line}")
+    (folder / "mine.toml").write_text(text)
+    code, out, error = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 2 and out == "" and f"mine.toml, {told}" in error, error
+
+
+def test_what_only_the_nodes_can_tell_is_left_to_them(folder: Path, said: Said) -> None:
+    for line in ("devices = [8]\ngpus = 8", 'data = "/scratch/images"', 'launcher = "srun"'):
+        (folder / "mine.toml").write_text(RECIPE.replace("[slurm]", f"{line}\n[slurm]"))
+        code, _, error = said("slurm", str(folder / "mine.toml"))
+        assert code == 0, error
+
+
+LINE = "{:<20}{:<20}{:<20}{:<20}{:<60}{:<200}\n"
+"""As squeue prints what `status` asks for."""
+
+
+def queue(folder: Path, *jobs: tuple[str, str, str, str, str, str]) -> None:
+    (folder / "jobs").write_text("".join(LINE.format(*job) for job in jobs))
+    program(folder, "squeue", f"cat {folder / 'jobs'}")
+
+
+def rows(out: str) -> list[str]:
+    return [" ".join(line.split()) for line in out.splitlines()]
+
+
+def test_the_status_of_a_job_that_waits_and_of_one_that_runs(folder: Path, said: Said) -> None:
+    begin(folder, state="running", whole=False)
+    queue(
+        folder,
+        ("3", "RUNNING", "1:00:00", "0", "None", "mine-1n b"),
+        ("4", "RUNNING", "1:02:03", "2", "None", "mine-1n"),
+        ("5", "PENDING", "2:00:00", "0", "ReqNodeNotAvail, Reserved", "mine-2n"),
+        ("6", "PENDING", "2:00:00", "0", "PartitionConfig", "never"),
+        ("8", "PENDING", "2:00:00", "0", "Priority", "mine-1n"),
+    )
+    code, out, _ = said("status", "mine-1n", "mine-2n", "never")
+    assert code == 0, out
+    found = rows(out)
+    run = "PyTorch_MultiGPU on 1 device"
+    assert f"mine-1n 4 1:02:03 {run} running - 2 of the job" in found, out
+    assert "mine-2n 5 2:00:00 - not begun - -" in found, out
+    assert "mine-2n: job 5 waits (ReqNodeNotAvail, Reserved)" in found
+    assert "never: job 6 waits (PartitionConfig), and would for ever" in found
+
+    code, out, _ = said("status")
+    assert code == 0 and any(row.startswith("mine-1n 4 ") for row in rows(out)), out
+
+
+def test_the_status_of_what_ended_says_how_to_go_on(folder: Path, said: Said) -> None:
+    begin(folder, state="failed")
+    code, out, _ = said("status", "mine-1n")
+    assert code == 0 and "no job of that name is queued; the same command goes on with it" in out
+    begin(folder, 2, "finished")
+    code, out, _ = said("status", "mine-2n")
+    assert code == 0 and "5 of 5" in out and "no job" not in out, out
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 1", "exec sleep 60", "head -c 3000 /dev/urandom", "echo; echo a; echo 7; printf 9"],
+)
+def test_the_status_without_an_answer_of_squeues_shows_the_batches(
+    script: str, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "SECONDS", 1.0)
+    begin(folder, state="running", whole=False)
+    program(folder, "squeue", script)
+    code, out, error = said("status")
+    assert code == 0 and error == "" and "mine-1n" in out
+
+
+def test_the_status_goes_by_no_damaged_journal(folder: Path, said: Said) -> None:
+    half_journal(folder)
+    code, _, error = said("status", "mine-1n")
+    assert code == 2 and error.count("\n") == 1 and "batch.json: not JSON" in error
+    begin(folder, 2, "running", whole=False)
+    code, out, _ = said("status")
+    assert code == 0 and "mine-2n" in out and "mine-1n" not in out
+    for name in ("../runs", "none", "a b", "-n", ""):
+        code, out, error = said("status", name)
+        assert (code, out) == (2, "") and error.count("\n") == 1, name
+
+
+def test_a_folder_or_what_is_no_recipe_is_one_line(folder: Path, said: Said) -> None:
+    (folder / "folder.toml").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("folder.toml", "pipe", "bytes.toml", "none.toml", "mine"):
+        code, out, error = said("slurm", str(folder / name))
+        assert (code, out) == (2, "") and error.count("\n") == 1, name
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("slurm = 3\n", "'slurm' is a table"),
+        ("[[slurm]]\ncpus = 1\n", "'slurm' is a table"),
+        ("[slurm]\ncpus = true\n", "'cpus' in [slurm] is True"),
+        ("[slurm]\ncpus = 1e9\n", "'cpus' in [slurm]"),
+        ("[slurm]\ntime = 60\n", "'time' in [slurm] is 60"),
+        ('[slurm]\ntime = "\u0661\u0662"\n', "'time' in [slurm]"),
+        ('[slurm]\nmemory = "\u0661G"\n', "'memory' in [slurm]"),
+        ("[slurm]\nmodules = []\n", "'modules' in [slurm] is []"),
+        ("[slurm]\nnotice = 0\n", "'notice' in [slurm] is 0"),
+        ('[slurm]\noptions = ["--outp=/home/me/.bashrc"]\n', "'options' in [slurm]"),
+        ('[slurm]\noptions = ["--arr=1-9"]\n', "'options' in [slurm]"),
+        ('[slurm]\noptions = ["--time=1"]\n', "'options' in [slurm]"),
+        ('[slurm]\nbefore = [" #SBATCH --output=/home/me/.bashrc"]\n', "'before' in [slurm]"),
+        ('[slurm]\nbefore = ["#PBS -o x"]\n', "'before' in [slurm]"),
+    ],
+)
+def test_odd_settings_are_one_line(given: str, line: str, folder: Path, said: Said) -> None:
+    (folder / "mine.toml").write_text(f'recipe = "demo"\n{given}', encoding="utf-8")
+    code, out, error = said("slurm", str(folder / "mine.toml"))
+    assert (code, out) == (2, "") and error.count("\n") == 1 and line in error, error
+
+
+@pytest.mark.parametrize("name", ["a b", "'x'", "-n", "$(id)", "a\nb", "", "latest", "a" * 300])
+def test_odd_names_are_one_line(name: str, folder: Path, said: Said) -> None:
+    code, out, error = said("slurm", str(folder / "mine.toml"), f"--name={name}")
+    assert (code, out) == (2, "") and error.count("\n") == 1, error
