@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from sklearn.metrics import confusion_matrix
 
 from helpers.training import resampling
 from helpers.training.tasks import GUESSES, TOP1, TOP5
@@ -193,19 +192,22 @@ def _ends(low: float, high: float, share: float, groups: int) -> tuple[float, fl
     """A share's interval; NaN for a single group.
 
     Where all images are right, or none, the draws cannot differ. Then it is the exact binomial
-    interval of so many groups (Clopper and Pearson 1934), which is a power there: no need for
-    scipy.stats, which takes as long to import as all else here.
+    interval of so many groups (Clopper and Pearson 1934).
     """
     if groups < 2:
         return np.nan, np.nan
     if share not in (0, 1):
         return float(low), float(high)
-    far = 0.025 ** (1 / groups)
-    return (far, 1.0) if share else (0.0, 1 - far)
+    from scipy.stats import binomtest  # takes half a second, which ranks need not wait
+
+    exact = binomtest(int(groups * share), groups).proportion_ci()
+    return float(exact.low), float(exact.high)
 
 
 def _confusions(targets: np.ndarray, taken: np.ndarray, names: Sequence[str]) -> pd.DataFrame:
     """The ``CONFUSIONS`` most frequent pairs; of equally frequent ones the first by class."""
+    from sklearn.metrics import confusion_matrix  # imports scipy.stats
+
     found = confusion_matrix(targets, taken, labels=range(len(names)))
     images = found.sum(axis=1)
     np.fill_diagonal(found, 0)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from sklearn.metrics import roc_auc_score
 
 from helpers.training import resampling
 
@@ -153,6 +152,8 @@ def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
     """
+    from sklearn.metrics import roc_auc_score  # takes half a second, which ranks need not wait
+
     _check(labels, scores)
     counted = _counted(labels)
     if not counted.any():

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from sklearn.metrics import roc_curve
 
 from helpers.training import accuracy, roc_auc
 from helpers.training.figure_style import (
@@ -105,6 +104,8 @@ def roc(labels: np.ndarray, scores: np.ndarray, result: roc_auc.Evaluation) -> F
     Args:
         labels, scores: of the test part, (images, findings).
     """
+    from sklearn.metrics import roc_curve  # takes half a second, which ranks need not wait
+
     figure = Chart(figsize=(WIDTH / 2, WIDTH / 2), layout="constrained")
     axes = figure.subplots()
     plain_axes(axes, grid="both")
