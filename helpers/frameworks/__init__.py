@@ -178,6 +178,7 @@ ROWS = (
             "its notebook does not call jax.distributed.initialize, which would join processes; "
             "PyTorch_MultiGPU spans nodes"
         ),
+        optional=True,
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
