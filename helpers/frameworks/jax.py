@@ -7,10 +7,9 @@ here, OIHW in the canonical layout, and the classifier is transposed. JAX comput
 inside ``jax.enable_x64``, where :func:`exact` and what is given its model compute. The same seed
 gives the same bits on CPUs.
 
-XLA compiles each step before it runs. On CPUs it is told to compile fast (``FASTER``), which costs the
-steps nothing; the certificate's own functions, which run once, are not optimised at all
-(``_ONCE``). What it has compiled is kept in ``data/compiled``, a folder for each kind of processor,
-and the next run takes it from there.
+XLA compiles each step before it runs. On CPUs it is told to compile fast (``FASTER``); what the
+certificate computes a few times is not optimised at all (``_ONCE``). What XLA has compiled is kept
+in ``data/compiled``, a folder for each kind of processor, and the next run takes it from there.
 """
 
 import hashlib
@@ -58,7 +57,7 @@ SKIPPED = {
 FASTER = "--xla_cpu_opt_preset=FAST_COMPILE"
 """Of XLA's flags, on CPUs."""
 _ONCE = {"xla_backend_optimization_level": 0}
-"""XLA's options for what is computed once."""
+"""XLA's options for what the certificate computes, a few times at most."""
 _AXIS = "replica"
 _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 _MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}
