@@ -7,13 +7,12 @@ here, OIHW in the canonical layout, and the classifier is transposed. JAX comput
 inside ``jax.enable_x64``, where :func:`exact` and what is given its model compute. The same seed
 gives the same bits on CPUs.
 
-XLA compiles each step before it runs. On CPUs it is told to compile fast (``FASTER``); what the
-certificate computes a few times is not optimised at all (``_ONCE``). What XLA has compiled is kept
-in ``data/compiled``, a folder for each kind of processor, and the next run takes it from there.
+XLA compiles each step before it runs. What the certificate computes a few times is not optimised
+(``_ONCE``). What XLA has compiled is kept in ``data/compiled``, a folder for each kind of processor,
+and the next run takes it from there.
 """
 
 import hashlib
-import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,8 +53,6 @@ SKIPPED = {
     ),
 }
 
-FASTER = "--xla_cpu_opt_preset=FAST_COMPILE"
-"""Of XLA's flags, on CPUs."""
 _ONCE = {"xla_backend_optimization_level": 0}
 """XLA's options for what the certificate computes, a few times at most."""
 _AXIS = "replica"
@@ -99,9 +96,6 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
         else:  # as XLA_FLAGS=--xla_force_host_platform_device_count does
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
-            given = os.environ.get("XLA_FLAGS", "")
-            if FASTER not in given:  # XLA reads them when it starts; of two alike the last holds
-                os.environ["XLA_FLAGS"] = f"{FASTER} {given}".strip()
     except RuntimeError:  # JAX has started: what was made then is what there is
         if len(jax.devices(kind)) < count:
             raise
