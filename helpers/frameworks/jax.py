@@ -8,8 +8,8 @@ inside ``jax.enable_x64``, where :func:`exact` and what is given its model compu
 gives the same bits on CPUs.
 
 XLA compiles each step before it runs. What the certificate computes a few times is not optimised
-(``_ONCE``). What XLA has compiled is kept in ``data/compiled``, a folder for each kind of processor,
-and the next run takes it from there.
+(``_ONCE``). What XLA has compiled is kept in ``data/compiled``, a folder for each kind of
+processor, and the next run takes it from there.
 """
 
 import hashlib
