@@ -26,6 +26,7 @@ LIBRARIES = {
     r"torch": r"libtorch_cuda\.so",
     r"tensorflow": r"libtensorflow_cc\.so\.\d+",
     r"mxnet-cu\d+": r"libmxnet\.so",
+    r"jax-cuda\d+-pjrt": r"xla_cuda_plugin\.so",
     r"cupy-cuda\d+x": r"(cub|thrust|_generator_api)\..*\.so",
     r"nvidia-cudnn(-cu\d+)?": r"libcudnn_(ops|cnn|engines_precompiled)\w*\.so\.\d+",
     r"nvidia-cublas(-cu\d+)?": r"libcublas(Lt)?\.so\.\d+",

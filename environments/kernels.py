@@ -38,6 +38,7 @@ KERNELS = {
     "mxnet": Kernel("MXNet Gluon", "mxnet"),
     "chainer": Kernel("Chainer", "chainer, chainercv.transforms"),
     "horovod": Kernel("TensorFlow and Keras with Horovod", "horovod.tensorflow, keras"),
+    "jax": Kernel("JAX", "jax, flax.nnx, optax, grain"),
 }
 
 USUAL = [name for name in KERNELS if name not in optional_kernels()]

@@ -162,6 +162,24 @@ ROWS = (
         cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
     ),
+    Row(
+        name="JAX",
+        framework="JAX",
+        module="jax",
+        kernel="jax",
+        notebook="JAX_MultiGPU",
+        colour="#5B2A86",
+        dark_colour="#C3B1F2",
+        marker="X",
+        cannot_share=(
+            "a mesh of jax.sharding has each GPU once, so that a GPU has one replica and no second"
+        ),
+        one_node_only=(
+            "its notebook does not call jax.distributed.initialize, which would join processes; "
+            "PyTorch_MultiGPU spans nodes"
+        ),
+        optional=True,
+    ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
 

@@ -37,6 +37,7 @@ PROMISED = {
     "tensorflow-gpu": ["6.0", "7.0", "7.5", "8.0", "8.9", "9.0", "10.0"],
     "mxnet-gpu": ["6.0", "7.0", "7.5", "8.0", "8.9"],
     "chainer-gpu": ["6.0", "7.0", "7.5", "8.0", "8.9", "9.0"],
+    "jax-gpu": ["7.5", "8.0", "8.9", "9.0", "10.0"],
 }
 
 
@@ -66,7 +67,7 @@ def test_what_is_not_promised_is_refused(lock: str) -> None:
 @pytest.mark.parametrize(
     ("lock", "driver"),
     [("pytorch", 580), ("pytorch-gpu-cuda12", 525), ("tensorflow-gpu", 525), ("mxnet-gpu", 450),
-     ("chainer-gpu", 525)],
+     ("chainer-gpu", 525), ("jax-gpu", 525)],
 )  # fmt: skip
 def test_no_lock_asks_for_a_newer_driver(lock: str, driver: int) -> None:
     a100 = capabilities.obstacle(lock, gpu("8.0", f"{driver}.10"))

@@ -107,7 +107,7 @@ def test_the_environments_have_the_same_kernels() -> None:
 
 def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
     """By `make envs`, and by `compare`; its rows are run by its name, or by their notebooks'."""
-    assert set(kernels.KERNELS) - set(kernels.USUAL) == {"horovod"}
+    assert set(kernels.KERNELS) - set(kernels.USUAL) == {"horovod", "jax"}
     known = plans.framework_notebooks()
     both = ["Keras_Horovod", "TensorFlow_Horovod"]
     assert not set(both) & set(plans._chosen_notebooks(known, [], []))

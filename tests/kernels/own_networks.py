@@ -123,6 +123,29 @@ class Net(chainer.Chain):
 def net(outputs):
     return Net(outputs)
 """,
+    "jax": """
+import numpy as np
+from flax import nnx
+
+
+class Net(nnx.Module):
+    def __init__(self, outputs, rngs):
+        self.conv1 = nnx.Conv(3, 8, (3, 3), 2, rngs=rngs)
+        self.norm1 = nnx.BatchNorm(8, momentum=0.9, rngs=rngs)
+        self.conv2 = nnx.Conv(8, 16, (3, 3), 2, rngs=rngs)
+        self.norm2 = nnx.GroupNorm(16, 4, rngs=rngs)
+        self.drop = nnx.Dropout(0.1, rngs=rngs)
+        self.head = nnx.Linear(16, outputs, rngs=rngs)
+
+    def __call__(self, x):
+        x = nnx.relu(self.norm1(self.conv1(x)))
+        x = nnx.relu(self.norm2(self.conv2(x)))
+        return self.head(self.drop(x.mean((1, 2))))
+
+
+def net(outputs):
+    return Net(outputs, nnx.Rngs(np.random.randint(2**31)))
+""",
 }
 
 READER = """
@@ -166,6 +189,7 @@ TRAINED = {
     "tensorflow": {"kernels.0", "kernels.1", "weight", "bias"},
     "mxnet": {"0.weight", "1.gamma", "3.weight", "7.bias"},
     "chainer": {"conv1/W", "norm1/gamma", "scale/W", "head/b"},
+    "jax": {"conv1.kernel", "norm1.scale", "norm2.bias", "head.bias"},
 }
 FIXED = {
     "pytorch": {"features.1.running_mean", "fixed"},
@@ -173,6 +197,7 @@ FIXED = {
     "tensorflow": {"mean"},
     "mxnet": {"1.running_mean"},
     "chainer": {"norm1/avg_mean"},
+    "jax": {"norm1.mean"},
 }
 """Some of the arrays by the framework's own names: those that are trained, and others."""
 
@@ -278,9 +303,11 @@ def assert_state_is_kept(run: Any) -> None:
 
 
 def without_dropout(network: Any) -> None:
-    """PyTorch's and Gluon's nets have some, which draws other numbers each time."""
+    """PyTorch's, Gluon's and Flax's nets have some, which draws other numbers each time."""
     if hasattr(network, "modules"):
         network.drop.p = 0.0
+    elif hasattr(getattr(network, "drop", None), "rate"):  # of Flax
+        network.drop.rate = 0.0
     elif hasattr(network, "collect_params"):
         network[6]._rate = 0
         network.hybridize()  # what was compiled with it is forgotten

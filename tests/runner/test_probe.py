@@ -285,7 +285,7 @@ def test_the_command_says_what_does_not_work(
     ("words", "says"),
     [
         (["--kernels", "torch"], "unknown kernel 'torch': the kernels are pytorch, tensorflow"),
-        (["--here", "jax"], "unknown framework 'jax': the frameworks are pytorch, keras"),
+        (["--here", "zoo"], "unknown framework 'zoo': the frameworks are pytorch, keras"),
         (["--devices", "two"], "devices 'two': give a number, or auto"),
         (["--devices", "0"], "devices 0: a run needs at least one"),
         (["--limit", "-1"], "argument --limit: '-1': give seconds, more than 0"),

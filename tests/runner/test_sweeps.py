@@ -303,7 +303,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("recipe = 'demo'\ndevices = [0]", "line 2: devices 0: a run needs at least one"),
         ("devices = {a = 1}", "'devices' takes a list"),
         ("devices = [2000000000]", "on the CPU they are virtual"),
-        ("frameworks = ['jax']", "line 1: unknown framework 'jax': the frameworks are PyTorch"),
+        ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are PyTorch"),
         ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
         ("frameworks = ['keras']\nnotebooks = ['x']", "give one of them"),
         ("precision = ['fp32', 'int8']", "line 1: unknown precision 'int8': it is one of fp32"),

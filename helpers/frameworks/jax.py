@@ -1,0 +1,550 @@
+"""The few framework-bound helpers, for JAX.
+
+Peculiar to JAX: one process drives all devices, which form a mesh of one axis, ``replica``;
+``devices`` holds them all. A model is a module of Flax NNX, called as ``model(images)`` after
+``model.train()`` or ``model.eval()``. Images and weights are channels-last: convolutions are HWIO
+here, OIHW in the canonical layout, and the classifier is transposed. JAX computes in float64 only
+inside ``jax.enable_x64``, where :func:`exact` and what is given its model compute. The same seed
+gives the same bits on CPUs.
+
+XLA compiles each step before it runs. What the certificate computes a few times is not optimised
+(``_ONCE``). What XLA has compiled is kept in ``data/compiled``, a folder for each kind of
+processor, and the next run takes it from there.
+"""
+
+import hashlib
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from helpers import paths
+from helpers.errors import UnsupportedError
+from helpers.frameworks import capabilities, memory, precisions
+from helpers.networks import own
+from helpers.networks.jax import Convolution, InTurn, Network, Norm
+from helpers.networks.weights import under
+from helpers.recipe import RECIPES
+
+NAME = "JAX"
+KERNEL = "jax"
+
+Device: TypeAlias = jax.Device
+Model: TypeAlias = nnx.Module
+
+# What JAX cannot do, and why.
+SKIPPED = {
+    **precisions.ON_GPUS_ONLY,
+    "the same bits from the same seed on GPUs": (
+        "XLA picks its algorithms by their speed, which may be others in another run, and some "
+        "add in any order (its flag --xla_gpu_deterministic_ops would end that, at a price in "
+        "speed)"
+    ),
+}
+
+_ONCE = {"xla_backend_optimization_level": 0}
+"""XLA's options for what the certificate computes, a few times at most."""
+_AXIS = "replica"
+_CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
+_MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}
+"""Optax's names of what it keeps for each weight: of Adam, and of momentum."""
+_OF_WEIGHTS = nnx.Not(nnx.RngState)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and of the libraries its speed depends on."""
+    found = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "grain")}
+    libraries = {"cuda": "cuda-runtime", "cudnn": "cudnn", "nccl": "nccl"}
+    for name, library in libraries.items():
+        try:
+            found[name] = metadata.version(f"nvidia-{library}-cu12")
+        except metadata.PackageNotFoundError:
+            continue  # the CPU form
+    return found
+
+
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """The framework's handles for the devices of a run.
+
+    Call it before JAX computes anything: the devices cannot change afterwards (RuntimeError).
+
+    Args:
+        kind: ``gpu`` or ``cpu`` (virtual devices).
+        count: number of replicas.
+        gpus: number of GPUs that the replicas share; None: one GPU per replica.
+
+    Raises:
+        UserError: the devices cannot be had, or lack memory.
+        UnsupportedError: the framework's replicas cannot share a GPU.
+    """
+    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
+        raise UnsupportedError(why)
+    try:
+        if kind == "gpu":  # of the others JAX would take the memory
+            jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
+        else:  # as XLA_FLAGS=--xla_force_host_platform_device_count does
+            jax.config.update("jax_platforms", "cpu")
+            jax.config.update("jax_num_cpu_devices", count)
+    except RuntimeError:  # JAX has started: what was made then is what there is
+        if len(jax.devices(kind)) < count:
+            raise
+    return jax.devices(kind)[:count]
+
+
+def configure(precision: str, kind: str) -> None:
+    """Set the process up for a precision, and for speed on the given kind of device.
+
+    The notebook says what is cast.
+
+    Args:
+        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+        kind: ``gpu`` or ``cpu``.
+
+    Raises:
+        UnsupportedError: the framework cannot compute in this precision there.
+    """
+    precisions.check(precision, kind, SKIPPED)
+    # By default JAX rounds convolutions and matrix products on a GPU to TF32.
+    rounded = "float32" if precision == "fp32" else "tensorfloat32"
+    jax.config.update("jax_default_matmul_precision", rounded)
+    jax.config.update("jax_compilation_cache_dir", str(_compiled()))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    if kind == "cpu":  # where XLA has no memory pool of its own
+        memory.keep_freed()
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    """Wait until the devices have finished all queued work; for timing only."""
+    # Each works in order, so this comes last.
+    jax.block_until_ready([jnp.zeros((), device=device) + 1 for device in devices])
+
+
+def completion(result: Any) -> Callable[[], None] | None:
+    """A callable that waits until ``result`` has been computed; None if it already has.
+
+    Args:
+        result: what a step returned.
+
+    Returns:
+        A callable for another thread, which does not wait for work queued later.
+    """
+    if all(array.is_ready() for array in jax.tree.leaves(result)):
+        return None
+    return partial(jax.block_until_ready, result)
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy canonical weights into ``model``, on every replica.
+
+    Their dtype is the model's from then on.
+
+    Args:
+        model: the notebook's model.
+        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+
+    Raises:
+        ValueError: an array is missing, or there is one that the model has not.
+    """
+    nnx.update(model, _filled(nnx.state(model, _OF_WEIGHTS), weights, own.is_own(model)))
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
+    return _arrays(nnx.state(model, _OF_WEIGHTS), own.is_own(model))
+
+
+def load_optimizer(
+    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+) -> None:
+    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
+
+    The factor of fp16's loss is the optimiser's own, so there is no ``scaler``.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to restore.
+        state: arrays by name; if empty, nothing changes.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+    """
+    if not state:
+        return
+    new = {
+        theirs: _filled(tree, under(f"{_MOMENTS[theirs]}/", state), own.is_own(model))
+        for theirs, tree in _moments(optimizer).items()
+    }
+    if "mu" in new:  # only Adam counts
+        new["count"] = jnp.array(int(state["step"]), jnp.int32)
+    optimizer.state = optax.tree_utils.tree_set(optimizer.state, **new)
+    optimizer.scale = jnp.array(float(state["scale"]), jnp.float32)
+
+
+def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+    """The optimiser's state as arrays in the canonical layout.
+
+    The factor of fp16's loss stays 1 in other precisions.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to save.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+    Returns:
+        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
+        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
+        something scales fp16's loss, its factor (``scale``).
+    """
+    found = {
+        f"{_MOMENTS[theirs]}/{name}": array
+        for theirs, tree in _moments(optimizer).items()
+        for name, array in _arrays(tree, own.is_own(model)).items()
+    }
+    step = optax.tree_utils.tree_get(optimizer.state, "count", 0)
+    return found | {"step": np.array(int(step)), "scale": np.array(optimizer.scale)}
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The learning rate of the optimiser's last step."""
+    return float(optimizer.rate)
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
+    with jax.enable_x64(True):
+        return build_model({name: array.astype(np.float64) for name, array in weights.items()})
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
+
+    Args:
+        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
+    """
+    recipe = RECIPES["chexnet"]
+
+    def made() -> Model:
+        rngs = nnx.Rngs(0)
+        momentum, epsilon = 1 - recipe.bn_momentum, recipe.bn_epsilon
+        norm = Norm(64, momentum=momentum, epsilon=epsilon, rngs=rngs)
+        features = InTurn({"conv0": Convolution(3, 64, 7, 2, rngs=rngs), "norm0": norm})
+        layers = {"features": features, "relu": jax.nn.relu}
+        return Network(layers, "classifier", nnx.Linear(64, 14, rngs=rngs))
+
+    model: Model = nnx.eval_shape(made)
+    with jax.enable_x64(weights["classifier.bias"].dtype == np.float64):
+        load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, outputs).
+    """
+    model.eval()
+    with _as_weights(model) as dtype:
+        found = _forward(*nnx.split(model), _batch(images, dtype))[0]
+    return np.array(found)
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """A forward pass in training mode, on one device.
+
+    In full float32 whatever the run's precision, for the rounding of TF32 would hide a wrong
+    epsilon.
+
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
+    """
+    model.train()
+    with _as_weights(model) as dtype, jax.default_matmul_precision("float32"):
+        found, after = _forward(*nnx.split(model), _batch(images, dtype))
+        return np.array(found), _arrays(after.filter(_OF_WEIGHTS), own.is_own(model))
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss, as the optimiser would get them.
+
+    Every device gets as many images, as ``shard_map`` wants it. Where its share is smaller, black
+    ones without a weight fill it up.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, outputs), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
+    """
+    model.eval()
+    count = len(devices)
+    largest = -(-len(images) // count)
+    parts = np.array_split(np.arange(len(images)), count)
+    order = np.concatenate([np.resize(part, largest) for part in parts])
+    weights = np.concatenate([np.arange(largest) < len(part) for part in parts]) / targets.size
+    mesh = Mesh(np.array(devices), (_AXIS,))
+    shared, everywhere = NamedSharding(mesh, P(_AXIS)), NamedSharding(mesh, P())
+    with _as_weights(model) as dtype:
+        graph, params, rest = nnx.split(model, nnx.Param, ...)
+        held = jax.device_put((params, rest), everywhere)
+        batch = _batch(images[order], dtype), jnp.asarray(targets[order], dtype)
+        split = jax.device_put((*batch, jnp.asarray(weights, dtype)), shared)
+        loss, found = _gradients(graph, mesh, *held, *split)
+        return float(loss), _arrays(found, own.is_own(model))
+
+
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    """One layer, forward and backward, on one device; for the probe.
+
+    Args:
+        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        ``output``, and the gradient of each array except ``gradient``, by its name.
+    """
+    with jax.default_device(device):
+        given = {name: _batch(array, jnp.float32) for name, array in arrays.items() if _is_4d(name)}
+        given |= {n: jnp.asarray(_channels_last(a)) for n, a in arrays.items() if not _is_4d(n)}
+        gradient = given.pop("gradient")
+        output, back = jax.vjp(_LAYERS[layer], given)
+        (found,) = back(gradient)
+    pictures = {"output": output, "images": found.pop("images")}
+    return {
+        **{name: np.array(array).transpose(0, 3, 1, 2) for name, array in pictures.items()},
+        **{name: _channels_first(np.array(array)) for name, array in found.items()},
+    }
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """What each device has after an all-reduce, done as the notebook does it.
+
+    By ``psum`` over a mesh, with NCCL between GPUs.
+
+    Args:
+        shares: one float32 array (N,) per device.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        One float32 array (N,) per device: the sum of the shares.
+    """
+    mesh = Mesh(np.array(devices), (_AXIS,))
+    spread = jax.device_put(np.stack(shares), NamedSharding(mesh, P(_AXIS)))
+    reduce = jax.shard_map(
+        lambda own: jax.lax.psum(own, _AXIS),
+        mesh=mesh, in_specs=P(_AXIS), out_specs=P(_AXIS), check_vma=False,
+    )  # fmt: skip
+    return list(np.array(jax.jit(reduce)(spread)))
+
+
+class DeviceLosses:
+    """Sums losses where they are computed; the host reads them once per epoch."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        with jax.enable_x64(True):
+            self._sums = [jnp.zeros(2, jnp.float64, device=device) for device in devices]
+
+    def add(self, position: int, loss: Any, images: int) -> None:
+        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
+        with jax.enable_x64(True):
+            self._sums[position] = _added(self._sums[position], loss, images)
+
+    def mean(self) -> float:
+        """Mean loss per image over all devices; waits for them."""
+        total = np.sum([np.asarray(part) for part in self._sums], axis=0)
+        return float(total[0] / total[1])
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """The longest time that any replica's process measured.
+
+    Here there is one process.
+
+    Args:
+        seconds: what this process measured.
+        devices: handles from :func:`list_devices`.
+
+    Returns:
+        Seconds.
+    """
+    return seconds
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, jax.errors.JaxRuntimeError) and any(
+        words in str(error) for words in ("RESOURCE_EXHAUSTED", *memory.RAN_OUT)
+    )
+
+
+def skip(capability: str) -> str | None:
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
+    return SKIPPED.get(capability)
+
+
+def _compiled() -> Path:
+    """Where XLA keeps what it has compiled; a CPU may not know another one's instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # no Linux
+        lines = []
+    known = next((line for line in lines if line.startswith("flags")), platform.processor())
+    kind = hashlib.sha256(known.encode()).hexdigest()[:8]
+    return paths.DATA / "compiled" / f"{platform.machine()}-{kind}"
+
+
+@contextmanager
+def _as_weights(model: Model) -> Iterator[Any]:
+    """The dtype of a model's weights; inside JAX computes in it, and not in 32 bits for 64."""
+    dtype = jax.tree.leaves(nnx.state(model, nnx.Param))[0].dtype
+    with jax.enable_x64(dtype == np.float64):
+        yield dtype
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=_ONCE)
+def _forward(graph: Any, state: Any, images: jax.Array) -> tuple[jax.Array, Any]:
+    model = nnx.merge(graph, state, copy=True)
+    return model(images), nnx.state(model)
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=_ONCE)
+def _gradients(graph: Any, mesh: Mesh, *given: Any) -> tuple[jax.Array, Any]:
+    """The loss and the gradients, summed over the mesh's devices."""
+
+    def replica(params: Any, rest: Any, images: Any, targets: Any, weights: Any) -> Any:
+        def loss_of(params: Any) -> jax.Array:
+            output = nnx.merge(graph, params, rest)(images)
+            each = optax.sigmoid_binary_cross_entropy(output, targets).sum(axis=1)
+            return (each * weights).sum()
+
+        return jax.lax.psum(jax.value_and_grad(loss_of)(params), _AXIS)
+
+    specs = P(), P(), P(_AXIS), P(_AXIS), P(_AXIS)
+    # Unchecked, a gradient is each device's own, until it is summed above.
+    mapped = jax.shard_map(replica, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)
+    found: tuple[jax.Array, Any] = mapped(*given)
+    return found
+
+
+@jax.jit
+def _added(total: jax.Array, loss: jax.Array, images: jax.Array) -> jax.Array:
+    return total + jnp.stack([loss.astype(total.dtype).reshape(()) * images, images])
+
+
+def _convolution(given: dict[str, jax.Array]) -> jax.Array:
+    layout = "NHWC", "HWIO", "NHWC"
+    return jax.lax.conv_general_dilated(
+        given["images"], given["weight"], (1, 1), "SAME", dimension_numbers=layout
+    )
+
+
+def _norm(given: dict[str, jax.Array]) -> jax.Array:
+    x = given["images"]
+    mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+    factor = jax.lax.rsqrt(variance + RECIPES["chexnet"].bn_epsilon) * given["scale"]
+    return (x - mean) * factor + given["offset"]
+
+
+def _pooling(given: dict[str, jax.Array]) -> jax.Array:
+    return nnx.avg_pool(nnx.max_pool(given["images"], (3, 3), (2, 2)), (2, 2), (2, 2))
+
+
+_LAYERS = {"convolution": _convolution, "BatchNorm": _norm, "pooling": _pooling}
+
+
+def _moments(optimizer: Any) -> dict[str, Any]:
+    """The trees in which Optax keeps its moments, by its own names; of plain SGD there are none."""
+    found = {name: optax.tree_utils.tree_get(optimizer.state, name) for name in _MOMENTS}
+    return {name: tree for name, tree in found.items() if tree is not None}
+
+
+def _name(path: tuple[Any, ...], is_own: bool) -> str:
+    """torchvision's name of a variable; of somebody's own network the way to it."""
+    *way, last = map(str, path)
+    return ".".join([*way, last if is_own else _CANONICAL.get(last, last)])
+
+
+def _arrays(state: Any, is_own: bool) -> dict[str, np.ndarray]:
+    """A copy of a state's arrays in the canonical layout."""
+    flat = nnx.to_flat_state(state)
+    return {_name(path, is_own): _channels_first(np.array(each[...])) for path, each in flat}
+
+
+def _filled(state: Any, arrays: Mapping[str, np.ndarray], is_own: bool) -> Any:
+    """A state with these canonical arrays in it; every one of them, and no other."""
+    flat = dict(nnx.to_flat_state(state))
+    names = {_name(path, is_own): variable for path, variable in flat.items()}
+    wrong = sorted(names.keys() ^ arrays.keys())
+    wrong = wrong or [
+        name
+        for name, variable in names.items()
+        if tuple(variable.shape) != _channels_last(arrays[name]).shape
+    ]
+    if wrong:
+        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    return nnx.from_flat_state(
+        {
+            path: variable.replace(jnp.array(_channels_last(arrays[_name(path, is_own)])))
+            for path, variable in flat.items()
+        }
+    )
+
+
+def _is_4d(name: str) -> bool:
+    return name in ("images", "gradient")
+
+
+def _batch(images: np.ndarray, dtype: Any) -> jax.Array:
+    """(N, 3, H, W) as a channels-last array."""
+    return jnp.asarray(images.transpose(0, 2, 3, 1), dtype)
+
+
+def _channels_last(array: np.ndarray) -> np.ndarray:
+    """OIHW to HWIO, and the classifier's (out, in) to (in, out)."""
+    return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
+
+
+def _channels_first(array: np.ndarray) -> np.ndarray:
+    """The inverse of :func:`_channels_last`, as a copy of its own."""
+    return np.ascontiguousarray(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T)

@@ -1,0 +1,496 @@
+"""Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import own_networks
+import probed
+import pytest
+import rules
+import same_networks
+from agreed import (
+    assert_colour_is_read,
+    assert_half_are_flipped,
+    assert_later_epochs_are_the_same,
+    assert_pixels_are_pillows,
+    assert_stops_within_an_epoch,
+    assert_warms_up,
+    ramp,
+    steps_of,
+)
+from notebook_cells import (
+    CERTIFIED,
+    adam,
+    assert_passed,
+    assert_too_few_images_are_refused,
+    failed_in_rehearsal,
+    namespace_of,
+)
+from resuming import assert_resumes
+from roll_calls import failed_in_roll_call
+
+from helpers.errors import UserError
+from helpers.fairness import reference, rehearsal, world_checks
+from helpers.frameworks import jax as framework
+from helpers.networks import jax as networks
+from helpers.networks import weights
+from helpers.recipe import Rule
+from helpers.training import image_data
+from helpers.training.step_clock import StepClock
+from helpers.training.world import World
+
+NOTEBOOK = "JAX_MultiGPU"
+TWO = framework.list_devices("cpu", 2)
+BIASED = "running variance after a step", "running variance after 5 SGD steps"
+"""What differs for a known reason: Flax keeps the biased variance."""
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The notebook's names on two virtual devices, before it trains."""
+    folder = tmp_path_factory.mktemp("notebook")
+    return namespace_of(NOTEBOOK, folder, devices=2, until=CERTIFIED)
+
+
+def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
+    initial = weights.canonical("seeded", seed=0)
+    assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    arrays = reference.shallow_arrays()
+    model = framework.shallow(arrays, TWO)
+    with pytest.raises(ValueError, match=r"classifier\.odd"):
+        framework.load_weights(model, arrays | {"classifier.odd": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"classifier\.weight"):
+        framework.load_weights(model, arrays | {"classifier.weight": np.zeros((3, 2))})
+
+
+def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+    assert_passed(notebook["this_run"], known=BIASED)
+
+
+def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
+    """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
+    fixed = "batches.repeat()", "batches.repeat(reseed_each_epoch=False)"
+    assert failed_in_roll_call(notebook, NOTEBOOK, *fixed) == {world_checks.ORDER}
+    cut = "output, targets = output[:total], targets[:total]\n    return output,"
+    padded = "return output[:total],"
+    assert failed_in_roll_call(notebook, NOTEBOOK, cut, padded) == {world_checks.LOSS}
+
+
+@pytest.mark.parametrize("network", same_networks.RESNETS)
+def test_the_resnets_are_the_references(network: str) -> None:
+    same_networks.assert_is_the_references(framework, networks, network, TWO, BIASED[:1])
+
+
+def test_a_resnet_with_another_epsilon_is_caught() -> None:
+    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
+    same_networks.assert_caught(checks)
+
+
+def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
+    """The image is halved in Caffe's convolution, a block's first. The weights fit."""
+    sound = 'convolution(channels, width, 1), "bn1"', "convolution(width, width, 3, stride)"
+    wrong = 'convolution(channels, width, 1, stride), "bn1"', "convolution(width, width, 3)"
+    broken = same_networks.with_text(networks, *zip(sound, wrong, strict=True))
+    same_networks.assert_caught(same_networks.checks_of(framework, broken, "resnet50", TWO[:1]))
+
+
+def test_the_notebook_trains_the_recipes_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_networks.assert_notebook_trains_the_recipes_network(
+        NOTEBOOK, tmp_path, monkeypatch, set(BIASED)
+    )
+
+
+def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
+    wrong = "jax.lax.pmean(own", "jax.lax.psum(own"
+    found = failed_in_rehearsal(notebook, NOTEBOOK, *wrong)
+    assert "weight change after 5 SGD steps" in found
+
+
+def test_statistics_of_the_global_batch_are_seen(notebook: dict[str, Any]) -> None:
+    """The form that is taught beside: the certificate names it."""
+    notebook["norm_over"] = "replica"
+    run = notebook["this_run"]
+    before = run.certificate
+    run.rehearse(run.lesson)
+    reasons = {check.check: check.reason for check in run.certificate.checks}
+    notebook["norm_over"], run.certificate = None, before
+    assert reasons["which replica's running statistics are kept"] == rehearsal.GLOBAL
+
+
+def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+    """Gradients so small that it shows where epsilon is added."""
+    gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
+    rule = notebook["make_optimizer"](notebook["model"], Rule("adam")).rule
+    weight = jnp.ones(3)
+    state = rule.init(weight)
+    for gradient in gradients:
+        change, state = rule.update(jnp.array(gradient), state, weight)
+        weight = weight - notebook["scaled"].learning_rate * change
+    assert np.allclose(weight, adam(gradients, notebook["scaled"]), atol=1e-7)
+
+
+def test_losses_are_weighted_by_images() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, jax.device_put(jnp.array(1.0), TWO[0]), 3)
+    losses.add(1, jax.device_put(jnp.array([5.0]), TWO[1]), 1)
+    assert losses.mean() == pytest.approx(2.0)
+    assert jnp.ones(1).dtype == jnp.float32, "float64 is for the sums alone"
+
+
+def test_devices_and_versions() -> None:
+    assert [device.id for device in TWO] == [0, 1]
+    assert framework.list_devices("cpu", 1) == TWO[:1]
+    with pytest.raises(RuntimeError):
+        framework.list_devices("cpu", 9)
+    assert framework.versions()["jax"] == jax.__version__
+    framework.synchronize(TWO)
+    assert framework.skip("virtual devices") is None
+
+
+def test_two_replicas_cannot_share_a_gpu() -> None:
+    with pytest.raises(UserError, match="2 replicas on 1 GPU: a mesh"):
+        framework.list_devices("gpu", 2, 1)
+
+
+def test_a_step_is_waited_for_alone() -> None:
+    """What is ready is not waited for, and what is not can be waited for in another thread."""
+    assert framework.completion(jnp.zeros(3).block_until_ready()) is None
+    array = jnp.ones((600, 600))
+    for _ in range(20):
+        array = array @ array / 600
+    wait = framework.completion(array)
+    if wait is not None:
+        wait()
+    assert array.is_ready()
+
+
+def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
+    """The notebook's own loader on equal images, of which every crop is different."""
+    first = crops(notebook, seed=0)
+    assert np.array_equal(first, crops(notebook, seed=0)), "the same seed must give the same run"
+    assert not np.array_equal(first, crops(notebook, seed=1))
+    assert len(np.unique(first, axis=0)) > 0.6 * len(first)
+
+
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
+    assert_later_epochs_are_the_same(notebook, partial(batches, notebook))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    as_ever = "13aeb89a7496d326"
+    assert_pixels_are_pillows(
+        notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
+    )
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    as_ever = "0ed086f4c6e84ece"
+    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
+
+
+def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+    random, grey = np.random.default_rng(0), ramp(notebook["crop"])
+    assert_half_are_flipped(notebook["train_transform"](grey, random) for _ in range(200))
+
+
+def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+    with closing(notebook["this_run"].training_batches(2)) as stream:
+        assert len(next(stream)[0]) == notebook["scaled"].global_batch
+        assert readers()
+    for thread in readers():
+        thread.join(60)
+    assert not readers()
+
+
+def test_every_image_is_evaluated_once(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
+    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
+    monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
+    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    found = []
+    for _, targets in loader:
+        shares = notebook["on_each"](targets)
+        assert [len(share) for share in shares] == [64, 64], "a fixed shape: one program"
+        found.append(np.asarray(targets))
+    assert np.array_equal(np.concatenate(found)[: len(part)], numbered)
+    logits, loss = notebook["predict"](shallow_replica(notebook), iter(loader), len(part))
+    assert logits.shape == (len(part), 14)
+    expected = (np.logaddexp(0, logits) - numbered * logits).mean()
+    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+
+
+def test_an_evaluation_is_read_before_it_is_asked_for(
+    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``iter`` of its loader does not wait, and begins."""
+    asked, goes_on = threading.Event(), threading.Event()
+    read = image_data.Data.read
+
+    def slow(images: Any, row: int) -> np.ndarray:
+        asked.set()
+        assert goes_on.wait(60)
+        return read(images, row)
+
+    monkeypatch.setattr(image_data.Data, "read", slow)
+    part = notebook["images"].valid
+    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    assert asked.wait(60)
+    goes_on.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+
+
+@pytest.fixture(params=["bf16", "fp16"])
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """The notebook's names before it trains, in a precision of 16 bits."""
+    return namespace_of(NOTEBOOK, tmp_path, devices=2, until=CERTIFIED, precision=request.param)
+
+
+def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
+    assert lower["this_run"].certificate.comparable
+    shallow = framework.shallow(reference.shallow_arrays(), TWO)
+    shallow.eval()  # in training BatchNorm would set variables from inside the trace
+    features = jax.eval_shape(shallow.features, jnp.zeros((2, 32, 32, 3), lower["compute"]))
+    assert features.dtype == lower["compute"] and features.dtype.itemsize == 2
+
+
+def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
+    names = namespace_of(
+        NOTEBOOK, tmp_path, devices=2, until=CERTIFIED, checked=False, precision="fp16"
+    )
+    replica = shallow_replica(names)
+    replica.optimizer.scale = jnp.array(2.0**120)
+    before = framework.dump_weights(replica.network)
+    with StepClock(framework.completion) as clock:
+        names["train_epoch"](replica, noise(names), 1, clock)
+    assert float(replica.optimizer.scale) == 2.0**119
+    assert framework.dump_optimizer(replica.network, replica.optimizer)["step"] == 0
+    after = framework.dump_weights(replica.network)
+    assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
+
+
+def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
+    replica = shallow_replica(notebook)
+    network, optimizer = replica.network, replica.optimizer
+    framework.load_optimizer(network, optimizer, {})
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, noise(notebook), 2, clock)
+    optimizer.scale = jnp.array(8.0)
+    state = framework.dump_optimizer(network, optimizer)
+    assert state["step"] == 2 and state["scale"] == 8
+    assert len(state) == 2 + 2 * 5
+    assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
+    again = shallow_replica(notebook)
+    framework.load_optimizer(again.network, again.optimizer, state)
+    found = framework.dump_optimizer(again.network, again.optimizer)
+    assert found.keys() == state.keys()
+    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert np.abs(state["second/features.conv0.weight"]).max() > 0
+
+
+def test_the_state_is_donated_and_lies_where_it_lay(notebook: dict[str, Any]) -> None:
+    """One copy on each device: a step writes the new state in the old one's place."""
+    replica, given = shallow_replica(notebook), []
+    step = replica.train_step
+
+    def noted(graph: Any, state: Any, *rest: Any) -> Any:
+        given.append(state)
+        return step(graph, state, *rest)
+
+    replica.train_step = noted
+    with StepClock(framework.completion) as clock:
+        notebook["train_epoch"](replica, noise(notebook), 3, clock)
+    assert all(array.is_deleted() for state in given[1:] for array in jax.tree.leaves(state))
+    norms = jax.tree.leaves(given[0].norms)
+    assert {array.sharding.spec for array in norms} == {jax.P("replica")}
+
+
+def test_a_step_is_compiled_once(notebook: dict[str, Any]) -> None:
+    """On files and on synthetic batches, again and again, whatever the rate."""
+    replica, batch = shallow_replica(notebook), notebook["scaled"].recipe.batch
+    files = notebook["make_train_loader"](world(notebook), 0, 2)
+    fixed = notebook["make_fixed_loader"](world(notebook), shares(notebook, batch))
+    for loader in (files, fixed, files):
+        replica.rates = iter([0.1, 0.01])
+        with StepClock(framework.completion) as clock:
+            notebook["train_epoch"](replica, loader, 2, clock)
+    assert replica.train_step._cache_size() == 1
+
+
+def test_the_learning_rate_climbs_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, partial(rates, monkeypatch))
+
+
+def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow  # three processes compile
+@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path, bits=True)
+
+
+def test_running_out_of_memory_is_known_for_what_it_is() -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        jnp.zeros((1 << 50,), jnp.uint8).block_until_ready()
+    assert framework.out_of_memory(caught.value)
+    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
+    with pytest.raises(UserError, match="tensor cores"):
+        framework.configure("tf32", "cpu")
+
+
+def test_float32_is_float32() -> None:
+    framework.configure("tf32", "gpu")
+    assert jax.config.jax_default_matmul_precision == "tensorfloat32"
+    framework.configure("fp32", "cpu")
+    assert jax.config.jax_default_matmul_precision == "float32"
+
+
+def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
+    assert_too_few_images_are_refused(notebook["this_run"])
+
+
+def test_the_probe_works(tmp_path: Path) -> None:
+    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
+
+
+def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed.assert_finds_faults(framework, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
+    rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
+
+
+def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
+    def one_hot_sigmoids(sound: Any) -> Any:
+        def criterion(output: Any, targets: Any) -> Any:
+            hot = jax.nn.one_hot(targets, 14)
+            return (jnp.logaddexp(0, output) - hot * output).mean(axis=1)
+
+        return criterion
+
+    rules.assert_wrong_losses_of_classes_are_caught(
+        NOTEBOOK,
+        tmp_path,
+        sigmoids=one_hot_sigmoids,
+        a_sum=lambda sound: lambda output, targets: sound(output, targets).sum()[None],
+    )
+
+
+def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+    own_networks.assert_it_is_trained(NOTEBOOK, "jax", tmp_path, set(BIASED[1:]), "replica 0's")
+
+
+def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
+    own_networks.assert_same_seed_same_bytes(framework, "jax", tmp_path)
+
+
+def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
+    own_networks.assert_mistakes_are_one_line_each(networks, "jax", tmp_path)
+
+
+def world(names: dict[str, Any]) -> World:
+    """That of the notebook's one process."""
+    run = names["this_run"]
+    return World(0, len(run.devices), run.devices, run.setup.devices.kind)
+
+
+def shallow_replica(names: dict[str, Any]) -> Any:
+    """What the notebook starts for a shallow network."""
+    run = names["this_run"]
+    return names["start"](world(names), framework.shallow(reference.shallow_arrays(), run.devices))
+
+
+def shares(names: dict[str, Any], size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """``size`` images of noise for each of two devices."""
+    crop = names["crop"]
+    grey = np.random.default_rng(0).integers(0, 256, (size, crop, crop, 1), dtype=np.uint8)
+    return [(grey, np.zeros((size, 14), np.float32))] * 2
+
+
+def noise(names: dict[str, Any]) -> Iterator[Any]:
+    """Two images for each device, again and again."""
+    batches: Iterator[Any] = names["make_fixed_loader"](world(names), shares(names, 2))
+    return batches
+
+
+def batches(
+    names: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
+) -> list[tuple[np.ndarray, ...]]:
+    """The first training batches of a loader that begins with an epoch."""
+    loader = names["make_train_loader"](world(names), epoch, workers)
+    return [tuple(map(np.asarray, batch)) for batch in islice(loader, count)]
+
+
+def crops(names: dict[str, Any], seed: int) -> np.ndarray:
+    """Corner pixels of all crops of two epochs."""
+    scaled = names["scaled"]
+    names["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
+    try:
+        found = batches(names, 2 * steps_of(names))
+    finally:
+        names["scaled"] = scaled
+    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
+
+
+def evaluated(names: dict[str, Any], part: Any) -> tuple[np.ndarray, ...]:
+    """Pixels and targets of all images of a part."""
+    loader = names["make_evaluation_loader"](world(names), part, 2)
+    found = [tuple(map(np.asarray, batch)) for batch in loader]
+    return tuple(np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+
+
+def first_batch(names: dict[str, Any]) -> Sequence[np.ndarray]:
+    return batches(names, 1)[0]
+
+
+def readers() -> list[threading.Thread]:
+    """Grain's threads of this process."""
+    return [each for each in threading.enumerate() if each.name.startswith("grain-prefetch")]
+
+
+def rates(patch: pytest.MonkeyPatch, names: dict[str, Any]) -> Callable[[], list[float]]:
+    """A call that gives the rate that the optimiser has had in each step since the last call."""
+    found: list[float] = []
+    queued = StepClock.queued
+
+    def noted(clock: StepClock, result: Any) -> None:
+        found.append(framework.learning_rate(names["this_run"]._replica.optimizer))
+        queued(clock, result)
+
+    def since() -> list[float]:
+        given = list(found)
+        found.clear()
+        return given
+
+    patch.setattr(StepClock, "queued", noted)
+    return since
