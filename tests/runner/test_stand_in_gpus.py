@@ -53,6 +53,8 @@ MATRIX = {
     "mxnet gpu": [RUNS, RUNS, RUNS, RUNS, NO_CODE, NO_CODE, NO_CODE, NO_CODE],
     "chainer cpu": [RUNS, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER, OTHER],
     "chainer gpu": [RUNS] * 8,
+    "jax cpu": [RUNS, NO_CODE, OTHER, OTHER, OTHER, OTHER, OTHER, NO_CODE],
+    "jax gpu": [RUNS, NO_CODE, RUNS, RUNS, RUNS, RUNS, RUNS, NO_CODE],
     "horovod cpu": [RUNS, *[FOR_CPUS] * 7],
     "horovod gpu": [RUNS, *[FOR_CPUS] * 7],
 }
