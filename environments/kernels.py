@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gpus
 from gpus import Gpu
 
-from helpers.frameworks import capabilities, optional_kernels
+from helpers.frameworks import capabilities, idle_threads, optional_kernels
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -150,9 +150,7 @@ def _variables(kernel: str, kind: str) -> dict[str, str]:
     venv = VENVS / kernel
     # Jupyter fills in ${PATH}, which is always set; of a variable that is not set it would leave
     # the ${...} standing, so there is no other.
-    env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv)}
-    # Why: helpers.training.environment_variables, which has it for the kernels that it starts.
-    env["OPENBLAS_THREAD_TIMEOUT"] = "18"
+    env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv), **idle_threads.VARIABLES}
     if kind == "gpu" and lock_of(kernel, kind).stem.endswith("-gpu"):
         # The CUDA libraries come as packages. MXNet and Chainer were made before that and find
         # them only so. Of what was on the path before only folders with the driver stay (some

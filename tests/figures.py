@@ -236,8 +236,7 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
     return (
         f"{label(content)}: until AUC {wanted:.2f}, 2 devices did {found['hardware']:.2f} times "
         f"the images a second of 1 and needed {found['learning']:.2f} times the images, so it came "
-        f"{soon} "
-        "(one run each)."
+        f"{soon} (one run each)."
     )
 
 

@@ -292,7 +292,7 @@ def _refuse_to_hide_gpus() -> None:
 def hardware() -> dict[str, Any]:
     """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver, what joins them."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": of_cpu("model name"),
         "cores": psutil.cpu_count(logical=True),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),
@@ -313,14 +313,15 @@ def _driver_version() -> str | None:
         pynvml.nvmlShutdown()
 
 
-def _cpu_model() -> str:
+def of_cpu(key: str) -> str:
+    """What Linux says of the first core, such as ``model name``; elsewhere the general name."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as info:  # noqa: PTH123
             for line in info:
-                if line.startswith("model name"):
+                if line.startswith(key):
                     return line.split(":", 1)[1].strip()
     except OSError:
-        pass  # not Linux: the general name below does
+        pass
     return platform.processor() or platform.machine()
 
 

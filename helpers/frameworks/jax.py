@@ -32,6 +32,7 @@ from jax.sharding import PartitionSpec as P
 from helpers import paths
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions
+from helpers.frameworks import devices as run_devices
 from helpers.networks import own
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
 from helpers.networks.weights import under
@@ -425,12 +426,7 @@ def skip(capability: str) -> str | None:
 
 def _compiled() -> Path:
     """Where XLA keeps what it has compiled; a CPU may not know another one's instructions."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # no Linux
-        lines = []
-    known = next((line for line in lines if line.startswith("flags")), platform.processor())
-    kind = hashlib.sha256(known.encode()).hexdigest()[:8]
+    kind = hashlib.sha256(run_devices.of_cpu("flags").encode()).hexdigest()[:8]
     return paths.DATA / "compiled" / f"{platform.machine()}-{kind}"
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from helpers import paths
-from helpers.frameworks import ROWS
+from helpers.frameworks import ROWS, idle_threads
 
 LIBRARIES = (
     *("LD_", "GLIBC_TUNABLES", "MALLOC_"),
@@ -62,7 +62,5 @@ def _own() -> dict[str, str]:
         "PYTHONPATH": str(paths.ROOT),
         "PYTHONNOUSERSITE": "1",
         "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # nobody's start-up files are there
-        # OpenBLAS is NumPy's, and so Chainer's on a CPU. Its threads spin for 2**26 cycles before
-        # they sleep, on cores that loaders could decode on; after 2**18 a step takes no longer.
-        "OPENBLAS_THREAD_TIMEOUT": "18",
+        **idle_threads.VARIABLES,
     }

@@ -24,15 +24,12 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("few")
     make_demo(folder / "large", images=240, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=38, progress=False)
-    choices = ["--devices", "1", "--batch-size", "16", "--epochs", "2"]
-    command: list[str | Path] = [
-        paths.VENVS / "lab" / "bin" / "compare",
-        *choices,
-        "--data",
-        folder / "data",
-    ]
+    choices = ["--devices", "1", "--batch-size", "16", "--epochs", "2", "--name", BATCH]
+    choices += ["--data", str(folder / "data")]
     with executed_batch.folder_of(BATCH) as runs:
-        done = subprocess.run([*command, "--name", BATCH], capture_output=True, text=True)
+        done = subprocess.run(
+            [paths.VENVS / "lab" / "bin" / "compare", *choices], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         yield runs
 

@@ -4,9 +4,6 @@ The network, the loader, the updater and the optimiser are the notebook's own, t
 """
 
 import multiprocessing
-import platform
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -47,6 +44,7 @@ from notebook_cells import (
     other_norms,
     planted,
 )
+from page_faults import GIVEN_BACK, KEPT, of_filling_again, only_glibc
 from resuming import assert_resumes
 
 from helpers.fairness import reference, reference_checks
@@ -675,23 +673,8 @@ def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
     own_networks.assert_mistakes_are_one_line_each(networks, "chainer", tmp_path)
 
 
-KEEPS_FREED = """
-import resource, sys
-from helpers.frameworks import chainer as framework
-framework.configure("fp32", sys.argv[1])
-for _ in range(2):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    block = bytearray(b"1") * (1 << 26)
-    del block
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+@only_glibc
 def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
-    def faults(kind: str) -> int:
-        command = [sys.executable, "-c", KEEPS_FREED, kind]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-    assert faults("gpu") > 1_000  # 16,384 pages of 4 KiB, or larger ones
-    assert faults("cpu") < 100
+    configured = "from helpers.frameworks import chainer; chainer.configure('fp32', '{}')"
+    assert of_filling_again(configured.format("gpu")) > GIVEN_BACK
+    assert of_filling_again(configured.format("cpu")) < KEPT
