@@ -60,10 +60,9 @@ def _two_speed_ups(compared: Comparison, width: float) -> Figure:
         ideal = pd.Series(base.to_numpy(), index=found["devices"]).groupby(level=0).max()
         axes.plot(ideal.index, ideal, color=FAINT, lw=1, ls=":", label="ideal")
         _factor_axis(axes, counts)
-    left.set_title("Images a second, times", loc="left", fontweight="bold")
-    right.set_title(
-        f"{metric.short} {metric.target(wanted)} as soon, times", loc="left", fontweight="bold"
-    )
+    target = f"{metric.short} {metric.target(wanted)}"
+    left.set_title(f"Images a second until {target}, times", loc="left", fontweight="bold")
+    right.set_title(f"{target} as soon, times", loc="left", fontweight="bold")
     ends = (
         min(a.get_ylim()[0] for a in (left, right)),
         max(a.get_ylim()[1] for a in (left, right)),

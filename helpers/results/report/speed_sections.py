@@ -78,7 +78,7 @@ def more_devices(compared: Comparison) -> Section:
         "Time to a target = images needed / images per second. So what more devices win is a "
         "hardware factor, how many times the images a second, over a learning factor, how many "
         "times the images were needed. Both count until the target, with the first step and "
-        "validation, so the hardware factor is not that of the throughputs below."
+        "validation, so the hardware factor is not the ratio of the throughputs in the tables."
     )
     blocks: list[Block] = []
     if compared.finished:
