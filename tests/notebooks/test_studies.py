@@ -301,7 +301,12 @@ def test_all_reduce_speaks_of_more_ranks_only_where_its_model_holds(
     assert float(said) == pytest.approx(at, rel=0.05)
     assert re.search(r"- ring: folding the average changes the time by -(19|20|21) % \(", told)
     assert re.search(r"of an array outside its window, \+(49|50|51) %", told)
-    assert "bytes: MPI's own is the fastest" in told
+    # At 4 bytes steps decide: a grid of 2 and 4 has 8 where MPI's own are counted as 6.
+    assert re.search(
+        r"^4 bytes: MPI's own is the fastest .*\n"
+        r"(- rsa[ap] (2x4|4x2), against MPI's own: \+3[34] % \(.*\n){2}[^-]",
+        told, re.M,
+    )  # fmt: skip
     told = all_reduced(monkeypatch, slower=1.5)
     assert told.count("so it says nothing of more ranks here") == 4
     assert "1024 ranks" not in told
