@@ -293,7 +293,9 @@ def test_all_reduce_speaks_of_more_ranks_only_where_its_model_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = all_reduced(monkeypatch, slower=0.0)
-    assert re.search(r"ring: (49|50|51)\S* us a step, .*\n  of 8 ranks .* at most [01] %\n", told)
+    assert re.search(
+        r"ring: (49|50|51)\S* \(\S+ to \S+\) us a step, .*\n  of 8 ranks .* at most [01] %\n", told
+    )
     assert "says nothing of more ranks" not in told
     size = int(re.findall(r"model, 1024 ranks, (\S+) bytes", told)[0].replace(",", ""))
     at = 2 * 1023 * 50e-6 + 2 * 1023 / 1024 * size * 8e-8 + size * 2e-9
