@@ -24,6 +24,7 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -229,6 +230,9 @@ def main() -> int:
     if given.inside:
         all_reduce(int(given.megabytes * 1e6), given.rounds)
         return 0
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         with up(given.hosts, given.mbit) as hosts:
             if given.command:
