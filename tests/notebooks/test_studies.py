@@ -408,6 +408,15 @@ def test_what_can_be_read_is_what_can_be_run(study: str) -> None:
     assert "stream" in kinds and "error" not in kinds
 
 
+IN_README = {
+    "base rate": "the learning rate left as it is",
+    "linear": "the linear rule",
+    "square root": "the square root",
+    "linear + warm-up": "linear and a warm-up",
+}
+"""How README calls the rules of the learning rate."""
+
+
 def test_readme_repeats_the_studies_figures() -> None:
     readme = " ".join((paths.ROOT / "README.md").read_text(encoding="utf-8").split())
     scaling = outputs("Study_Linear_Scaling")
@@ -415,7 +424,8 @@ def test_readme_repeats_the_studies_figures() -> None:
     assert free
     for line in free[1].splitlines():
         rule, gain = re.fullmatch(r"- (.*?): (\S+ \(.*?\)|\S+) .*", line).groups()  # type: ignore[union-attr]
-        assert f"{rule}: {gain}" in readme or f"{gain} by {rule}" in readme, line
+        times, _, ends = gain.partition(" ")
+        assert f"with {IN_README[rule]}, {times} times {ends}".rstrip() in readme, line
     chainer = re.sub(r"(\d)%", r"\1 %", outputs("Study_Chainer_BatchNorm"))
     left = re.search(r"(\d+ % \(\d+ % to \d+ %\)) of the old statistics are left", chainer)
     below = re.search(r"tests (\S+ \(\S+ to \S+\)) below decay 0.9", chainer)
