@@ -6,7 +6,7 @@ import pytest
 
 from helpers.errors import GO_ON
 from helpers.runner import stopping
-from helpers.runner.slurm import limit
+from helpers.runner.slurm import limit, script
 
 FOR_EVER = ", so that to go on would take for ever: ask for "
 
@@ -44,3 +44,13 @@ def test_what_a_job_that_gained_nothing_says(
 def test_outside_of_slurm_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert limit.of_this_job() is None
+
+
+@pytest.mark.parametrize("notice", [30, 60, 180, 600])
+def test_slurms_own_notice_is_never_taken_for_somebody_elses_wish(
+    notice: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where it comes a minute early; else such a job would be queued again for ever."""
+    monkeypatch.setenv(stopping.PATIENCE_VARIABLE, str(script.patience(notice)))
+    assert limit.Limit(3600, notice + 60).near
+    assert not limit.Limit(3600, 3 * notice + 61).near
