@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runner_tools import wait_for
+from runner_tools import ROOT, wait_for
 
 from helpers import paths
 from helpers.__main__ import main
@@ -60,6 +60,17 @@ def test_the_script_is_what_one_would_write_by_hand(
     assert f".venvs/lab/bin/compare --recipe {path} \\" in lines
     assert "COMPARE_STOP_SECONDS" not in said, "it is the runner's own number"
     check_shell(said, tmp_path)
+
+
+def test_the_docs_show_the_script_of_their_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
+    settings = docs.partition("```toml\n")[2].partition("```")[0]
+    shown = docs.partition("```bash\n")[2].partition("```")[0]
+    monkeypatch.setattr(paths, "ROOT", Path("/shared/me/chexnet"))
+    said = script.text(script.job_of(write(tmp_path, settings)))
+    assert said.replace(str(tmp_path), "/shared/me") == shown
 
 
 @pytest.mark.parametrize(("notice", "seconds"), [(60, 30), (90, 45), (600, 540)])
