@@ -23,7 +23,7 @@ from typing import Any
 
 from helpers import network, paths, terminal
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, devices
+from helpers.frameworks import devices
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
 from helpers.runner.slurm.script import Job
@@ -37,7 +37,8 @@ MINUTES = 5
 APART = 2.0
 """Seconds by which the nodes' clocks may differ."""
 MEET = 60.0
-KERNELS = tuple(dict.fromkeys(("lab", *(row.kernel for row in ROWS))))
+LAB = "lab"
+"""The runner's own kernel, beside those of the notebooks."""
 
 
 def check(job: Job) -> int:
@@ -51,8 +52,9 @@ def check(job: Job) -> int:
     folder = Path(tempfile.mkdtemp(prefix=".check-", dir=paths.RUNS))
     try:
         plan = job.plan(nodes)
-        given = [str(folder), str(nodes), plan.recipe, str(job.choices.get("data", "auto"))]
-        inner = [sys.executable, "-m", __spec__.name, *given]
+        kernels = ",".join(dict.fromkeys((LAB, *(state.kernel for state in plan.runs))))
+        given = [plan.recipe, str(job.choices.get("data", "auto")), kernels]
+        inner = [sys.executable, "-m", __spec__.name, str(folder), str(nodes), *given]
         step = ["srun", "--mpi=none", f"--ntasks={nodes}", "--ntasks-per-node=1", *inner]
         lines = ["#!/bin/bash", *script.setting_up(job.slurm)]
         lines.append(f"PYTHONPATH={shlex.quote(str(paths.ROOT))} {shlex.join(step)}")
@@ -135,7 +137,7 @@ def judged(
     ]
     if "gpus" in job.slurm:
         rows.append(_each(found, "gpus", 1))
-    for kernel in KERNELS:
+    for kernel in found[0]["kernels"]:
         said = {each["node"]: each["kernels"][kernel] for each in found}
         broken = [f"{node}: {text}" for node, text in said.items() if text]
         rows.append((f"kernel {kernel} works", not broken, "; ".join(broken) or "on each node"))
@@ -154,7 +156,7 @@ def _each(found: Sequence[dict[str, Any]], what: str, least: int) -> Row:
     return (f"{least} or more {what} on each node", min(counts.values()) >= least, said)
 
 
-def look_around(folder: Path, nodes: int, recipe: str, data: str) -> None:
+def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) -> None:
     """On a node: find out, meet the others, write it down."""
     rank, gpus = int(os.environ["SLURM_PROCID"]), len(devices.visible_gpus())
     found: dict[str, Any] = {
@@ -163,7 +165,7 @@ def look_around(folder: Path, nodes: int, recipe: str, data: str) -> None:
         "cores": loader_workers.usable_cores(),
         "gpus": gpus,
         "seen": inputs.seen(recipe, data, small=gpus == 0),
-        "kernels": {kernel: _problem(kernel) for kernel in KERNELS},
+        "kernels": {kernel: _problem(kernel) for kernel in kernels.split(",")},
     }
     with socket.socket() as listening:
         listening.bind(("", 0))
