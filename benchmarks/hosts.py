@@ -230,9 +230,6 @@ def main() -> int:
     if given.inside:
         all_reduce(int(given.megabytes * 1e6), given.rounds)
         return 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         with up(given.hosts, given.mbit) as hosts:
             if given.command:
@@ -284,4 +281,7 @@ def all_reduce(size: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

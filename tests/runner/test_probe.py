@@ -23,7 +23,7 @@ from probe_tools import HANGS, plant, probed
 from runner_tools import wait_for
 
 from helpers import paths
-from helpers.frameworks import installed
+from helpers.frameworks import ROWS, installed
 from helpers.runner import kernel_processes
 from helpers.runner.probe import inside, known, machine, outside
 from helpers.runner.probe.__main__ import _chosen, main
@@ -267,7 +267,7 @@ def test_the_command_prints_a_table(small: Path, capsys: pytest.CaptureFixture[s
 def test_an_optional_kernel_is_probed_where_it_is_made_or_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    unasked = {"pytorch", "tensorflow", "mxnet", "chainer"}
+    unasked = {row.kernel for row in ROWS if not row.optional}
     made: set[str] = set()
     monkeypatch.setattr(installed, "problem", lambda kernel: None if kernel in made else "not made")
 
