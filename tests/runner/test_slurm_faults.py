@@ -113,7 +113,7 @@ def requeue(jobs: Jobs, job: str) -> None:
 
 def check_as_undisturbed(jobs: Jobs, job: str, whole: Path, starts: int) -> None:
     """It is whole, after so many starts: its weights, its epochs, what record and report say."""
-    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=600)
+    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=1800)
     about = jobs.about(job)
     assert jobs.train()["state"] == "finished", about
     assert len(jobs.train()["earlier"]) == starts - 1, about
@@ -230,7 +230,7 @@ def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
     wait_for(lambda: checkpoint.position(jobs.folder)[0] >= 1, 900)
     with cluster.dead("n2"):
         wait_for(lambda: jobs.restarts(job) == 1)
-    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=900)
+    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=1800)
     assert jobs.train()["state"] == "finished", jobs.about(job)
     (earlier,) = jobs.train()["earlier"]
     assert earlier.startswith("interrupted: ") and "a node of this job is gone" in earlier
