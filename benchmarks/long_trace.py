@@ -54,8 +54,9 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
     "memory others (MiB)": (5.0, 0, 0, 0),
     "SM use mine (%)": (5.0, 94, 3, 1),
     "SM use others (%)": (5.0, 0, 0, 1),
+    **{name: (gpm.SHORTEST, 55, 2, digits) for _, name, digits in gpm.ACTIVITY},
     **{
-        name: (0.1, 55, 2, digits) if digits else (0.1, 900, 90, 0)
+        name: (gpm.LONGER, 55, 2, digits) if digits else (gpm.LONGER, 900, 90, 0)
         for _, name, digits in gpm.METRICS
     },
 }

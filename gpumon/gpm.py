@@ -8,16 +8,22 @@ return code.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
-from gpumon.nvml import Device, ask, nvml
+from gpumon.compat import strictly
+from gpumon.nvml import Device, ask, call, nvml
 from gpumon.series import Series, Source, Unavailable
 
 # NVML asks for some time between the two samples of a difference.
 SHORTEST = 0.1
+LONGER = 0.5
+"""Seconds that the metrics are a mean of which no figure and no usual lane needs more often."""
 
+ACTIVITY = ((2, "SM activity (%)", 1),)
 METRICS = (
-    (2, "SM activity (%)", 1),
     (3, "SM occupancy (%)", 1),
     (5, "tensor activity (%)", 1),
     (10, "DRAM bandwidth (%)", 1),
@@ -35,41 +41,57 @@ def gpm_supported(device: Device) -> None:
         raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
 
 
-def gpm_source(device: Device) -> Source:
-    """All GPM metrics of a device in one call; a metric that fails is missing alone."""
+def gpm_sources(device: Device) -> list[Source]:
+    """GPM's metrics of a device; each reading is the mean since the one before."""
+    return [_source(device, ACTIVITY, SHORTEST), _source(device, METRICS, LONGER)]
+
+
+def _source(device: Device, metrics: Sequence[tuple[int, str, int]], every: float) -> Source:
+    """Metrics of a device in one call; a metric that fails is missing alone."""
     pynvml = nvml()
     series = [
         Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)
-        for number, name, digits in METRICS
+        for number, name, digits in metrics
     ]
     samples: list[Any] = []
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-    request.numMetrics = len(METRICS)
-    for place, (number, _, _) in enumerate(METRICS):
+    request.numMetrics = len(metrics)
+    for place, (number, _, _) in enumerate(metrics):
         request.metrics[place].metricId = number
+    # Every metric's return code and value, in place of a structure for each.
+    metric = pynvml.c_nvmlGpmMetric_t
+    rest = ctypes.sizeof(metric) - metric.value.offset - ctypes.sizeof(ctypes.c_double)
+    layout = Struct("=" + f"4xId{rest}x" * len(metrics))
+    start = type(request).metrics.offset
+    compare = call("nvmlGpmMetricsGet", ctypes.byref(request))
 
-    def take(sample: Any) -> None:
+    def take(sample: Any) -> Callable[[], None]:
         if device.parent is None:
-            ask(pynvml.nvmlGpmSampleGet, device.handle, sample)
-        else:
-            ask(pynvml.nvmlGpmMigSampleGet, device.parent, device.instance, sample)
+            return call("nvmlGpmSampleGet", device.handle, sample)
+        return call("nvmlGpmMigSampleGet", device.parent, device.instance, sample)
 
-    def read() -> list[float | Unavailable | None]:
+    takes: list[Callable[[], None]] = []
+
+    def read() -> Sequence[float | Unavailable | None]:
         if not samples:
             samples.extend(ask(pynvml.nvmlGpmSampleAlloc) for _ in range(2))
-            take(samples[0])
-            return [None] * len(METRICS)
-        take(samples[1])
+            takes.extend(map(take, samples))
+            takes[0]()
+            return [None] * len(metrics)
+        takes[1]()
         request.sample1, request.sample2 = samples
-        ask(pynvml.nvmlGpmMetricsGet, request)
+        compare()
         samples.reverse()
-        return [_value(pynvml, metric) for metric in request.metrics[: len(METRICS)]]
+        takes.reverse()
+        found = layout.unpack_from(request, start)
+        codes, values = found[::2], found[1::2]
+        if not any(codes):
+            return values
+        return [_failed(pynvml, c) if c else v for c, v in strictly(codes, values)]
 
-    return Source(device.name, series, read, SHORTEST)
+    return Source(device.name, series, read, every)
 
 
-def _value(pynvml: Any, metric: Any) -> float | Unavailable:
-    if metric.nvmlReturn == pynvml.NVML_SUCCESS:
-        return float(metric.value)
-    return Unavailable(f"nvmlGpmMetricsGet: {pynvml.NVMLError(metric.nvmlReturn)}")
+def _failed(pynvml: Any, code: int) -> Unavailable:
+    return Unavailable(f"nvmlGpmMetricsGet: {pynvml.NVMLError(code)}")

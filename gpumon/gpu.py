@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
-from gpumon.gpm import METRICS, SHORTEST, gpm_source, gpm_supported
+from gpumon.gpm import ACTIVITY, LONGER, METRICS, gpm_sources, gpm_supported
 from gpumon.hardware import hardware_sources
 from gpumon.links import link_sources
-from gpumon.nvml import Device, ask, nvml
+from gpumon.nvml import Device, ask, call, nvml, within
 from gpumon.series import Series, Source, Unavailable
 from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
@@ -49,7 +50,7 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
         gpm_supported(device)
     except Unavailable as error:
         return sources + link_sources(device) + [_no_gpm(device, str(error))]
-    return [*sources, gpm_source(device)]
+    return [*sources, *gpm_sources(device)]
 
 
 def _no_gpm(device: Device, reason: str) -> Source:
@@ -58,8 +59,8 @@ def _no_gpm(device: Device, reason: str) -> Source:
     def read() -> list[float]:
         raise Unavailable(reason, permanent=True)
 
-    names = [name for _, name, _ in METRICS if name.endswith("(%)")]
-    return _source(device, names, "nvmlGpmMetricsGet", read, every=SHORTEST)
+    names = [name for _, name, _ in ACTIVITY + METRICS if name.endswith("(%)")]
+    return _source(device, names, "nvmlGpmMetricsGet", read, every=LONGER)
 
 
 def _source(
@@ -78,15 +79,18 @@ def _source(
 def _memory(device: Device) -> Source:
     pynvml = nvml()
     # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does.
-    version = getattr(pynvml, "nvmlMemory_v2", None)
-    api = "nvmlDeviceGetMemoryInfo_v2"
+    info = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+    api = name = "nvmlDeviceGetMemoryInfo_v2"
     try:
-        ask(pynvml.nvmlDeviceGetMemoryInfo, device.handle, version)
+        call(name, device.handle, byref(info))()
     except Unavailable:
-        version, api = None, "nvmlDeviceGetMemoryInfo (counts the driver's reserve as used)"
+        info, name = pynvml.c_nvmlMemory_t(), "nvmlDeviceGetMemoryInfo"
+        api = f"{name} (counts the driver's reserve as used)"
+    used, ask_it = within(info, "used"), call(name, device.handle, byref(info))
 
     def read() -> tuple[float]:
-        return (ask(pynvml.nvmlDeviceGetMemoryInfo, device.handle, version).used / MIB,)
+        ask_it()
+        return (used.value / MIB,)
 
     return _source(device, ["memory used (MiB)"], api, read)
 
@@ -95,15 +99,21 @@ def _power(device: Device) -> Source:
     """Power now where the driver has it, else its own figure, which may be a mean of 1 s."""
     pynvml = nvml()
     field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", 186)
+    asked = pynvml.c_nvmlFieldValue_t(fieldId=field)
+    code, found = within(asked, "nvmlReturn"), within(asked, "value")
+    ask_field = call("nvmlDeviceGetFieldValues", device.handle, 1, byref(asked))
+    milliwatts = c_uint()
+    ask_usage = call("nvmlDeviceGetPowerUsage", device.handle, byref(milliwatts))
 
     def instant() -> tuple[float]:
-        value = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, [field])[0]
-        if value.nvmlReturn != pynvml.NVML_SUCCESS:
-            raise Unavailable(f"field {field}: {pynvml.NVMLError(value.nvmlReturn)}")
-        return (value.value.uiVal / 1000,)
+        ask_field()
+        if code.value:
+            raise Unavailable(f"field {field}: {pynvml.NVMLError(code.value)}")
+        return (found.uiVal / 1000,)
 
     def usual() -> tuple[float]:
-        return (ask(pynvml.nvmlDeviceGetPowerUsage, device.handle) / 1000,)
+        ask_usage()
+        return (milliwatts.value / 1000,)
 
     read, api = instant, f"nvmlDeviceGetFieldValues {field} (instant power)"
     try:
@@ -116,14 +126,15 @@ def _power(device: Device) -> Source:
 
 def _energy(device: Device) -> Source:
     """Joules since the trace began. The counter itself runs since the driver was loaded."""
-    pynvml = nvml()
-    first: list[float] = []
+    millijoules = c_ulonglong()
+    count = call("nvmlDeviceGetTotalEnergyConsumption", device.handle, byref(millijoules))
+    first: list[int] = []
 
     def read() -> tuple[float]:
-        millijoules = ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, device.handle)
+        count()
         if not first:
-            first.append(millijoules)
-        return ((millijoules - first[0]) / 1000,)
+            first.append(millijoules.value)
+        return ((millijoules.value - first[0]) / 1000,)
 
     return _source(
         device,
@@ -164,7 +175,7 @@ def _throttle(device: Device) -> Source:
     def read() -> tuple[float]:
         return (ask(call, device.handle),)
 
-    return _source(device, ["throttle reasons (bits)"], call.__name__, read, every=0.2)
+    return _source(device, ["throttle reasons (bits)"], call.__name__, read, every=0.5)
 
 
 def _clocks(device: Device) -> Source:

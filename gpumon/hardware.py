@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from ctypes import byref
 
 from gpumon.compat import strictly
-from gpumon.nvml import Device, ask, nvml
+from gpumon.nvml import Device, ask, code_of, failure, nvml
 from gpumon.series import Series, Source, Unavailable
 
 MOST_AT_ONCE = 16
 TIMEOUT = 10
 """NVML's code for: no event came."""
+WAIT = "nvmlEventSetWait_v2"
 XID = 0x8
 COUNTED = {"corrected": 0, "uncorrected": 1}
 
@@ -25,7 +26,8 @@ def hardware_sources(device: Device) -> list[Source]:
 def _xids(device: Device) -> Source:
     """NVML keeps XIDs in a queue from the moment it is asked to."""
     pynvml = nvml()
-    queue: list[Any] = []
+    event = pynvml.c_nvmlEventData_t()
+    queue: list[Callable[[], int]] = []
     count = [0]
 
     def read() -> list[float]:
@@ -37,20 +39,18 @@ def _xids(device: Device) -> Source:
                 with contextlib.suppress(Unavailable):
                     ask(pynvml.nvmlEventSetFree, made)
                 raise
-            queue.append(made)
+            queue.append(code_of(WAIT, made, byref(event), 0))
         for _ in range(MOST_AT_ONCE):
-            try:
-                event = ask(pynvml.nvmlEventSetWait_v2, queue[0], 0)
-            except Unavailable as error:
-                if error.code != TIMEOUT:
-                    raise
-                break
+            if code := queue[0]():
+                if code == TIMEOUT:
+                    break
+                raise failure(WAIT, code)
             if event.eventType == XID:
                 count[0] += 1
                 source.noted.append(("xid", {"device": device.name, "xid": int(event.eventData)}))
         return [float(count[0])]
 
-    series = [Series(f"{device.name}/XIDs (count)", "nvmlEventSetWait_v2, since the start")]
+    series = [Series(f"{device.name}/XIDs (count)", f"{WAIT}, since the start")]
     source = Source(device.name, series, read, 1.0)
     return source
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ import psutil
 
 from gpumon.compat import strictly
 from gpumon.series import Series, Source, Unavailable
+
+if sys.platform == "linux":
+    from gpumon.procfs import busy_and_total, kept
 
 MIB = 2**20
 # Layers over other disks, which would count the same bytes again, and disks in memory.
@@ -53,20 +57,29 @@ def _percent(new: tuple[float, float], old: tuple[float, float]) -> float:
 
 
 def _cpu() -> Source:
-    before = [_share(psutil.cpu_times())]
+    times, api = _all_cores()
+    before = [times()]
     share: list[float | None] = [None]
     # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
     least = 0.05 * _count()
 
     def read() -> tuple[float | None]:
-        now = _share(psutil.cpu_times())
+        now = times()
         if now[1] - before[0][1] >= least:
             share[0] = _percent(now, before[0])
             before[0] = now
         return (share[0],)
 
-    api = "psutil.cpu_times, busy share of all cores since the reading before"
-    return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.1)
+    api += ", busy share of all cores since the reading before"
+    return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.2)
+
+
+def _all_cores() -> tuple[Callable[[], tuple[float, float]], str]:
+    """Busy and total seconds of all cores, and what tells them."""
+    if sys.platform != "linux":
+        return lambda: _share(psutil.cpu_times()), "psutil.cpu_times"
+    stat = kept("/proc/stat")  # psutil takes five times as long
+    return lambda: busy_and_total(stat().partition(b"\n")[0]), "/proc/stat"
 
 
 def _cores() -> Source:
@@ -98,7 +111,7 @@ def _memory() -> Source:
         return ((now.total - now.available) / MIB,)
 
     api = "psutil.virtual_memory, total less available"
-    return Source("host", [Series("host/memory used (MiB)", api)], read, every=0.5)
+    return Source("host", [Series("host/memory used (MiB)", api)], read, every=1.0)
 
 
 def _rates(keys: list[str], api: str, counters: Callable[[], tuple[int, int] | None]) -> Source:

@@ -8,6 +8,8 @@ It must be opened in the process that samples: it is not fork-safe and its handl
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,13 +77,56 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
-        code = getattr(error, "value", None)
-        raise Unavailable(
-            f"{function.__name__}: {error}",
-            permanent=any(code == getattr(pynvml, name) for name in _PERMANENT),
-            lost=any(code == getattr(pynvml, name) for name in _LOST),
-            code=code,
-        ) from None
+        raise failure(function.__name__, error.value) from None
+
+
+def call(name: str, *arguments: Any) -> Callable[[], None]:
+    """A call into the driver with the same arguments each time, made at every sample.
+
+    It fills the structures that the arguments point to. pynvml, which makes new ones for each call
+    and looks its function up, takes several times as long as a call itself.
+    """
+    function = _function(name)
+
+    def made() -> None:
+        if code := function(*arguments):
+            raise failure(name, code)
+
+    return made
+
+
+def code_of(name: str, *arguments: Any) -> Callable[[], int]:
+    """Such a call that gives NVML's code in place of raising it."""
+    return functools.partial(_function(name), *arguments)
+
+
+def within(structure: Any, field: str) -> Any:
+    """A number inside a structure, whose ``value`` is read at once."""
+    kind = dict(structure._fields_)[field]
+    return kind.from_buffer(structure, getattr(type(structure), field).offset)
+
+
+def _function(name: str) -> Callable[..., int]:
+    """A function of the driver's; where it is too old to have it, one that says so."""
+    missing = int(nvml().NVML_ERROR_FUNCTION_NOT_FOUND)
+    return getattr(_library(), name, lambda *_: missing)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """The driver's library; pynvml has it open."""
+    return ctypes.CDLL("libnvidia-ml.so.1")
+
+
+def failure(name: str, code: int) -> Unavailable:
+    """What became of a call that gave that code."""
+    pynvml = nvml()
+    return Unavailable(
+        f"{name}: {pynvml.NVMLError(code)}",
+        permanent=any(code == getattr(pynvml, each) for each in _PERMANENT),
+        lost=any(code == getattr(pynvml, each) for each in _LOST),
+        code=code,
+    )
 
 
 def open_nvml() -> dict[str, Any]:

@@ -15,6 +15,8 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from gpumon.files import samples_file
 from gpumon.gaps import longest
 from gpumon.gpu import gpu_sources
 from gpumon.host import host_description, host_sources, sampler_memory
-from gpumon.lines import FORMAT
+from gpumon.lines import FORMAT, HUGE
 from gpumon.meaning import shared
 from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
 from gpumon.series import Series, Source, Unavailable
@@ -123,37 +125,58 @@ class Sampler:
             self.offsets.append(count)
             count += len(source.series)
         self.values: list[float | None] = [None] * count
-        self.steps = [max(1, round(source.every / interval)) for source in sources]
+        # By the ticks between two readings, the sources whose turn it is at each of these ticks;
+        # their number spreads the slow ones. 0 decimals are None, with which `round` gives an int.
+        self.turns: dict[int, list[list[int]]] = {}
+        self.places: list[list[tuple[int, Series, int | None]]] = []
+        for index, source in enumerate(sources):
+            step = max(1, round(source.every / interval))
+            turns = self.turns.setdefault(step, [[] for _ in range(step)])
+            turns[-index % step].append(index)
+            numbered = enumerate(source.series, self.offsets[index])
+            self.places.append([(place, each, each.digits or None) for place, each in numbered])
 
     def tick(self, number: int, now: float) -> None:
         """Read what is due and write one line."""
         began = time.monotonic()
         self._note_gap(now)
-        for index, source in enumerate(self.sources):
-            # The index spreads the slow ones over different ticks; the first tick reads all.
-            due = number == 0 or (number + index) % self.steps[index] == 0
-            if source.dead or not due or now < self.retry[index]:
-                continue
-            offset = self.offsets[index]
-            try:
-                values = source.read()
-            except Unavailable as error:
-                self._failed(index, source, str(error), now, error.permanent, error.lost)
-                continue
-            except Exception as error:
-                # A fault in one reader must not end the others.
-                self._failed(index, source, f"{type(error).__name__}: {error}", now, False, False)
-                continue
-            if self.retry[index]:
-                self.retry[index] = 0.0
-                self.writer.event(now, "back", series=self._numbers(index, source))
-            self._tell(source, now)
-            for place, value in enumerate(values):
-                self.values[offset + place] = self._settle(
-                    offset + place, source.series[place], value, now
-                )
+        for index in self._due(number):
+            self._read(index, now)
         self.writer.sample(now, self.values)
         self.before, self.reading = now, time.monotonic() - began
+
+    def _due(self, number: int) -> Iterable[int]:
+        """The sources to read at a tick: all at the first, then each at its own rate."""
+        if number == 0:
+            return range(len(self.sources))
+        return chain.from_iterable(turns[number % step] for step, turns in self.turns.items())
+
+    def _read(self, index: int, now: float) -> None:
+        """Read a source, if it may work; what it says is what the next samples have."""
+        source = self.sources[index]
+        if source.dead or now < self.retry[index]:
+            return
+        try:
+            values = source.read()
+        except Unavailable as error:
+            self._failed(index, source, str(error), now, error.permanent, error.lost)
+            return
+        except Exception as error:
+            # A fault in one reader must not end the others.
+            self._failed(index, source, f"{type(error).__name__}: {error}", now, False, False)
+            return
+        if self.retry[index]:
+            self.retry[index] = 0.0
+            self.writer.event(now, "back", series=self._numbers(index, source))
+        if source.noted:
+            self._tell(source, now)
+        for (place, series, digits), value in zip(self.places[index], values):
+            if isinstance(value, Unavailable):
+                self._missing(place, series, value, now)
+            elif value is None or not -HUGE < value < HUGE:  # NaN too
+                self.values[place] = None
+            else:
+                self.values[place] = round(value, digits)
 
     def _tell(self, source: Source, now: float) -> None:
         """Write the events that a reading came upon; what spoils a run is told at once."""
@@ -174,16 +197,12 @@ class Sampler:
             )
             self.writer.event(self.before + self.interval, "gap", reason=why)
 
-    def _settle(
-        self, number: int, series: Series, value: float | Unavailable | None, now: float
-    ) -> float | None:
-        """A value as the trace keeps it; the first failure of one metric alone is an event."""
-        if isinstance(value, Unavailable):
-            if series.reason is None:
-                series.reason = str(value)
-                self.writer.event(now, "failed", series=[number], reason=series.reason)
-            return None
-        return None if value is None or value != value else round(value, series.digits)
+    def _missing(self, place: int, series: Series, why: Unavailable, now: float) -> None:
+        """One value of several is missing; the first time is an event."""
+        self.values[place] = None
+        if series.reason is None:
+            series.reason = str(why)
+            self.writer.event(now, "failed", series=[place], reason=series.reason)
 
     def _numbers(self, index: int, source: Source) -> list[int]:
         return [self.offsets[index] + place for place in range(len(source.series))]

@@ -8,12 +8,14 @@ used, where the driver has that buffer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from ctypes import byref
 from statistics import median
 from typing import Any
 
 from gpumon.compat import pairwise, strictly
 from gpumon.gaps import LONGEST
-from gpumon.nvml import Device, ask, nvml
+from gpumon.nvml import Device, ask, call, nvml, within
 from gpumon.series import Series, Source, Unavailable
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
@@ -46,10 +48,6 @@ def utilisation_source(device: Device, interval: float) -> Source:
     # For that many readings the last mean may stand for what the driver has not added yet.
     most = max(LONGEST, round(SLOWEST / interval))
 
-    def polled() -> tuple[float, float]:
-        rates = ask(pynvml.nvmlDeviceGetUtilizationRates, device.handle)
-        return rates.gpu, rates.memory
-
     def buffered() -> list[float | None]:
         for place, kind in enumerate(kinds):
             values = [value for _, value in _fresh(device, kind, seen, place)]
@@ -69,8 +67,20 @@ def utilisation_source(device: Device, interval: float) -> Source:
             Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
             for name, cadence in strictly(NAMES, cadences)
         ],
-        buffered if buffers else polled,
+        buffered if buffers else _poll(device),
     )
+
+
+def _poll(device: Device) -> Callable[[], tuple[float, float]]:
+    rates = nvml().c_nvmlUtilization_t()
+    busy, memory = within(rates, "gpu"), within(rates, "memory")
+    ask_driver = call("nvmlDeviceGetUtilizationRates", device.handle, byref(rates))
+
+    def read() -> tuple[float, float]:
+        ask_driver()
+        return busy.value, memory.value
+
+    return read
 
 
 def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple[int, float]]:
