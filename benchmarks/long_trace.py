@@ -54,11 +54,11 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
     "memory others (MiB)": (5.0, 0, 0, 0),
     "SM use mine (%)": (5.0, 94, 3, 1),
     "SM use others (%)": (5.0, 0, 0, 1),
-    **{name: (gpm.SHORTEST, 55, 2, digits) for _, name, digits in gpm.ACTIVITY},
     **{
         name: (gpm.LONGER, 55, 2, digits) if digits else (gpm.LONGER, 900, 90, 0)
         for _, name, digits in gpm.METRICS
     },
+    "SM activity (%)": (gpm.SHORTEST, 55, 2, 1),
 }
 """Of a GPU's series: seconds between two readings, mean, standard deviation, decimals."""
 HOST_NOISE: dict[str, tuple[float, float, float, int]] = {

@@ -11,15 +11,16 @@ from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
-from gpumon.gpm import ACTIVITY, LONGER, METRICS, gpm_sources, gpm_supported
+from gpumon.gpm import LONGER, METRICS, gpm_sources, gpm_supported
 from gpumon.hardware import hardware_sources
 from gpumon.links import link_sources
-from gpumon.nvml import Device, ask, call, nvml, within
-from gpumon.series import Series, Source, Unavailable
+from gpumon.nvml import Device, ask, failure, function_of, nvml, poll, within
+from gpumon.series import Number, Poll, Series, Source, Unavailable
 from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
 
 MIB = 2**20
+MILLI = 1000
 
 
 def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -> list[Source]:
@@ -59,7 +60,7 @@ def _no_gpm(device: Device, reason: str) -> Source:
     def read() -> list[float]:
         raise Unavailable(reason, permanent=True)
 
-    names = [name for _, name, _ in ACTIVITY + METRICS if name.endswith("(%)")]
+    names = [name for _, name, _ in METRICS if name.endswith("(%)")]
     return _source(device, names, "nvmlGpmMetricsGet", read, every=LONGER)
 
 
@@ -76,23 +77,24 @@ def _source(
     return Source(device.name, series, read, every)
 
 
+def _polled(device: Device, name: str, api: str, poll: Poll, *, digits: int = 0) -> Source:
+    series = [Series(f"{device.name}/{name}", api, digits)]
+    return Source(device.name, series, poll.read, poll=poll)
+
+
 def _memory(device: Device) -> Source:
     pynvml = nvml()
     # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does.
     info = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
     api = name = "nvmlDeviceGetMemoryInfo_v2"
     try:
-        call(name, device.handle, byref(info))()
+        poll(name, device.handle, byref(info), numbers=[]).read()
     except Unavailable:
         info, name = pynvml.c_nvmlMemory_t(), "nvmlDeviceGetMemoryInfo"
         api = f"{name} (counts the driver's reserve as used)"
-    used, ask_it = within(info, "used"), call(name, device.handle, byref(info))
-
-    def read() -> tuple[float]:
-        ask_it()
-        return (used.value / MIB,)
-
-    return _source(device, ["memory used (MiB)"], api, read)
+    used = Number(within(info, "used"), MIB)
+    asked = poll(name, device.handle, byref(info), numbers=[used])
+    return _polled(device, "memory used (MiB)", api, asked)
 
 
 def _power(device: Device) -> Source:
@@ -100,49 +102,31 @@ def _power(device: Device) -> Source:
     pynvml = nvml()
     field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", 186)
     asked = pynvml.c_nvmlFieldValue_t(fieldId=field)
-    code, found = within(asked, "nvmlReturn"), within(asked, "value")
-    ask_field = call("nvmlDeviceGetFieldValues", device.handle, 1, byref(asked))
-    milliwatts = c_uint()
-    ask_usage = call("nvmlDeviceGetPowerUsage", device.handle, byref(milliwatts))
-
-    def instant() -> tuple[float]:
-        ask_field()
-        if code.value:
-            raise Unavailable(f"field {field}: {pynvml.NVMLError(code.value)}")
-        return (found.uiVal / 1000,)
-
-    def usual() -> tuple[float]:
-        ask_usage()
-        return (milliwatts.value / 1000,)
-
-    read, api = instant, f"nvmlDeviceGetFieldValues {field} (instant power)"
+    code = within(asked, "nvmlReturn")
+    fill = function_of("nvmlDeviceGetFieldValues")
+    instant = Poll(
+        lambda *arguments: fill(*arguments) or code.value,
+        (device.handle, 1, byref(asked)),
+        [Number(within(asked, "value", c_uint), MILLI)],
+        lambda code: failure(f"nvmlDeviceGetFieldValues {field}", code),
+    )
     try:
-        instant()
+        instant.read()
+        api = f"nvmlDeviceGetFieldValues {field} (instant power)"
+        return _polled(device, "power (W)", api, instant, digits=1)
     except Unavailable:
-        read = usual
-        api = "nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later)"
-    return _source(device, ["power (W)"], api, read, digits=1)
+        milliwatts, name = c_uint(), "nvmlDeviceGetPowerUsage"
+        usual = poll(name, device.handle, byref(milliwatts), numbers=[Number(milliwatts, MILLI)])
+        api = f"{name} (a mean over 1 s on Ampere and later)"
+        return _polled(device, "power (W)", api, usual, digits=1)
 
 
 def _energy(device: Device) -> Source:
     """Joules since the trace began. The counter itself runs since the driver was loaded."""
-    millijoules = c_ulonglong()
-    count = call("nvmlDeviceGetTotalEnergyConsumption", device.handle, byref(millijoules))
-    first: list[int] = []
-
-    def read() -> tuple[float]:
-        count()
-        if not first:
-            first.append(millijoules.value)
-        return ((millijoules.value - first[0]) / 1000,)
-
-    return _source(
-        device,
-        ["energy (J)"],
-        "nvmlDeviceGetTotalEnergyConsumption, difference from the start",
-        read,
-        digits=1,
-    )
+    millijoules, name = c_ulonglong(), "nvmlDeviceGetTotalEnergyConsumption"
+    since = Number(millijoules, MILLI, start=None)
+    count = poll(name, device.handle, byref(millijoules), numbers=[since])
+    return _polled(device, "energy (J)", f"{name}, difference from the start", count, digits=1)
 
 
 def _temperature(device: Device) -> Source:

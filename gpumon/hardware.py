@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from ctypes import byref
+from typing import Any
 
 from gpumon.compat import strictly
-from gpumon.nvml import Device, ask, code_of, failure, nvml
+from gpumon.nvml import Device, ask, failure, function_of, nvml
 from gpumon.series import Series, Source, Unavailable
 
 MOST_AT_ONCE = 16
@@ -27,7 +28,8 @@ def _xids(device: Device) -> Source:
     """NVML keeps XIDs in a queue from the moment it is asked to."""
     pynvml = nvml()
     event = pynvml.c_nvmlEventData_t()
-    queue: list[Callable[[], int]] = []
+    wait = function_of(WAIT)
+    queue: list[Any] = []
     count = [0]
 
     def read() -> list[float]:
@@ -39,9 +41,9 @@ def _xids(device: Device) -> Source:
                 with contextlib.suppress(Unavailable):
                     ask(pynvml.nvmlEventSetFree, made)
                 raise
-            queue.append(code_of(WAIT, made, byref(event), 0))
+            queue.append(made)
         for _ in range(MOST_AT_ONCE):
-            if code := queue[0]():
+            if code := wait(queue[0], byref(event), 0):
                 if code == TIMEOUT:
                     break
                 raise failure(WAIT, code)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpumon.cuda_order import ask_cuda
-from gpumon.series import Unavailable
+from gpumon.series import Number, Poll, Unavailable
 
 # Errors that asking again cannot cure.
 _PERMANENT = (
@@ -80,34 +80,23 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         raise failure(function.__name__, error.value) from None
 
 
-def call(name: str, *arguments: Any) -> Callable[[], None]:
-    """A call into the driver with the same arguments each time, made at every sample.
+def poll(name: str, *arguments: Any, numbers: list[Number]) -> Poll:
+    """A function of the driver's that is called at every sample, and fills these numbers.
 
-    It fills the structures that the arguments point to. pynvml, which makes new ones for each call
-    and looks its function up, takes several times as long as a call itself.
+    pynvml makes new structures at each call and wraps what is in them, which takes several times as
+    long as the call itself.
     """
-    function = _function(name)
-
-    def made() -> None:
-        if code := function(*arguments):
-            raise failure(name, code)
-
-    return made
+    return Poll(function_of(name), arguments, numbers, functools.partial(failure, name))
 
 
-def code_of(name: str, *arguments: Any) -> Callable[[], int]:
-    """Such a call that gives NVML's code in place of raising it."""
-    return functools.partial(_function(name), *arguments)
-
-
-def within(structure: Any, field: str) -> Any:
-    """A number inside a structure, whose ``value`` is read at once."""
-    kind = dict(structure._fields_)[field]
+def within(structure: Any, field: str, kind: Any = None) -> Any:
+    """A number inside a structure, of its own kind or another, whose ``value`` is read at once."""
+    kind = kind or dict(structure._fields_)[field]
     return kind.from_buffer(structure, getattr(type(structure), field).offset)
 
 
-def _function(name: str) -> Callable[..., int]:
-    """A function of the driver's; where it is too old to have it, one that says so."""
+def function_of(name: str) -> Callable[..., int]:
+    """A function of the driver's, which gives NVML's code; if the driver has none, that code."""
     missing = int(nvml().NVML_ERROR_FUNCTION_NOT_FOUND)
     return getattr(_library(), name, lambda *_: missing)
 

@@ -8,15 +8,14 @@ used, where the driver has that buffer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from ctypes import byref
 from statistics import median
 from typing import Any
 
 from gpumon.compat import pairwise, strictly
 from gpumon.gaps import LONGEST
-from gpumon.nvml import Device, ask, call, nvml, within
-from gpumon.series import Series, Source, Unavailable
+from gpumon.nvml import Device, ask, nvml, poll, within
+from gpumon.series import Number, Series, Source, Unavailable
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
 BUFFER_FROM = 0.25
@@ -58,29 +57,22 @@ def utilisation_source(device: Device, interval: float) -> Source:
                 held[place] = None
         return list(held)
 
-    api = "nvmlDeviceGetUtilizationRates"
-    if buffers:
-        api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
+    polled = None
+    api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
+    if not buffers:
+        api = "nvmlDeviceGetUtilizationRates"
+        rates = pynvml.c_nvmlUtilization_t()
+        numbers = [Number(within(rates, "gpu")), Number(within(rates, "memory"))]
+        polled = poll(api, device.handle, byref(rates), numbers=numbers)
     return Source(
         device.name,
         [
             Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
             for name, cadence in strictly(NAMES, cadences)
         ],
-        buffered if buffers else _poll(device),
+        polled.read if polled else buffered,
+        poll=polled,
     )
-
-
-def _poll(device: Device) -> Callable[[], tuple[float, float]]:
-    rates = nvml().c_nvmlUtilization_t()
-    busy, memory = within(rates, "gpu"), within(rates, "memory")
-    ask_driver = call("nvmlDeviceGetUtilizationRates", device.handle, byref(rates))
-
-    def read() -> tuple[float, float]:
-        ask_driver()
-        return busy.value, memory.value
-
-    return read
 
 
 def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple[int, float]]:

@@ -26,8 +26,8 @@ from gpumon.drawing import sidebyside
 from gpumon.drawing.lanes import condense
 from gpumon.drawing.style import THEMES
 from gpumon.follow import Follower
-from gpumon.sampler import Sampler
 from gpumon.series import Series, Source
+from gpumon.ticks import Sampler
 from gpumon.writer import Writer
 
 # Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.

@@ -116,7 +116,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    names = [name for _, name, _ in gpm.ACTIVITY + gpm.METRICS]
+    names = [name for _, name, _ in gpm.METRICS]
     text = "".join((ROOT / "gpumon" / f"{module}.py").read_text() for module in MODULES)
     names += re.findall(r'"(?:\w+/)?([A-Za-z][\w ]+ \([^)"]+\))"', text)
     names += [f"{bus} {way} (MiB/s)" for bus in ("PCIe",) for way in ("sent", "received")]
