@@ -34,7 +34,8 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
         _power(device),
         _energy(device),
         _temperature(device),
-        _clocks(device),
+        _clock(device, "SM", nvml().NVML_CLOCK_SM),
+        _clock(device, "memory", nvml().NVML_CLOCK_MEM),
         _throttle(device),
     ]
     if device.kind != "mig":
@@ -77,9 +78,11 @@ def _source(
     return Source(device.name, series, read, every)
 
 
-def _polled(device: Device, name: str, api: str, poll: Poll, *, digits: int = 0) -> Source:
+def _polled(
+    device: Device, name: str, api: str, poll: Poll, *, digits: int = 0, every: float = 0.0
+) -> Source:
     series = [Series(f"{device.name}/{name}", api, digits)]
-    return Source(device.name, series, poll.read, poll=poll)
+    return Source(device.name, series, poll.read, every, poll=poll)
 
 
 def _memory(device: Device) -> Source:
@@ -147,31 +150,17 @@ def _temperature(device: Device) -> Source:
 
 def _throttle(device: Device) -> Source:
     """Why the clocks are not higher, as NVML's bits; see gpumon.throttle.reasons."""
-    pynvml = nvml()
-    call = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons
-    newer = getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    if newer is not None:
-        # Its new name since driver 535; the old one is to go with CUDA 14.
-        with contextlib.suppress(Unavailable):
-            ask(newer, device.handle)
-            call = newer
-
-    def read() -> tuple[float]:
-        return (ask(call, device.handle),)
-
-    return _source(device, ["throttle reasons (bits)"], call.__name__, read, every=0.5)
+    bits, name = c_ulonglong(), "nvmlDeviceGetCurrentClocksEventReasons"
+    try:
+        poll(name, device.handle, byref(bits), numbers=[]).read()
+    except Unavailable:
+        # Its name before driver 535, which is to go with CUDA 14.
+        name = "nvmlDeviceGetCurrentClocksThrottleReasons"
+    asked = poll(name, device.handle, byref(bits), numbers=[Number(bits)])
+    return _polled(device, "throttle reasons (bits)", name, asked, every=0.5)
 
 
-def _clocks(device: Device) -> Source:
-    pynvml = nvml()
-
-    def read() -> tuple[float, float]:
-        clock = pynvml.nvmlDeviceGetClockInfo
-        return (
-            ask(clock, device.handle, pynvml.NVML_CLOCK_SM),
-            ask(clock, device.handle, pynvml.NVML_CLOCK_MEM),
-        )
-
-    return _source(
-        device, ["SM clock (MHz)", "memory clock (MHz)"], "nvmlDeviceGetClockInfo", read, every=0.5
-    )
+def _clock(device: Device, which: str, number: int) -> Source:
+    megahertz, name = c_uint(), "nvmlDeviceGetClockInfo"
+    asked = poll(name, device.handle, number, byref(megahertz), numbers=[Number(megahertz)])
+    return _polled(device, f"{which} clock (MHz)", name, asked, every=0.5)
