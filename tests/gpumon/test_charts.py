@@ -162,14 +162,14 @@ def test_a_run_without_the_phase_counts_from_its_start_and_says_so(tmp_path: Pat
 
 
 def test_what_a_trace_lacks_is_refused_with_what_it_has(tmp_path: Path) -> None:
-    clocks: dict[str, list[float | None]] = {"gpu0/SM clock (MHz)": [1.0]}
-    for name, gpus, more, known in (
-        ("host", {}, {}, "cpu, memory used"),
-        ("gpu", {"gpu0": [1.0]}, clocks, "clocks, utilisation, memory used, power, cpu, SM clock"),
+    host = write(tmp_path / "host", {})
+    gpu = write(tmp_path / "gpu", {"gpu0": [1.0]}, more={"gpu0/SM clock (MHz)": [1.0]})
+    for path, known in (
+        (host, "cpu, memory used"),
+        (gpu, "clocks, utilisation, memory used, power, cpu, SM clock"),
     ):
-        trace = gpumon.read(write(tmp_path / name, gpus, more=more))
         with pytest.raises(gpumon.MonitorError, match=rf"it has {known}$"):
-            trace.plot(series=["temperature"])
+            gpumon.read(path).plot(series=["temperature"])
 
 
 def test_a_mark_outside_a_short_window_is_not_drawn(tmp_path: Path) -> None:
