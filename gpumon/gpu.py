@@ -34,8 +34,8 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
         _power(device),
         _energy(device),
         _temperature(device),
-        _clock(device, "SM", nvml().NVML_CLOCK_SM),
-        _clock(device, "memory", nvml().NVML_CLOCK_MEM),
+        _clock(device, "SM clock (MHz)", nvml().NVML_CLOCK_SM),
+        _clock(device, "memory clock (MHz)", nvml().NVML_CLOCK_MEM),
         _throttle(device),
     ]
     if device.kind != "mig":
@@ -160,7 +160,7 @@ def _throttle(device: Device) -> Source:
     return _polled(device, "throttle reasons (bits)", name, asked, every=0.5)
 
 
-def _clock(device: Device, which: str, number: int) -> Source:
+def _clock(device: Device, series: str, number: int) -> Source:
     megahertz, name = c_uint(), "nvmlDeviceGetClockInfo"
     asked = poll(name, device.handle, number, byref(megahertz), numbers=[Number(megahertz)])
-    return _polled(device, f"{which} clock (MHz)", name, asked, every=0.5)
+    return _polled(device, series, name, asked, every=0.5)
