@@ -24,6 +24,7 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -280,4 +281,8 @@ def all_reduce(size: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
+    # A signal is an end like others, with which the hosts go, and what runs on them.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

@@ -37,33 +37,37 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
     "temperature (C)": (1.0, 61, 1, 0),
     "SM clock (MHz)": (0.5, 1900, 15, 0),
     "memory clock (MHz)": (0.5, 2619, 0, 0),
-    "throttle reasons (bits)": (0.2, 4, 0, 0),
+    "throttle reasons (bits)": (0.5, 4, 0, 0),
+    "XIDs (count)": (1.0, 0, 0, 0),
     **{
-        f"{kind} (count)": (1.0, 0, 0, 0)
+        f"{kind} (count)": (10.0, 0, 0, 0)
         for kind in (
-            "XIDs",
             "ECC errors corrected",
             "ECC errors uncorrected",
             "remapped rows",
             "remapped rows pending",
             "remapped rows failed",
-            "other processes",
         )
     },
+    "other processes (count)": (5.0, 0, 0, 0),
     "memory mine (MiB)": (5.0, 60500, 2, 0),
     "memory others (MiB)": (5.0, 0, 0, 0),
     "SM use mine (%)": (5.0, 94, 3, 1),
     "SM use others (%)": (5.0, 0, 0, 1),
     **{
-        name: (0.1, 55, 2, digits) if digits else (0.1, 900, 90, 0)
+        name: (gpm.LONGER, 55, 2, digits) if digits else (gpm.LONGER, 900, 90, 0)
         for _, name, digits in gpm.METRICS
     },
+    "SM activity (%)": (gpm.SHORTEST, 55, 2, 1),
 }
-"""Of a GPU's series: seconds between two readings, mean, standard deviation, decimals."""
+"""Of a GPU's series: seconds between two readings, mean, standard deviation, decimals.
+
+Memory is read at every sample, but hardly moves in training.
+"""
 HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
-    "host/cpu (%)": (0.1, 40, 5, 1),
+    "host/cpu (%)": (0.2, 40, 5, 1),
     **{f"host/cpu{core} (%)": (1.0, 40, 9, 0) for core in range(CORES)},
-    "host/memory used (MiB)": (0.5, 100_000, 50, 0),
+    "host/memory used (MiB)": (1.0, 100_000, 50, 0),
     **{f"host/{way} (MiB/s)": (1.0, 50, 9, 2) for way in (
         "disk read", "disk written", "network received", "network sent")},
     "sampler/cpu (%)": (1.0, 0.5, 0.05, 2),
@@ -72,8 +76,8 @@ HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
     "process/processes (count)": (1.0, 33, 0, 0),
     "process/page faults (1/s)": (1.0, 5000, 300, 0),
     "process/major page faults (1/s)": (1.0, 0, 0, 1),
-    "process/CPU allowance used (%)": (0.3, 40, 5, 1),
-    "process/CPU allowance (cores)": (0.3, CORES, 0, 2),
+    "process/CPU allowance used (%)": (0.5, 40, 5, 1),
+    "process/CPU allowance (cores)": (0.5, CORES, 0, 2),
     "process/memory allowance used (MiB)": (1.0, 90_000, 50, 0),
     "process/memory allowance (MiB)": (1.0, 515_000, 0, 0),
 }  # fmt: skip
@@ -144,7 +148,7 @@ def write(prefix: Path, gpus: int, seconds: float) -> None:
             # Like the sampler, which spreads slow readings over different samples.
             if number == 0 or (number + place) % every == 0:
                 before = (values[place] or 0.0) if grows else 0.0
-                values[place] = round(before + max(0.0, rng.gauss(mean, spread)), digits)
+                values[place] = round(before + max(0.0, rng.gauss(mean, spread)), digits or None)
         writer.sample(number * INTERVAL, values)
     writer.close()
 

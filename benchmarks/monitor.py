@@ -1,13 +1,13 @@
 """What monitoring costs a training loop: gpumon against the usual ways, interleaved.
 
-    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8]
+    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8] [--only missed]
 
 The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out with a word if it
 is not there) and a plain sampling thread, which is what most home-made monitors are, both in the
 training's own process, as in practice; and a process that asks the driver for what DCGM's exporter
-asks. Each round runs the same steps once with every monitor and once without, in a shuffled order;
-figures are medians over rounds, with the ends of their 95 % interval (of fewer than nine rounds the
-least and the most).
+asks, without its profiling metrics and with them. Each round runs the same steps once with every
+monitor and once without, in a shuffled order; figures are medians over rounds, with the ends of
+their 95 % interval (of fewer than nine rounds the least and the most).
 
 ``--fake-gpus 8`` has all monitors ask a stand-in for the driver's library, which answers with noisy
 values in no time: what is measured is then the monitors' own cost, not the driver's.
@@ -36,13 +36,14 @@ from pathlib import Path
 from typing import Any
 
 import quick
-from monitors import dcgm_like, nothing, nvitop_collector, ours, sampling_thread
+from monitors import dcgm_like, dcgm_profiling, nothing, nvitop_collector, ours, sampling_thread
 
 import gpumon
 from helpers import paths
 from helpers.results import intervals
 
 Step = Callable[[], None]
+PARTS = ("overhead", "slowdown", "marks", "cadence", "missed")
 FAKE_SECONDS = 600
 """After which a fake GPU's values stay."""
 
@@ -110,6 +111,7 @@ def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) ->
     rivals: dict[str, Any] = {
         "sampling thread in-process": sampling_thread,
         "process that polls as DCGM's exporter": dcgm_like,
+        "process that polls as DCGM's exporter, profiling too": dcgm_profiling,
     }
     try:
         import nvitop
@@ -138,7 +140,7 @@ def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) ->
         print(f"{rate} Hz: monitor, processor time (% of a core), steps longer by (%)")
         for name in monitors:
             cost, more = (intervals.of_median(found[name]) for found in (used, longer))
-            print(f"  {name:45s} {cost.text('.3f'):>24} {more.text('.2f'):>24}")
+            print(f"  {name:52s} {cost.text('.3f'):>24} {more.text('.2f'):>24}")
         for name in rivals:
             against(f"processor time of the monitor at {rate} Hz", "% of a core", name, used)
         for name in rivals:
@@ -268,7 +270,7 @@ def with_fake_gpus(count: int) -> int:
 
 FAKED = [("utilisation", 80.0, 5.0), ("memory_utilisation", 55.0, 5.0), ("memory", 61000.0, 5.0)]
 FAKED += [("power", 610e3, 12e3), ("energy", 61e3, 1e3)]
-FAKED += [(f"gpm{metric}", 55.0, 2.0) for metric in (2, 3, 5, 10)]
+FAKED += [(f"gpm{metric}", 55.0, 2.0) for metric in (1, 2, 3, 5, 10)]
 FAKED += [(f"gpm{metric}", 900.0, 90.0) for metric in (20, 21, 60, 61)]
 
 
@@ -277,6 +279,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=120.0, help="of pairs; blocks: a fortieth")
     parser.add_argument("--fake-gpus", type=int, help="GPUs of a stand-in for the driver's library")
+    parser.add_argument("--only", choices=PARTS, help="one of the measurements")
     options = quick.parse(parser, seconds=10.0)
     if options.fake_gpus and "FAKE_NVML_SCRIPT" not in os.environ:
         if not any(map(shutil.which, ("cc", "gcc", "clang"))):
@@ -285,11 +288,15 @@ def main() -> int:
     name, step = make_step()
     gpus = f", {options.fake_gpus} fake GPUs" if options.fake_gpus else ""
     print(f"{name}, {os.cpu_count()} cores{gpus}, load {os.getloadavg()[0]:.1f}\n")
-    overhead(step, options.seconds / 40, options.rounds, (10, 50))
-    slowdown(step, options.seconds, (10, 50))
-    marks()
-    cadence(options.seconds / 4)
-    missed(options.seconds)
+    parts: dict[str, Callable[[], None]] = {
+        "overhead": lambda: overhead(step, options.seconds / 40, options.rounds, (10, 50)),
+        "slowdown": lambda: slowdown(step, options.seconds, (10, 50)),
+        "marks": marks,
+        "cadence": lambda: cadence(options.seconds / 4),
+        "missed": lambda: missed(options.seconds),
+    }
+    for part in [options.only] if options.only else PARTS:
+        parts[part]()
     return 0
 
 

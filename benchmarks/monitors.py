@@ -120,6 +120,25 @@ ASKED = [
     (memory,),
     (pynvml.nvmlDeviceGetRemappedRows,),
 ]
+# Graphics engine, tensor cores, DRAM, PCIe both ways.
+PROFILED = (1, 5, 10, 20, 21)
+samples = {}
+def profile(handle):
+    before, after, get = samples.get(id(handle)) or (
+        pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc(), pynvml.c_nvmlGpmMetricsGet_t())
+    pynvml.nvmlGpmSampleGet(handle, after)
+    known = id(handle) in samples
+    samples[id(handle)] = after, before, get
+    if not known:
+        return None
+    get.version, get.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(PROFILED)
+    get.sample1, get.sample2 = before, after
+    for place, number in enumerate(PROFILED):
+        get.metrics[place].metricId = number
+    pynvml.nvmlGpmMetricsGet(get)
+    return [get.metrics[place].value for place in range(len(PROFILED))]
+if sys.argv[3] == "profiling":
+    ASKED.append((profile,))
 def works(handle, call, *rest):
     try:
         call(handle, *rest)
@@ -138,13 +157,19 @@ while True:
 
 
 @contextlib.contextmanager
-def dcgm_like(folder: Path, interval: float) -> Iterator[Clock]:
-    """A process that asks the driver for what NVIDIA's dcgm-exporter asks by default, less what it
-    does not answer, and writes it down. DCGM itself is on no package index; its C costs less than
-    this Python, which is what gpumon is written in too."""
-    words = [sys.executable, "-c", DCGM_LIKE, str(interval), str(folder / "polled")]
+def dcgm_like(folder: Path, interval: float, fields: str = "default") -> Iterator[Clock]:
+    """A process that asks the driver for what NVIDIA's dcgm-exporter asks in its list
+    ``default-counters.csv``, less what it does not answer, and writes it down. DCGM itself is on no
+    package index; its C costs less than this Python, which is what gpumon is written in too."""
+    words = [sys.executable, "-c", DCGM_LIKE, str(interval), str(folder / "polled"), fields]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as poller:
         assert poller.stdout is not None
         poller.stdout.readline()
         yield lambda: run_time(str(poller.pid))
         poller.terminate()
+
+
+def dcgm_profiling(folder: Path, interval: float) -> contextlib.AbstractContextManager[Clock]:
+    """The same of its list ``dcp-metrics-included.csv``, which also has the GPU's own counters (by
+    GPM): this is what gpumon asks for too."""
+    return dcgm_like(folder, interval, "profiling")

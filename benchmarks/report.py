@@ -1,10 +1,11 @@
-"""How long the report of six demo runs takes, and how large it is: against an exported notebook.
+"""How long a report takes, and how large it is: against an exported notebook.
 
-    python benchmarks/report.py [FOLDER] [--quick]
+    python benchmarks/report.py [FOLDER] [--runs N] [--quick]
 
-FOLDER holds the runs (default: six made-up demo records with traces). The rival is what is
-sent round without a report: Compare.ipynb of the same batch, executed and exported to HTML by
-nbconvert. Each is a process of its own, imports included; rounds are interleaved, figures medians.
+FOLDER holds the runs (default: six made-up demo records with traces; --runs N: N of a sweep over
+frameworks, devices and seeds). The rival is what is sent round without a report: Compare.ipynb of
+the same batch, executed and exported to HTML by nbconvert. Each is a process of its own, imports
+included; rounds are interleaved, figures medians.
 """
 
 from __future__ import annotations
@@ -23,14 +24,29 @@ import quick
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "notebooks" / "Compare.ipynb"
+DEVICES = (1, 2, 4, 8)
 
 
-def demo(folder: Path) -> Path:
-    """Six records as the tests have them."""
+def made_up(folder: Path, runs: int) -> Path:
+    """Six records as the tests have them, or more, of a sweep of 62 epochs each; with traces."""
     sys.path.insert(0, str(ROOT / "tests"))
+    import gpumon_tools
     import records
+    import scaling_records
 
-    records.six(folder)
+    if runs <= len(records.SIX):
+        records.six(folder)
+        return folder
+    each = [
+        (*row, devices, seed) for seed in range(runs) for row in records.SIX for devices in DEVICES
+    ]
+    contents = [
+        scaling_records.make(framework, devices, notebook=notebook, faster=speed / 100, seed=seed)
+        for framework, notebook, speed, devices, seed in each[:runs]
+    ]
+    scaling_records.save(folder, contents)
+    for run in folder.iterdir():
+        gpumon_tools.write(run / "trace", {"gpu0": [10.0, 90.0] * 300, "gpu1": [30.0] * 600})
     return folder
 
 
@@ -61,13 +77,14 @@ def measured(make: Callable[[Path, Path], Path], batch: Path, into: Path) -> tup
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("batch", type=Path, nargs="?")
+    parser.add_argument("--runs", type=int, default=6, help="more than six: a sweep")
     parser.add_argument("--rounds", type=int, default=5)
     given = quick.parse(parser, rounds=1)
     quick.check_folder(parser, given.batch)
     rounds = given.rounds
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder)
-        batch = (given.batch or demo(into / "batch")).resolve()
+        batch = (given.batch or made_up(into / "batch", given.runs)).resolve()
         pairs = [(measured(ours, batch, into), measured(rival, batch, into)) for _ in range(rounds)]
     for place, (figure, unit) in enumerate((("build the report", "s"), ("its size", "MB"))):
         mine = statistics.median(own[place] for own, _ in pairs)

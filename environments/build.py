@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes the environments of the kernels under .venvs/, each from its lock (docs/environments.md).
 
-    python3 environments/build.py                         all; a second run finds nothing to do
+    python3 environments/build.py                         all but optional ones; a second run finds
+                                                          nothing to do
     python3 environments/build.py --kernels lab,pytorch   some of them
     python3 environments/build.py --rebuild               all anew, whatever is there
     python3 environments/build.py --show                  what runs on the GPUs here; makes nothing

@@ -35,7 +35,7 @@ AT_ONCE = 4
 SOURCES = ("pillow-simd", "horovod")
 """Kept as source archives too: what is compiled of them may fit one machine only."""
 #: What a wheel may be built against, newest first; pip goes by the name alone.
-TAGS = ("_2_28", "_2_27", "_2_26", "_2_24", "_2_17", "2014", "_2_12", "2010", "_2_5", "1")
+TAGS = (*(f"_2_{minor}" for minor in range(28, 4, -1)), "2014", "2010", "1")
 
 Files = dict[str, dict[str, Any]]
 

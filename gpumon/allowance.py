@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpumon.process import slurp
+from gpumon.procfs import busy_and_total, slurp
 from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
@@ -22,7 +22,6 @@ LOOK_AGAIN = 5.0
 """Seconds after which limits are read again: most never change."""
 SHORTEST = 0.1
 """Seconds between two readings of counters; the kernel's ticks are 10 ms."""
-TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def _cpu(root: int) -> Source:
             Series("process/CPU allowance (cores)", "CPU affinity and cgroups' quotas", 2),
         ],
         read,
-        0.25,
+        0.5,
     )
 
 
@@ -120,19 +119,16 @@ def _affinity(root: int) -> set[int]:
 
 
 def _busy(cpus: set[int]) -> tuple[float, float]:
-    """Busy and total seconds of these CPUs together; waiting for a disk is idle."""
+    """Busy and total seconds of these CPUs together."""
     wanted = {f"cpu{number}".encode() for number in cpus}
     busy = total = 0.0
     with open("/proc/stat", "rb") as lines:  # noqa: PTH123 (read line by line, often)
         for line in lines:
             if not line.startswith(b"cpu"):
                 break
-            name, *ticks = line.split()
-            if name in wanted:
-                # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
-                counts = [int(tick) for tick in ticks[:8]]
-                total += sum(counts) * TICK
-                busy += (sum(counts) - counts[3] - counts[4]) * TICK
+            if line.partition(b" ")[0] in wanted:
+                seconds = busy_and_total(line)
+                busy, total = busy + seconds[0], total + seconds[1]
     return busy, total
 
 

@@ -8,13 +8,19 @@ return code.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
-from gpumon.nvml import Device, ask, nvml
-from gpumon.series import Series, Source, Unavailable
+from gpumon.compat import strictly
+from gpumon.nvml import Device, ask, failure, function_of, nvml, within
+from gpumon.series import Number, Poll, Series, Source, Unavailable
 
 # NVML asks for some time between the two samples of a difference.
 SHORTEST = 0.1
+LONGER = 0.5
+"""Seconds that the metrics are a mean of which no figure and no usual lane needs more often."""
 
 METRICS = (
     (2, "SM activity (%)", 1),
@@ -35,41 +41,83 @@ def gpm_supported(device: Device) -> None:
         raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
 
 
-def gpm_source(device: Device) -> Source:
-    """All GPM metrics of a device in one call; a metric that fails is missing alone."""
-    pynvml = nvml()
+def gpm_sources(device: Device) -> list[Source]:
+    """GPM's metrics of a device; each reading is the mean since the one before."""
+    return [_activity(device), _rest(device)]
+
+
+def _activity(device: Device) -> Source:
+    """SM activity, which charts and figures need at every sample."""
+    ((number, name, digits),) = METRICS[:1]
+    request, take, compare = _comparison(device, [number])
+    code, cell = (within(request.metrics[0], field) for field in ("nvmlReturn", "value"))
+    poll = Poll(lambda: compare() or code.value, (), [Number(cell)], _failed)
+    series = [Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)]
+
+    def read() -> Sequence[float | None]:
+        return [None] if take() else poll.read()
+
+    return Source(device.name, series, read, SHORTEST, poll=poll)
+
+
+def _rest(device: Device) -> Source:
+    """The other metrics in one call; one that fails is missing alone."""
     series = [
         Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)
-        for number, name, digits in METRICS
+        for number, name, digits in METRICS[1:]
     ]
-    samples: list[Any] = []
-    request = pynvml.c_nvmlGpmMetricsGet_t()
-    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-    request.numMetrics = len(METRICS)
-    for place, (number, _, _) in enumerate(METRICS):
-        request.metrics[place].metricId = number
-
-    def take(sample: Any) -> None:
-        if device.parent is None:
-            ask(pynvml.nvmlGpmSampleGet, device.handle, sample)
-        else:
-            ask(pynvml.nvmlGpmMigSampleGet, device.parent, device.instance, sample)
+    request, take, compare = _comparison(device, [number for number, _, _ in METRICS[1:]])
+    # Every metric's return code and value, in place of a structure for each.
+    metric = type(request.metrics[0])
+    tail = ctypes.sizeof(metric) - metric.value.offset - ctypes.sizeof(ctypes.c_double)
+    layout = Struct("=" + f"4xId{tail}x" * len(series))
 
     def read() -> list[float | Unavailable | None]:
-        if not samples:
-            samples.extend(ask(pynvml.nvmlGpmSampleAlloc) for _ in range(2))
-            take(samples[0])
-            return [None] * len(METRICS)
-        take(samples[1])
-        request.sample1, request.sample2 = samples
-        ask(pynvml.nvmlGpmMetricsGet, request)
-        samples.reverse()
-        return [_value(pynvml, metric) for metric in request.metrics[: len(METRICS)]]
+        if take():
+            return [None] * len(series)
+        if code := compare():
+            raise _failed(code)
+        found = layout.unpack_from(request, type(request).metrics.offset)
+        return [_failed(c) if c else value for c, value in strictly(found[::2], found[1::2])]
 
-    return Source(device.name, series, read, SHORTEST)
+    return Source(device.name, series, read, LONGER)
 
 
-def _value(pynvml: Any, metric: Any) -> float | Unavailable:
-    if metric.nvmlReturn == pynvml.NVML_SUCCESS:
-        return float(metric.value)
-    return Unavailable(f"nvmlGpmMetricsGet: {pynvml.NVMLError(metric.nvmlReturn)}")
+def _comparison(
+    device: Device, metrics: Sequence[int]
+) -> tuple[Any, Callable[[], bool], Callable[[], int]]:
+    """A request for metrics, what takes its first sample (once), and what fills it from then on."""
+    pynvml = nvml()
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(metrics)
+    for place, number in enumerate(metrics):
+        request.metrics[place].metricId = number
+    older, newer = (within(request, name, ctypes.c_void_p) for name in ("sample1", "sample2"))
+    sample: Callable[..., int] = function_of("nvmlGpmSampleGet")
+    of: tuple[Any, ...] = (device.handle,)
+    if device.parent is not None:
+        sample, of = function_of("nvmlGpmMigSampleGet"), (device.parent, device.instance)
+    get, asked = function_of("nvmlGpmMetricsGet"), ctypes.byref(request)
+
+    def take() -> bool:
+        if older.value:
+            return False
+        first, second = (ask(pynvml.nvmlGpmSampleAlloc) for _ in range(2))
+        if code := sample(*of, first):
+            raise _failed(code)
+        request.sample1, request.sample2 = first, second
+        return True
+
+    def compare() -> int:
+        code = sample(*of, newer) or get(asked)
+        if not code:
+            # The next difference begins where this one ended.
+            older.value, newer.value = newer.value, older.value
+        return code
+
+    return request, take, compare
+
+
+def _failed(code: int) -> Unavailable:
+    return failure("GPM", code)

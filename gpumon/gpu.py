@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
-from gpumon.gpm import METRICS, SHORTEST, gpm_source, gpm_supported
+from gpumon.gpm import LONGER, METRICS, gpm_sources, gpm_supported
 from gpumon.hardware import hardware_sources
 from gpumon.links import link_sources
-from gpumon.nvml import Device, ask, nvml
-from gpumon.series import Series, Source, Unavailable
+from gpumon.nvml import Device, ask, failure, function_of, nvml, poll, within
+from gpumon.series import Number, Poll, Series, Source, Unavailable
 from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
 
 MIB = 2**20
+MILLI = 1000
 
 
 def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -> list[Source]:
@@ -32,7 +34,8 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
         _power(device),
         _energy(device),
         _temperature(device),
-        _clocks(device),
+        _clock(device, "SM clock (MHz)", nvml().NVML_CLOCK_SM),
+        _clock(device, "memory clock (MHz)", nvml().NVML_CLOCK_MEM),
         _throttle(device),
     ]
     if device.kind != "mig":
@@ -49,7 +52,7 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
         gpm_supported(device)
     except Unavailable as error:
         return sources + link_sources(device) + [_no_gpm(device, str(error))]
-    return [*sources, gpm_source(device)]
+    return [*sources, *gpm_sources(device)]
 
 
 def _no_gpm(device: Device, reason: str) -> Source:
@@ -59,7 +62,7 @@ def _no_gpm(device: Device, reason: str) -> Source:
         raise Unavailable(reason, permanent=True)
 
     names = [name for _, name, _ in METRICS if name.endswith("(%)")]
-    return _source(device, names, "nvmlGpmMetricsGet", read, every=SHORTEST)
+    return _source(device, names, "nvmlGpmMetricsGet", read, every=LONGER)
 
 
 def _source(
@@ -75,63 +78,58 @@ def _source(
     return Source(device.name, series, read, every)
 
 
+def _polled(
+    device: Device, name: str, api: str, poll: Poll, *, digits: int = 0, every: float = 0.0
+) -> Source:
+    series = [Series(f"{device.name}/{name}", api, digits)]
+    return Source(device.name, series, poll.read, every, poll=poll)
+
+
 def _memory(device: Device) -> Source:
     pynvml = nvml()
     # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does.
-    version = getattr(pynvml, "nvmlMemory_v2", None)
-    api = "nvmlDeviceGetMemoryInfo_v2"
+    info = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+    api = name = "nvmlDeviceGetMemoryInfo_v2"
     try:
-        ask(pynvml.nvmlDeviceGetMemoryInfo, device.handle, version)
+        poll(name, device.handle, byref(info), numbers=[]).read()
     except Unavailable:
-        version, api = None, "nvmlDeviceGetMemoryInfo (counts the driver's reserve as used)"
-
-    def read() -> tuple[float]:
-        return (ask(pynvml.nvmlDeviceGetMemoryInfo, device.handle, version).used / MIB,)
-
-    return _source(device, ["memory used (MiB)"], api, read)
+        info, name = pynvml.c_nvmlMemory_t(), "nvmlDeviceGetMemoryInfo"
+        api = f"{name} (counts the driver's reserve as used)"
+    used = Number(within(info, "used"), MIB)
+    asked = poll(name, device.handle, byref(info), numbers=[used])
+    return _polled(device, "memory used (MiB)", api, asked)
 
 
 def _power(device: Device) -> Source:
     """Power now where the driver has it, else its own figure, which may be a mean of 1 s."""
     pynvml = nvml()
     field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", 186)
-
-    def instant() -> tuple[float]:
-        value = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, [field])[0]
-        if value.nvmlReturn != pynvml.NVML_SUCCESS:
-            raise Unavailable(f"field {field}: {pynvml.NVMLError(value.nvmlReturn)}")
-        return (value.value.uiVal / 1000,)
-
-    def usual() -> tuple[float]:
-        return (ask(pynvml.nvmlDeviceGetPowerUsage, device.handle) / 1000,)
-
-    read, api = instant, f"nvmlDeviceGetFieldValues {field} (instant power)"
+    asked = pynvml.c_nvmlFieldValue_t(fieldId=field)
+    code = within(asked, "nvmlReturn")
+    fill = function_of("nvmlDeviceGetFieldValues")
+    instant = Poll(
+        lambda *arguments: fill(*arguments) or code.value,
+        (device.handle, 1, byref(asked)),
+        [Number(within(asked, "value", c_uint), MILLI)],
+        lambda code: failure(f"nvmlDeviceGetFieldValues {field}", code),
+    )
     try:
-        instant()
+        instant.read()
+        api = f"nvmlDeviceGetFieldValues {field} (instant power)"
+        return _polled(device, "power (W)", api, instant, digits=1)
     except Unavailable:
-        read = usual
-        api = "nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later)"
-    return _source(device, ["power (W)"], api, read, digits=1)
+        milliwatts, name = c_uint(), "nvmlDeviceGetPowerUsage"
+        usual = poll(name, device.handle, byref(milliwatts), numbers=[Number(milliwatts, MILLI)])
+        api = f"{name} (a mean over 1 s on Ampere and later)"
+        return _polled(device, "power (W)", api, usual, digits=1)
 
 
 def _energy(device: Device) -> Source:
     """Joules since the trace began. The counter itself runs since the driver was loaded."""
-    pynvml = nvml()
-    first: list[float] = []
-
-    def read() -> tuple[float]:
-        millijoules = ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, device.handle)
-        if not first:
-            first.append(millijoules)
-        return ((millijoules - first[0]) / 1000,)
-
-    return _source(
-        device,
-        ["energy (J)"],
-        "nvmlDeviceGetTotalEnergyConsumption, difference from the start",
-        read,
-        digits=1,
-    )
+    millijoules, name = c_ulonglong(), "nvmlDeviceGetTotalEnergyConsumption"
+    since = Number(millijoules, MILLI, start=None)
+    count = poll(name, device.handle, byref(millijoules), numbers=[since])
+    return _polled(device, "energy (J)", f"{name}, difference from the start", count, digits=1)
 
 
 def _temperature(device: Device) -> Source:
@@ -152,31 +150,17 @@ def _temperature(device: Device) -> Source:
 
 def _throttle(device: Device) -> Source:
     """Why the clocks are not higher, as NVML's bits; see gpumon.throttle.reasons."""
-    pynvml = nvml()
-    call = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons
-    newer = getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    if newer is not None:
-        # Its new name since driver 535; the old one is to go with CUDA 14.
-        with contextlib.suppress(Unavailable):
-            ask(newer, device.handle)
-            call = newer
-
-    def read() -> tuple[float]:
-        return (ask(call, device.handle),)
-
-    return _source(device, ["throttle reasons (bits)"], call.__name__, read, every=0.2)
+    bits, name = c_ulonglong(), "nvmlDeviceGetCurrentClocksEventReasons"
+    try:
+        poll(name, device.handle, byref(bits), numbers=[]).read()
+    except Unavailable:
+        # Its name before driver 535, which is to go with CUDA 14.
+        name = "nvmlDeviceGetCurrentClocksThrottleReasons"
+    asked = poll(name, device.handle, byref(bits), numbers=[Number(bits)])
+    return _polled(device, "throttle reasons (bits)", name, asked, every=0.5)
 
 
-def _clocks(device: Device) -> Source:
-    pynvml = nvml()
-
-    def read() -> tuple[float, float]:
-        clock = pynvml.nvmlDeviceGetClockInfo
-        return (
-            ask(clock, device.handle, pynvml.NVML_CLOCK_SM),
-            ask(clock, device.handle, pynvml.NVML_CLOCK_MEM),
-        )
-
-    return _source(
-        device, ["SM clock (MHz)", "memory clock (MHz)"], "nvmlDeviceGetClockInfo", read, every=0.5
-    )
+def _clock(device: Device, series: str, number: int) -> Source:
+    megahertz, name = c_uint(), "nvmlDeviceGetClockInfo"
+    asked = poll(name, device.handle, number, byref(megahertz), numbers=[Number(megahertz)])
+    return _polled(device, series, name, asked, every=0.5)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from ctypes import byref
 from typing import Any
 
 from gpumon.compat import strictly
-from gpumon.nvml import Device, ask, nvml
+from gpumon.nvml import Device, ask, failure, function_of, nvml
 from gpumon.series import Series, Source, Unavailable
 
 MOST_AT_ONCE = 16
 TIMEOUT = 10
 """NVML's code for: no event came."""
+WAIT = "nvmlEventSetWait_v2"
 XID = 0x8
 COUNTED = {"corrected": 0, "uncorrected": 1}
 
@@ -25,6 +27,8 @@ def hardware_sources(device: Device) -> list[Source]:
 def _xids(device: Device) -> Source:
     """NVML keeps XIDs in a queue from the moment it is asked to."""
     pynvml = nvml()
+    event = pynvml.c_nvmlEventData_t()
+    wait = function_of(WAIT)
     queue: list[Any] = []
     count = [0]
 
@@ -39,18 +43,16 @@ def _xids(device: Device) -> Source:
                 raise
             queue.append(made)
         for _ in range(MOST_AT_ONCE):
-            try:
-                event = ask(pynvml.nvmlEventSetWait_v2, queue[0], 0)
-            except Unavailable as error:
-                if error.code != TIMEOUT:
-                    raise
-                break
+            if code := wait(queue[0], byref(event), 0):
+                if code == TIMEOUT:
+                    break
+                raise failure(WAIT, code)
             if event.eventType == XID:
                 count[0] += 1
                 source.noted.append(("xid", {"device": device.name, "xid": int(event.eventData)}))
         return [float(count[0])]
 
-    series = [Series(f"{device.name}/XIDs (count)", "nvmlEventSetWait_v2, since the start")]
+    series = [Series(f"{device.name}/XIDs (count)", f"{WAIT}, since the start")]
     source = Source(device.name, series, read, 1.0)
     return source
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,11 @@ import psutil
 
 from gpumon.compat import strictly
 from gpumon.series import Series, Source, Unavailable
+
+if sys.platform == "linux":
+    from gpumon import procfs as machine
+else:
+    from gpumon import elsewhere as machine
 
 MIB = 2**20
 # Layers over other disks, which would count the same bytes again, and disks in memory.
@@ -42,73 +48,62 @@ def _count() -> int:
     return os.cpu_count() or 1
 
 
-def _share(times: Any) -> tuple[float, float]:
-    """Busy and total seconds: waiting for a disk is idle, and guests are in user time already."""
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total - times.idle - getattr(times, "iowait", 0.0), total
-
-
 def _percent(new: tuple[float, float], old: tuple[float, float]) -> float:
     return min(100.0, max(0.0, 100 * (new[0] - old[0]) / (new[1] - old[1])))
 
 
 def _cpu() -> Source:
-    before = [_share(psutil.cpu_times())]
+    before = [machine.all_cores()]
     share: list[float | None] = [None]
     # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
     least = 0.05 * _count()
 
     def read() -> tuple[float | None]:
-        now = _share(psutil.cpu_times())
+        now = machine.all_cores()
         if now[1] - before[0][1] >= least:
             share[0] = _percent(now, before[0])
             before[0] = now
         return (share[0],)
 
-    api = "psutil.cpu_times, busy share of all cores since the reading before"
-    return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.1)
+    api = f"{machine.STAT}, busy share of all cores since the reading before"
+    return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.2)
 
 
 def _cores() -> Source:
-    before = _each_core()
-    api = "psutil.cpu_times, busy share since the reading before"
-    series = [Series(f"host/cpu{number} (%)", api) for number in range(len(before))]
+    before = machine.each_core()
+    api = f"{machine.STAT}, busy share since the reading before"
+    series = [Series(f"host/{name} (%)", api) for name in before]
 
     def read() -> list[float | None]:
-        now = _each_core()
-        if len(now) != len(before):
+        now = machine.each_core()
+        if now.keys() != before.keys():
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
             _percent(new, old) if new[1] - old[1] >= 0.05 else None
-            for new, old in strictly(now, before)
+            for new, old in strictly(now.values(), before.values())
         ]
-        before[:] = now
+        before.update(now)
         return shares
 
     return Source("host", series, read, every=1.0)
 
 
-def _each_core() -> list[tuple[float, float]]:
-    return [_share(times) for times in psutil.cpu_times(percpu=True)]
-
-
 def _memory() -> Source:
     def read() -> tuple[float]:
-        now = psutil.virtual_memory()
-        return ((now.total - now.available) / MIB,)
+        return (machine.memory_used(),)
 
-    api = "psutil.virtual_memory, total less available"
-    return Source("host", [Series("host/memory used (MiB)", api)], read, every=0.5)
+    return Source("host", [Series("host/memory used (MiB)", machine.MEMORY)], read, every=1.0)
 
 
-def _rates(keys: list[str], api: str, counters: Callable[[], tuple[int, int] | None]) -> Source:
-    """MiB/s from byte counters that only grow."""
+def _rates(keys: list[str], api: str, counters: Callable[[], list[tuple[int, int]]]) -> Source:
+    """MiB/s from pairs of byte counters that only grow, of all that count."""
     before: list[tuple[float, tuple[int, int]]] = []
 
     def read() -> list[float | None]:
-        now, counts = time.monotonic(), counters()
-        if counts is None:
+        now, found = time.monotonic(), counters()
+        if not found:
             raise Unavailable("the system shows no such device (a container?)", permanent=True)
+        counts = sum(one for one, _ in found), sum(other for _, other in found)
         rates: list[float | None] = [None, None]
         if before and now - before[0][0] > 0.1:
             seconds = now - before[0][0]
@@ -123,14 +118,11 @@ def _rates(keys: list[str], api: str, counters: Callable[[], tuple[int, int] | N
 
 
 def _disk() -> Source:
-    def moved() -> tuple[int, int] | None:
-        shown = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
-        disks = [found for name, found in shown.items() if _physical(name)]
-        totals = sum(d.read_bytes for d in disks), sum(d.write_bytes for d in disks)
-        return totals if disks else None
+    def moved() -> list[tuple[int, int]]:
+        return [moved for name, moved in machine.disk_bytes().items() if _physical(name)]
 
     keys = ["host/disk read (MiB/s)", "host/disk written (MiB/s)"]
-    return _rates(keys, "psutil.disk_io_counters, all physical disks", moved)
+    return _rates(keys, f"{machine.DISKS}, all physical disks", moved)
 
 
 @functools.cache
@@ -142,14 +134,11 @@ def _physical(name: str) -> bool:
 
 
 def _network() -> Source:
-    def moved() -> tuple[int, int] | None:
-        shown = psutil.net_io_counters(pernic=True, nowrap=False) or {}
-        cards = [found for name, found in shown.items() if name not in LOOPBACK]
-        totals = sum(c.bytes_recv for c in cards), sum(c.bytes_sent for c in cards)
-        return totals if cards else None
+    def moved() -> list[tuple[int, int]]:
+        return [moved for name, moved in machine.card_bytes().items() if name not in LOOPBACK]
 
     keys = ["host/network received (MiB/s)", "host/network sent (MiB/s)"]
-    return _rates(keys, "psutil.net_io_counters, all interfaces except the loopback", moved)
+    return _rates(keys, f"{machine.CARDS}, all interfaces except the loopback", moved)
 
 
 def _sampler() -> Source:

@@ -39,14 +39,14 @@ def _coarse(recording: Recording) -> list[str]:
 
 def losses(recording: Recording) -> list[str]:
     """What befell the GPUs, where samples are missing, and what could not be read."""
-    lost = [
+    lost = {
         f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}. "
-        "From then on, sums over all GPUs are not known."
+        "From then on, sums over all GPUs are not known.": None
         for event in recording.events
         if event["event"] == "device lost"
-    ]
+    }
     return (
-        lost
+        list(lost)
         + _hardware(recording)
         + _slowed(recording)
         + _shared(recording)

@@ -8,12 +8,14 @@ It must be opened in the process that samples: it is not fork-safe and its handl
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpumon.cuda_order import ask_cuda
-from gpumon.series import Unavailable
+from gpumon.series import Number, Poll, Unavailable
 
 # Errors that asking again cannot cure.
 _PERMANENT = (
@@ -75,13 +77,45 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
-        code = getattr(error, "value", None)
-        raise Unavailable(
-            f"{function.__name__}: {error}",
-            permanent=any(code == getattr(pynvml, name) for name in _PERMANENT),
-            lost=any(code == getattr(pynvml, name) for name in _LOST),
-            code=code,
-        ) from None
+        raise failure(function.__name__, error.value) from None
+
+
+def poll(name: str, *arguments: Any, numbers: list[Number]) -> Poll:
+    """A function of the driver's that is called at every sample, and fills these numbers.
+
+    pynvml makes new structures at each call and wraps what is in them, which takes several times as
+    long as the call itself.
+    """
+    return Poll(function_of(name), arguments, numbers, functools.partial(failure, name))
+
+
+def within(structure: Any, field: str, kind: Any = None) -> Any:
+    """A number inside a structure, of its own kind or another, whose ``value`` is read at once."""
+    kind = kind or dict(structure._fields_)[field]
+    return kind.from_buffer(structure, getattr(type(structure), field).offset)
+
+
+def function_of(name: str) -> Callable[..., int]:
+    """A function of the driver's, which gives NVML's code; if the driver has none, that code."""
+    missing = int(nvml().NVML_ERROR_FUNCTION_NOT_FOUND)
+    return getattr(_library(), name, lambda *_: missing)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """The driver's library; pynvml has it open."""
+    return ctypes.CDLL("libnvidia-ml.so.1")
+
+
+def failure(name: str, code: int) -> Unavailable:
+    """What became of a call that gave that code."""
+    pynvml = nvml()
+    return Unavailable(
+        f"{name}: {pynvml.NVMLError(code)}",
+        permanent=any(code == getattr(pynvml, each) for each in _PERMANENT),
+        lost=any(code == getattr(pynvml, each) for each in _LOST),
+        code=code,
+    )
 
 
 def open_nvml() -> dict[str, Any]:

@@ -21,7 +21,8 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ PART = 4 * 2**20
 SCALE, TICKS = 100, 10_000
 NOTHING = -(2**62)
 """A value that is not available."""
+AT_ONCE = 64
+"""Samples whose changes are taken in together, which costs less than one by one."""
 MOST_PARTS = 100_000
 MOST_SAMPLES = 2_000_000
 MOST_BYTES = 64 * 2**20
@@ -70,18 +73,37 @@ class Packer:
         self._ticks = array("q")
         self._places = [array("q") for _ in range(series)]
         self._values = [array("q") for _ in range(series)]
+        self._last: Sequence[object] = [NOTHING] * series
+        self._waiting: list[Sequence[float | None]] = []
 
-    def add(self, size: int, now: float, changed: Sequence[tuple[int, float | None]]) -> None:
+    def add(self, size: int, now: float, values: Sequence[float | None]) -> None:
         """Take a sample; size: the bytes that it had as text."""
-        place = len(self._ticks)
         self._ticks.append(round(now * TICKS))
-        for series, value in changed:
-            self._places[series].append(place)
-            self._values[series].append(NOTHING if value is None else round(value * SCALE))
+        self._waiting.append(values)
         self.size += size
+        if len(self._waiting) == AT_ONCE:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Take in the changes of each series by itself: most of them have none."""
+        if not self._waiting:
+            return
+        first = len(self._ticks) - len(self._waiting)
+        for series, (before, column) in enumerate(strictly(self._last, zip(*self._waiting))):
+            if column.count(before) == len(column):
+                continue
+            changed = list(map(ne, column, (before, *column)))
+            self._places[series].extend(compress(range(first, first + len(column)), changed))
+            self._values[series].extend(
+                NOTHING if value is None else round(value * SCALE)
+                for value in compress(column, changed)
+            )
+        self._last = self._waiting[-1]
+        self._waiting = []
 
     def write(self, folder: Path, place: int) -> dict[str, Any]:
         """The part as a file; gives its entry for the header. OSError where it cannot be."""
+        self._fold()
         blobs, sizes = [_pack(_steps(self._ticks))], []
         for places, values in strictly(self._places, self._values):
             grows = (

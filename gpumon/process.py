@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gpumon.compat import strictly
+from gpumon.procfs import TICK, slurp
 from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
-TICK = 1 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -78,12 +78,3 @@ def tree(root: int) -> Iterator[int]:
             for thread in threads:
                 with suppress(OSError, ValueError):
                     waiting += [int(child) for child in slurp(f"{thread.path}/children").split()]
-
-
-def slurp(path: str) -> bytes:
-    """A small file of /proc, read at once."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(file, 65536)
-    finally:
-        os.close(file)

@@ -258,7 +258,7 @@ def _fold(
     begun = bisect_left(times, rows.times[-1] + ROW) if rows.times else 0
     closing = [event["t"] for event in events if event["event"] == "end"]
     for place in range(begun, len(times)):
-        now = [(n, None if c[place] != c[place] else c[place]) for n, c in enumerate(columns)]
+        now = [None if c[place] != c[place] else c[place] for c in columns]
         if row := tier.sample(times[place], now):
             rows.add(row)
     if times and (row := tier.close(closing[-1] if closing else math.inf)):

@@ -23,21 +23,18 @@ import psutil
 from gpumon.boot import boot
 from gpumon.compat import strictly
 from gpumon.files import samples_file
-from gpumon.gaps import longest
 from gpumon.gpu import gpu_sources
 from gpumon.host import host_description, host_sources, sampler_memory
 from gpumon.lines import FORMAT
-from gpumon.meaning import shared
 from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
-from gpumon.series import Series, Source, Unavailable
+from gpumon.series import Source, Unavailable
 from gpumon.sharing import Family
+from gpumon.ticks import Sampler
 from gpumon.writer import Writer, say
 
 if sys.platform == "linux":
     from gpumon.allowance import allowance_sources
     from gpumon.process import process_source, tree
-
-RETRY_SECONDS = 1.0
 
 
 def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], dict[str, Any]]:
@@ -105,106 +102,6 @@ def probe(sources: list[Source]) -> list[Source]:
             for series in source.series:
                 series.reason = f"{type(error).__name__}: {error}"
     return sources
-
-
-class Sampler:
-    """The loop's state: which source is due when, and what each last said."""
-
-    def __init__(self, sources: list[Source], interval: float, writer: Writer) -> None:
-        self.sources = sources
-        self.writer = writer
-        self.interval = interval
-        self.offsets = []
-        self.retry = [0.0] * len(sources)
-        self.before = 0.0
-        self.reading = 0.0
-        count = 0
-        for source in sources:
-            self.offsets.append(count)
-            count += len(source.series)
-        self.values: list[float | None] = [None] * count
-        self.steps = [max(1, round(source.every / interval)) for source in sources]
-
-    def tick(self, number: int, now: float) -> None:
-        """Read what is due and write one line."""
-        began = time.monotonic()
-        self._note_gap(now)
-        for index, source in enumerate(self.sources):
-            # The index spreads the slow ones over different ticks; the first tick reads all.
-            due = number == 0 or (number + index) % self.steps[index] == 0
-            if source.dead or not due or now < self.retry[index]:
-                continue
-            offset = self.offsets[index]
-            try:
-                values = source.read()
-            except Unavailable as error:
-                self._failed(index, source, str(error), now, error.permanent, error.lost)
-                continue
-            except Exception as error:
-                # A fault in one reader must not end the others.
-                self._failed(index, source, f"{type(error).__name__}: {error}", now, False, False)
-                continue
-            if self.retry[index]:
-                self.retry[index] = 0.0
-                self.writer.event(now, "back", series=self._numbers(index, source))
-            self._tell(source, now)
-            for place, value in enumerate(values):
-                self.values[offset + place] = self._settle(
-                    offset + place, source.series[place], value, now
-                )
-        self.writer.sample(now, self.values)
-        self.before, self.reading = now, time.monotonic() - began
-
-    def _tell(self, source: Source, now: float) -> None:
-        """Write the events that a reading came upon; what spoils a run is told at once."""
-        for name, details in source.noted:
-            self.writer.line({"t": round(now, 4), "event": name, **details})
-            if name == "shared":
-                say(f"warning: {shared(details)}")
-        source.noted.clear()
-
-    def _note_gap(self, now: float) -> None:
-        """Say why there was no sample for long: nothing else knows."""
-        if now - self.before > longest(self.interval):
-            slow = self.reading > (now - self.before) / 2
-            why = (
-                f"reading the devices took {self.reading:.1f} s"
-                if slow
-                else "the sampler was stopped, or the machine too busy to run it"
-            )
-            self.writer.event(self.before + self.interval, "gap", reason=why)
-
-    def _settle(
-        self, number: int, series: Series, value: float | Unavailable | None, now: float
-    ) -> float | None:
-        """A value as the trace keeps it; the first failure of one metric alone is an event."""
-        if isinstance(value, Unavailable):
-            if series.reason is None:
-                series.reason = str(value)
-                self.writer.event(now, "failed", series=[number], reason=series.reason)
-            return None
-        return None if value is None or value != value else round(value, series.digits)
-
-    def _numbers(self, index: int, source: Source) -> list[int]:
-        return [self.offsets[index] + place for place in range(len(source.series))]
-
-    def _failed(
-        self, index: int, source: Source, reason: str, now: float, permanent: bool, lost: bool
-    ) -> None:
-        numbers = self._numbers(index, source)
-        for number in numbers:
-            self.values[number] = None
-        if not self.retry[index]:
-            self.writer.event(now, "failed", series=numbers, reason=reason)
-        self.retry[index] = now + max(RETRY_SECONDS, self.interval)
-        if lost:
-            self.writer.event(now, "device lost", device=source.device, reason=reason)
-            for other_index, other in enumerate(self.sources):
-                if other.device == source.device:
-                    other.dead = True
-                    for number in self._numbers(other_index, other):
-                        self.values[number] = None
-        source.dead = source.dead or permanent or lost
 
 
 def header_of(

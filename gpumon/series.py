@@ -50,11 +50,52 @@ class Series:
 
 
 @dataclass
+class Number:
+    """What a call fills: the value of ``cell``, less that of the start, in units of so many.
+
+    start: None for a counter whose first reading is its start.
+    """
+
+    cell: Any
+    unit: float = 1
+    start: float | None = 0
+
+
+@dataclass
+class Poll:
+    """A call that fills numbers and gives 0; made at every sample, so nothing is made for it anew.
+
+    failure: what a code other than 0 means.
+    """
+
+    function: Callable[..., int]
+    arguments: tuple[Any, ...]
+    numbers: list[Number]
+    failure: Callable[[int], Unavailable]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the start of each counter is known."""
+        return all(number.start is not None for number in self.numbers)
+
+    def read(self) -> list[float]:
+        if code := self.function(*self.arguments):
+            raise self.failure(code)
+        values = []
+        for number in self.numbers:
+            if number.start is None:
+                number.start = number.cell.value
+            values.append((number.cell.value - number.start) / number.unit)
+        return values
+
+
+@dataclass
 class Source:
     """One call that gives the values of one or several series, in their order.
 
     A value may be None (nothing to say yet) or an Unavailable (this one failed, the others not).
     every: seconds between two readings, 0 for each sample. device: the name before the slash.
+    poll: the call, where reading is no more than that.
     noted: events (name and details) that a reading came upon, until the sampler has written them.
     """
 
@@ -63,6 +104,7 @@ class Source:
     read: Callable[[], Sequence[float | Unavailable | None]]
     every: float = 0.0
     dead: bool = False
+    poll: Poll | None = None
     noted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def describe(self) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ def _memory(device: Device, mine: Callable[[], set[int]]) -> Source:
 
     def read() -> list[float | None]:
         holders = computing_on(device.handle)
-        own = mine()
+        own = mine() if holders else set()
         others = [holder for holder in holders if holder[0] not in own]
         if any(not psutil.pid_exists(process) for process, _ in others):
             return [None, None, None]

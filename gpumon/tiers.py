@@ -17,18 +17,21 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from operator import mul
 from pathlib import Path
 from typing import Any
 
-from gpumon.compat import strictly
+from gpumon.compat import pairwise, strictly
 from gpumon.gaps import longest
 
 ROW = 20.0
 """Seconds."""
 NAN = float("nan")
 LEVEL = 6
-AT_ONCE = 2**22
+AT_ONCE = 64
+"""Samples that are folded together, which costs less than one by one."""
+BLOCK = 2**22
 """Bytes of rows that are taken in at once."""
 
 
@@ -46,61 +49,67 @@ class Tier:
     def __init__(self, count: int, interval: float, bits: Sequence[int] = ()) -> None:
         self.start: float | None = None
         self._interval = interval
-        self._last = 0.0
-        self._values: list[float | None] = [None] * count
-        self._since = [0.0] * count
+        self._times: list[float] = []
+        self._waiting: list[Sequence[float | None]] = []
         self._amount = [0.0] * count
         self._seconds = [0.0] * count
         self._low = [math.inf] * count
         self._high = [-math.inf] * count
         self._held: dict[int, dict[float, float]] = {place: {} for place in bits}
 
-    def sample(self, now: float, changes: Iterable[tuple[int, float | None]]) -> bytes | None:
-        """Take a sample's changes; gives the row before, as bytes, once a new one begins."""
+    def sample(self, now: float, values: Sequence[float | None]) -> bytes | None:
+        """Take a sample, which is not changed later; gives the row before once a new one begins."""
         row = None
-        if self.start is None:
-            self._begin(now)
-        elif now - self._last > longest(self._interval):
-            # A value stands for one interval only where the next is missing; then nothing is known.
-            self._settle(self._last + self._interval)
-            self._since = [now] * len(self._since)
-        if self.start is not None and now >= self.start + ROW:
-            self._settle(now)
+        full = self.start is not None and now >= self.start + ROW
+        if self._times:
+            if now - self._times[-1] > longest(self._interval):
+                # A value stands for one interval where the next is missing; then nothing is known.
+                self._fold(self._times[-1] + self._interval)
+            elif full or len(self._times) == AT_ONCE:
+                self._fold(now)
+        if full:
             row = self._row()
-            self._begin(now)
-        for place, value in changes:
-            self._hold(place, now)
-            self._values[place] = value
-            if value is not None:
-                self._low[place] = min(self._low[place], value)
-                self._high[place] = max(self._high[place], value)
-        self._last = now
+        if full or self.start is None:
+            self.start = now
+        self._times.append(now)
+        self._waiting.append(values)
         return row
 
     def close(self, end: float) -> bytes | None:
         """The row that is open; None where there is none."""
         if self.start is None:
             return None
-        self._settle(min(end, self._last + self._interval))
+        if self._times:
+            self._fold(min(end, self._times[-1] + self._interval))
         return self._row()
 
-    def _begin(self, now: float) -> None:
-        self.start = now
-        self._since = [now] * len(self._since)
+    def _fold(self, until: float) -> None:
+        """Take in the samples that wait, series by series; the last of them held until then."""
+        held = [max(0.0, b - a) for a, b in pairwise([*self._times, until])]
+        total = sum(held)
+        for place, column in enumerate(zip(*self._waiting)):
+            first = column[0]
+            if first is not None and column.count(first) == len(column):
+                self._hold(place, [first], [total])
+            elif None in column:
+                known = [(v, s) for v, s in zip(column, held) if v is not None]
+                self._hold(place, [v for v, _ in known], [s for _, s in known])
+            else:
+                self._hold(place, column, held)
+        self._times, self._waiting = [], []
 
-    def _hold(self, place: int, until: float) -> None:
-        value, seconds = self._values[place], until - self._since[place]
-        self._since[place] = until
-        if value is not None and seconds > 0:
-            self._amount[place] += value * seconds
-            self._seconds[place] += seconds
-            if place in self._held:
-                held = self._held[place]
-                held[value] = held.get(value, 0.0) + seconds
-
-    def _settle(self, until: float) -> None:
-        for place in range(len(self._values)):
-            self._hold(place, until)
+    def _hold(self, place: int, values: Sequence[float], seconds: Sequence[float]) -> None:
+        if not values:
+            return
+        self._amount[place] += sum(map(mul, values, seconds))
+        self._seconds[place] += sum(seconds)
+        self._low[place] = min(self._low[place], *values)
+        self._high[place] = max(self._high[place], *values)
+        if place in self._held:
+            held = self._held[place]
+            for value, long in strictly(values, seconds):
+                if long > 0:
+                    held[value] = held.get(value, 0.0) + long
 
     def _row(self) -> bytes:
         means = array("d", [NAN if self.start is None else self.start])
@@ -114,11 +123,9 @@ class Tier:
                 means.append(amount / seconds if seconds > 0 else NAN)
         for edges in (self._low, self._high):
             ranges += [edge if math.isfinite(edge) else NAN for edge in edges]
-        count = len(self._values)
+        count = len(self._amount)
         self._amount, self._seconds = [0.0] * count, [0.0] * count
-        # What holds now goes on into the next row.
-        self._low = [math.inf if value is None else value for value in self._values]
-        self._high = [-math.inf if value is None else value for value in self._values]
+        self._low, self._high = [math.inf] * count, [-math.inf] * count
         singles = array("f", ranges)
         if sys.byteorder == "big":
             means.byteswap()
@@ -196,7 +203,7 @@ def read_rows(prefix: Path, count: int) -> tuple[Rows, int]:
             last = row is not None
             if row:
                 waiting.append(row)
-            if len(waiting) * size > AT_ONCE:
+            if len(waiting) * size > BLOCK:
                 wrong += rows.add(b"".join(waiting))
                 waiting.clear()
     return rows, wrong + rows.add(b"".join(waiting))

@@ -8,13 +8,14 @@ used, where the driver has that buffer.
 
 from __future__ import annotations
 
+from ctypes import byref
 from statistics import median
 from typing import Any
 
 from gpumon.compat import pairwise, strictly
 from gpumon.gaps import LONGEST
-from gpumon.nvml import Device, ask, nvml
-from gpumon.series import Series, Source, Unavailable
+from gpumon.nvml import Device, ask, nvml, poll, within
+from gpumon.series import Number, Series, Source, Unavailable
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
 BUFFER_FROM = 0.25
@@ -46,10 +47,6 @@ def utilisation_source(device: Device, interval: float) -> Source:
     # For that many readings the last mean may stand for what the driver has not added yet.
     most = max(LONGEST, round(SLOWEST / interval))
 
-    def polled() -> tuple[float, float]:
-        rates = ask(pynvml.nvmlDeviceGetUtilizationRates, device.handle)
-        return rates.gpu, rates.memory
-
     def buffered() -> list[float | None]:
         for place, kind in enumerate(kinds):
             values = [value for _, value in _fresh(device, kind, seen, place)]
@@ -60,16 +57,21 @@ def utilisation_source(device: Device, interval: float) -> Source:
                 held[place] = None
         return list(held)
 
-    api = "nvmlDeviceGetUtilizationRates"
-    if buffers:
-        api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
+    polled = None
+    api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
+    if not buffers:
+        api = "nvmlDeviceGetUtilizationRates"
+        rates = pynvml.c_nvmlUtilization_t()
+        numbers = [Number(within(rates, "gpu")), Number(within(rates, "memory"))]
+        polled = poll(api, device.handle, byref(rates), numbers=numbers)
     return Source(
         device.name,
         [
             Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
             for name, cadence in strictly(NAMES, cadences)
         ],
-        buffered if buffers else polled,
+        polled.read if polled else buffered,
+        poll=polled,
     )
 
 

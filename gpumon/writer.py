@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterable
+from itertools import chain, compress
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from gpumon.files import prefix_of, take
 from gpumon.parts import PART, Packer, parts_folder
 from gpumon.tiers import Tier, line_of, masks, tiers_file
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 MOST_OWED = 100
 MOST_EVENTS = 1000
 """That each new part begins with."""
@@ -56,16 +60,14 @@ class Writer:
     def sample(self, now: float, values: list[float | None]) -> None:
         """Append the values that differ from the last sample's; all of them the first time."""
         self._pay()
-        last = self._last
-        if len(last) == len(values):
-            changed = [(n, value) for n, value in enumerate(values) if value != last[n]]
-        else:
-            changed = list(enumerate(values))
-        told = [f"{n},{'null' if value is None else f'{value:.10g}'}" for n, value in changed]
-        if not self._owed and self._write("[" + ",".join([f"{now:.4f}", *told]) + "]"):
+        now = round(now, 4)
+        changed: Iterable[tuple[int, float | None]] = enumerate(values)
+        if len(self._last) == len(values):
+            changed = compress(changed, map(ne, values, self._last))
+        if not self._owed and self._write(_encode([now, *chain.from_iterable(changed)])):
             self._last = values.copy()
             self._gap = False
-            self._keep(now, changed)
+            self._keep(now, self._last)
         else:
             self._last = []
             self._lost(now)
@@ -88,7 +90,7 @@ class Writer:
         self._pay()
         os.close(self._file)
 
-    def _keep(self, now: float, changed: list[tuple[int, float | None]]) -> None:
+    def _keep(self, now: float, values: list[float | None]) -> None:
         """Fold a sample that was written into rows, and begin a new part where this one is full."""
         if not self._header:
             return
@@ -96,8 +98,8 @@ class Writer:
             count = len(self._header["series"])
             self._packer = Packer(count)
             self._tier = Tier(count, self._header["interval (s)"], masks(self._header))
-        self._packer.add(self._length, now, changed)
-        row = self._tier.sample(now, changed)
+        self._packer.add(self._length, now, values)
+        row = self._tier.sample(now, values)
         if row is not None:
             with contextlib.suppress(OSError):
                 self._row(row)

@@ -39,8 +39,8 @@ SLURM = ("slurm", "status")
 
 EXAMPLES = """\
 examples:
-  compare                                        every framework, on all GPUs (or two virtual
-                                                 CPU devices where there is none)
+  compare                                        the usual six notebooks, on all GPUs (or two
+                                                 virtual CPU devices where there is none)
   compare --frameworks pytorch,keras --devices 1,2
   compare --devices 4 --gpus 1                   4 replicas on one GPU: is the parallel path right?
   compare --devices 1,2,4,8 --repeats 3 --dry-run
@@ -177,7 +177,8 @@ def _parser() -> argparse.ArgumentParser:
         "--notebooks",
         type=listed,
         metavar="NAME,...",
-        help="which notebooks, without .ipynb (default: every framework's)",
+        help="which notebooks, without .ipynb (default: every framework's, but JAX's and Horovod's "
+        "only if named, and ChainerMN's only on several nodes or if named)",
     )
     parser.add_argument(
         "--frameworks",
@@ -204,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
         "--launcher",
         metavar="NAME",
         help="what starts the processes of several nodes: mpiexec, mpiexec:HOST,HOST,..., srun in "
-        "a Slurm allocation, torchrun (default: auto, srun or else mpiexec)",
+        "a Slurm allocation, torchrun (default: auto, srun in an allocation, else mpiexec)",
     )
     parser.add_argument(
         "--gpus",

@@ -199,11 +199,15 @@ def _lane(
         if low is not high and look.area:
             lows, highs = (outline(times, each, recording.end)[1] for each in (low, high))
             axes.fill_between(corners, lows, highs, color=colour, alpha=0.14, linewidth=0)
+    # Matplotlib cannot clip a text that is far outside, as in a short window into a long trace.
+    left, right = axes.get_xlim()
     for number, (moment, text) in enumerate(lane.marks):
+        if not left <= moment <= right:
+            continue
         axes.axvline(moment, color=colours.machine, linewidth=0.9, linestyle=(0, (3, 2)))
         level = 92 - 14 * (number % 3)
         axes.text(moment, level, f" {text}", color=colours.machine, fontsize=7.5, clip_on=True)
-    if lane.lost is not None:
+    if lane.lost is not None and left <= lane.lost[0] <= right:
         moment, text = lane.lost
         axes.axvline(moment, color=colours.activity, linewidth=1.2)
         axes.text(moment, 80, f" {text}", color=colours.activity, fontsize=8, clip_on=True)

@@ -14,6 +14,8 @@ from gpumon.drawing.style import KINDS, Theme, colour_of
 ROW = 0.2  # inches
 LETTER = 0.066
 SWATCH = 0.44
+LONGEST = 80
+"""Letters of a phase's name."""
 
 
 def handles(kinds: dict[str, str], phases: Iterable[tuple[str, str]], colours: Theme) -> list[Any]:
@@ -31,7 +33,11 @@ def handles(kinds: dict[str, str], phases: Iterable[tuple[str, str]], colours: T
                     [], [], color=colour, linewidth=1.4, linestyle=stroke(kind), label=kinds[kind]
                 )
             )
-    return made + [Patch(facecolor=colour, label=name) for name, colour in phases]
+    return made + [Patch(facecolor=colour, label=_short(name)) for name, colour in phases]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
 def stroke(kind: str) -> Any:

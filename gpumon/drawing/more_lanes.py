@@ -107,13 +107,20 @@ def chosen(recording: Recording, names: Sequence[str], weights: stats.Weights) -
 
 def _keys(recording: Recording, name: str) -> list[str]:
     """The series that a name means and that have values, in the trace's order."""
-    wanted = GROUPS.get(name.lower(), (name.lower(),))
     there = [key for key in recording.keys if recording.series(key) is not None]
-    keys = [k for k in there if k == name or k.partition("/")[2].lower().startswith(wanted)]
+
+    def begin(wanted: tuple[str, ...]) -> list[str]:
+        return [key for key in there if key.partition("/")[2].lower().startswith(wanted)]
+
+    keys = [key for key in there if key == name]
+    keys = keys or begin(GROUPS.get(name.lower(), (name.lower(),)))
     if not keys:
-        quantities = dict.fromkeys(key.partition("/")[2].rpartition(" (")[0] for key in there)
-        known = ", ".join([*GROUPS, *(q for q in quantities if not q[-1:].isdigit())])
-        raise MonitorError(f"series={name!r}: the trace has no such values; it has {known}")
+        groups = [group for group, wanted in GROUPS.items() if begin(wanted)]
+        quantities = [key.partition("/")[2].rpartition(" (")[0] for key in there]
+        known = dict.fromkeys([*groups, *(q for q in quantities if not q[-1:].isdigit())])
+        raise MonitorError(
+            f"series={name!r}: the trace has no such values; it has {', '.join(known)}"
+        )
     return keys
 
 

@@ -237,7 +237,7 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
     if not found:
         if count > MOST_VIRTUAL:
             raise UserError(
-                f"devices {count}: on the CPU they are virtual, and {MOST_VIRTUAL} of those do"
+                f"devices {count}: on the CPU they are virtual; give {MOST_VIRTUAL} at most"
             )
         return Devices("cpu", tuple(f"virtual CPU device {i}" for i in range(count)))
     if asked is None and count > len(found):

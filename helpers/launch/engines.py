@@ -24,6 +24,8 @@ RANK_IN = {"mpiexec": "PMI_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}
 HOST_FILE = "HYDRA_HOST_FILE"
 """The variable by which MPICH's process manager, Hydra, is told its hosts."""
 MOST_NODES = 1024
+MOST_VIRTUAL = 16
+"""Nodes that one machine can stand for, before their processes fill its memory."""
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?")
 
 

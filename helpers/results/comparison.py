@@ -7,7 +7,7 @@ machine, years later. Tables for a reader are in ``helpers.results.comparison_ta
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ class Comparison:
         """What all of these runs were trained for."""
         return next((entry.task for entry in self.entries if entry.task), tasks.FINDINGS)
 
-    @property
+    @cached_property  # asked for by each curve, and told from every run
     def metric(self) -> Metric:
         """By which their learning is shown: that of their recipe's targets, where all have one."""
         found = {tasks.metric_of(entry.content["recipe"]) for entry in self.entries if entry.task}

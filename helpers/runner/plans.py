@@ -10,7 +10,7 @@ from typing import Any
 from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, order
+from helpers.frameworks import ROWS, order, why_one_node
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.capabilities import sharing
 from helpers.launch import engines
@@ -171,7 +171,9 @@ def make_plan(
     """What is to be run, with everything a user may have mistyped checked.
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, nodes, devices: a sweep that
-    is cut short has measured every framework, and a machine that grows warm does so for all.
+    is cut short has measured every framework, and a machine that grows warm does so for all. A
+    notebook of one machine is left out on several where nobody named it and its framework has
+    another that spans them.
 
     Args:
         notebooks: names without ``.ipynb``; none means every framework notebook, in order.
@@ -233,12 +235,16 @@ def make_plan(
     each_precision = dict.fromkeys(precision)
     with _choosing("repeats"):
         rounds = _whole("repeats", repeats, least=1)
+    spanning = {known[name][0] for name in wanted if not why_one_node(name)}
+
+    def belongs(name: str, number: int) -> bool:
+        """Whether a notebook that nobody named runs on so many nodes."""
+        if number == 1:
+            return bool(frameworks) or name not in _OF_MANY_NODES
+        return not why_one_node(name) or known[name][0] not in spanning
+
     several = {
-        name: [
-            number
-            for number in each_nodes
-            if number > 1 or notebooks or frameworks or name not in _OF_MANY_NODES
-        ]
+        name: [number for number in each_nodes if notebooks or belongs(name, number)]
         for name in wanted
     }
     combined = sum(map(len, several.values()))

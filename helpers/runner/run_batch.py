@@ -43,7 +43,7 @@ from helpers.runner.estimate import History
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.probe import batch as probes
 from helpers.runner.progress_board import Lines
-from helpers.runner.slurm import nodes
+from helpers.runner.slurm import limit, nodes
 from helpers.terminal import say
 from helpers.training import agreed_stop, checkpoint, heartbeat, image_data, parameters, record
 
@@ -144,11 +144,7 @@ def _in_order(batch: Batch, said: str, before: int, *, gained: bool = False) -> 
     said = f"{said}; {done} of {runs} runs are finished"
     if gained or done > before:
         return stopping.InOrder(said)
-    return stopping.InOrder(
-        f"{said}, none of them now, and no training step was gained, so that to go on would "
-        "take for ever: ask for a longer time limit",
-        code=1,
-    )
+    return limit.without_gain(said)
 
 
 def _turn(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:

@@ -68,9 +68,9 @@ def in_order() -> Iterator[None]:
     before = {n: signal.getsignal(n) for n in _SAID if signal.getsignal(n) is not signal.SIG_IGN}
     alarm, hook = signal.getsignal(signal.SIGALRM), sys.unraisablehook
     wishes = signal.getsignal(signal.SIGUSR1)
-    patience = _patience()
+    seconds = patience()
     _Asked.reason, _Asked.raised, _Asked.wished = None, None, False
-    signal.signal(signal.SIGUSR1, lambda number, frame: _wish(patience))
+    signal.signal(signal.SIGUSR1, lambda number, frame: _wish(seconds))
     signal.signal(signal.SIGALRM, lambda number, frame: _act())
     sys.unraisablehook = lambda lost: _raise_again(lost) or hook(lost)
     for number in before:
@@ -120,7 +120,20 @@ def again(asked: KeyboardInterrupt, said: str) -> KeyboardInterrupt:
     return InOrder(said, asked.code) if isinstance(asked, InOrder) else KeyboardInterrupt(said)
 
 
-def _wish(patience: float) -> None:
+def patience() -> float:
+    """Seconds that a stop in order may take.
+
+    Raises:
+        UserError: the variable that says so is no number.
+    """
+    said = os.environ.get(PATIENCE_VARIABLE, "")
+    try:
+        return float(said) if said else PATIENCE_SECONDS
+    except ValueError:
+        raise UserError(f"{PATIENCE_VARIABLE}={said}: give seconds") from None
+
+
+def _wish(seconds: float) -> None:
     if _Asked.wished:
         if _Asked.reason is None:
             _Asked.reason = "stopped, as a stop in order took too long"
@@ -129,17 +142,9 @@ def _wish(patience: float) -> None:
     _Asked.wished = True
     if _Asked.pass_on is not None:
         _Asked.pass_on()
-    timer = threading.Timer(patience, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGUSR1))
     timer.daemon = True
     timer.start()
-
-
-def _patience() -> float:
-    said = os.environ.get(PATIENCE_VARIABLE, "")
-    try:
-        return float(said) if said else PATIENCE_SECONDS
-    except ValueError:
-        raise UserError(f"{PATIENCE_VARIABLE}={said}: give seconds") from None
 
 
 def _ask(number: int, frame: FrameType | None) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from chainer import training
 
 from helpers.recipe import Rule
+from helpers.training.agreed_stop import Permit
 from helpers.training.chainer_batches import SharedIterator as SharedIterator
 from helpers.training.step_clock import StepClock
 from helpers.training.step_parts import Wait, Waited
@@ -121,6 +122,17 @@ class Loader:
 
     def __init__(self, iterators: Iterable[chainer.dataset.Iterator]) -> None:
         self.iterators = list(iterators)
+        self.passed = multiprocessing.Value("i", 0)
+        self.goes_on: Callable[[int], bool] = lambda taken: True
+        """Whether a Trainer that has taken so many steps is to take the next one."""
+
+    def skip(self, batches: int) -> None:
+        """In all processes of an updater, begin behind so many batches."""
+        self.passed.value = batches
+
+    def until(self, permit: Permit, first: int) -> None:
+        """Go on as far as ``permit`` goes; the next step is number ``first``, of all epochs."""
+        self.goes_on = lambda taken: permit.may_take(first + taken)
 
     def __iter__(self) -> Iterator[Arrays]:
         """Global batches as arrays in the host's memory; to close it ends the loader's workers."""
@@ -148,6 +160,43 @@ class Loader:
         with ThreadPoolExecutor(len(self.iterators)) as threads:
             while True:
                 yield list(threads.map(next, self.iterators))
+
+
+class Steps:
+    """A Trainer's stop trigger: after so many steps, or where the run stops as it was asked to."""
+
+    def __init__(self, steps: int, loader: Loader) -> None:
+        self.steps, self.loader = steps, loader
+        self.first: int | None = None
+
+    def __call__(self, trainer: training.Trainer) -> bool:
+        """Whether the Trainer is to end; it asks before each step."""
+        iteration = trainer.updater.iteration
+        self.first = iteration if self.first is None else self.first
+        taken = iteration - self.first
+        return taken == self.steps or not self.loader.goes_on(taken)
+
+
+class Behind:
+    """An iterator of a loader in one process, behind the batches that its loader skips.
+
+    They are read when the first batch is asked for, as each process has to do so after its fork.
+    """
+
+    def __init__(self, loader: Loader, place: int) -> None:
+        self.iterator, self.passed = loader.iterators[place], loader.passed
+        self.dataset, self.finalize = self.iterator.dataset, self.iterator.finalize
+        self.begun = False
+
+    def __iter__(self) -> Behind:
+        return self
+
+    def __next__(self) -> list[Any]:
+        if not self.begun:
+            self.begun = True
+            for _ in range(self.passed.value):
+                next(self.iterator)
+        return next(self.iterator)  # type: ignore[no-any-return]
 
 
 class Again:
@@ -178,7 +227,7 @@ class Feed(chainer.dataset.Iterator):
 
     def __init__(self, loaders: Sequence[Loader], place: int, number: Any) -> None:
         self.loaders = list(loaders)
-        self.iterators = [loader.iterators[place] for loader in loaders]
+        self.iterators = [Behind(loader, place) for loader in loaders]
         self.dataset = self.iterators[0].dataset  # updaters compare the lengths of theirs
         self.number = number
         self.noted: Iterator[list[Any]] | None = None

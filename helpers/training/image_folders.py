@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import data_prep
-from data_prep import demo, demo_classes, demo_table
+from data_prep import demo, demo_classes, demo_set, demo_table
+from data_prep.files import sole_writer
 from data_prep.readers import cifar10
 from helpers import paths, terminal
 from helpers.errors import UserError
@@ -108,17 +109,23 @@ def _as_published(recipe: Recipe) -> bool:
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
-    """Generate the images, and what is to be read of them; both go on where they were cut short."""
+    """Generate the images, and what is to be read of them; both go on where they were cut short.
+
+    One process makes them, and the others wait: jobs of a cluster begin together.
+    """
     stand_in = STAND_INS[recipe.reader]
     source = paths.DATA / stand_in.name
     started = time.perf_counter()
-    print(f"Generating {stand_in.what} in {source}, once", flush=True)
-    stand_in.make(source)
-    if folder != source:
-        size = recipe.resized or UNSIZED
-        print(f"Resizing them to {size} px in {folder}, once", flush=True)
-        how = {**stand_in.resize, "size": size, "channels": recipe.planes}
-        data_prep.resize_folder(source, folder, **how)
+    with sole_writer(paths.DATA, demo_set.PATIENCE):
+        if _is_there(folder):
+            return
+        print(f"Generating {stand_in.what} in {source}, once", flush=True)
+        stand_in.make(source)
+        if folder != source:
+            size = recipe.resized or UNSIZED
+            print(f"Resizing them to {size} px in {folder}, once", flush=True)
+            how = {**stand_in.resize, "size": size, "channels": recipe.planes}
+            data_prep.resize_folder(source, folder, **how)
     print(f"Data ready after {terminal.clock(time.perf_counter() - started)}", flush=True)
 
 

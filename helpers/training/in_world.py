@@ -178,8 +178,7 @@ def train(
     history, first_step, part = list(begin.history), begin.first_step, begin.part
     taken = begin.epoch * steps + part.steps
     permit = agreement.of(world.rank, world.processes, taken)
-    for _ in range(part.steps):  # their images were trained on
-        next(loader)
+    skip(loader, part.steps)  # their images were trained on
     parts: step_parts.Parts | None = None
     for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):
         if not permit.may_take(taken):
@@ -341,6 +340,15 @@ def own_images(world: World, part: pd.DataFrame) -> int:
     return len(range(world.rank, len(part), world.processes))
 
 
+def skip(loader: Any, batches: int) -> None:
+    """Leave out the next batches of an endless loader; a loader may know how itself."""
+    if hasattr(loader, "skip"):
+        loader.skip(batches)
+        return
+    for _ in range(batches):
+        next(loader)
+
+
 def once(loader: Any) -> Any:
     """The first batch of an endless loader, for an evaluation; a loader may know how itself."""
     return loader.once() if hasattr(loader, "once") else islice(loader, 1)
@@ -361,8 +369,8 @@ def take_steps(
         replica: what trains.
         loader: that of the batches.
         steps: how many.
-        permit: says up to where; the steps end there, where the loader is a plain iterator.
-            (Others are their framework's own, and make all of the steps.)
+        permit: says up to where; the steps end there, where the loader is a plain iterator, or
+            knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
 
     Raises:
@@ -370,6 +378,8 @@ def take_steps(
     """
     if permit is not None and isinstance(loader, Iterator):
         loader = agreed_stop.batches(loader, permit, first)
+    elif permit is not None and hasattr(loader, "until"):
+        loader.until(permit, first)
     with StepClock(work.framework.completion) as clock:
         loss = work.lesson.train_epoch(replica, loader, steps, clock)
     stopped = permit is not None and permit.refused and 0 < clock.steps < steps

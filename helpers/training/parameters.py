@@ -126,6 +126,11 @@ def resolve(
             raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
     seed, nodes = check_seed(seed), check_nodes(nodes)
     engine = engines.choose(launcher, nodes)
+    if engine.virtual and nodes > engines.MOST_VIRTUAL:
+        raise UserError(
+            f"nodes {nodes}: on one machine they are virtual, and {engines.MOST_VIRTUAL} of those "
+            "do; give fewer, name the machines (launcher), or run in a Slurm allocation"
+        )
     found = device_helpers.resolve(devices, gpus)
     if found.kind == "cpu" and device_helpers.visible():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them

@@ -1,8 +1,10 @@
 """Hosts made of this machine: names, links no faster than they are said to be, and no trace."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +103,21 @@ def test_what_cannot_be_is_refused(
     monkeypatch.setattr(sys, "argv", ["hosts.py", *words, "--", "true"])
     assert hosts.main() == 2
     assert capsys.readouterr().err.startswith(f"error: {reason}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_host_and_no_process(number: signal.Signals) -> None:
+    shell = "hostname; echo $$; sleep 600"
+    command = [sys.executable, hosts.__file__, "--hosts", "1", "--", "sh", "-c", shell]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as started:
+        assert started.stdout is not None and started.stderr is not None
+        name, process = (started.stdout.readline().strip() for _ in range(2))
+        if not name:
+            pytest.skip(started.stderr.read())
+        assert name in names()
+        started.send_signal(number)
+        assert started.wait(20) == 128 + number
+        assert not started.stderr.read()
+    assert name not in names()
+    assert not Path(f"/proc/{process}").exists()

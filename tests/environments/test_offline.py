@@ -45,6 +45,8 @@ NEEDED = {
 }
 """What the project depends on and the kernels import; the stand-ins need nothing themselves."""
 MODULES = {"pillow": "PIL/Image.py"}
+TAGS = {"psutil": "manylinux_2_25_x86_64", "scipy": "manylinux2014_x86_64"}
+"""What a wheel needs of a machine; all others fit any."""
 CHAINERCV = {
     "setup.py": "from setuptools import setup\n"
     "setup(name='chainercv', version='0.13.1', packages=['chainercv'], ext_modules=[])\n",
@@ -91,7 +93,8 @@ def repack(site: Path, name: str) -> dict[str, bytes]:
 def stand_in(registry: Path, pin: str) -> Path | None:
     """Puts what a pin names into the registry; returns the file."""
     name, version = pin.split("==")
-    file = registry / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+    tag = TAGS.get(name, "any")
+    file = registry / f"{name.replace('-', '_')}-{version}-py3-none-{tag}.whl"
     source = registry / f"{name.replace('-', '_')}-{version}.tar.gz"
     module = name.replace("-", "_")
     setup = f"from setuptools import setup\nsetup(name={name!r}, version={version!r}, "

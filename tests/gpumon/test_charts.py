@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -158,6 +159,29 @@ def test_a_run_without_the_phase_counts_from_its_start_and_says_so(tmp_path: Pat
     assert "1 GPU, no train" in {text.get_text() for text in other.texts}
     page = gpumon_canvas.data_of(sidebyside.fragment(runs))["lanes"]
     assert [lane["subtitle"] for lane in page] == ["1 GPU", "1 GPU, no train"]
+
+
+def test_what_a_trace_lacks_is_refused_with_what_it_has(tmp_path: Path) -> None:
+    host = write(tmp_path / "host", {})
+    gpu = write(tmp_path / "gpu", {"gpu0": [1.0]}, more={"gpu0/SM clock (MHz)": [1.0]})
+    for path, known in (
+        (host, "cpu, memory used"),
+        (gpu, "clocks, utilisation, memory used, power, cpu, SM clock"),
+    ):
+        with pytest.raises(gpumon.MonitorError, match=rf"it has {known}$"):
+            gpumon.read(path).plot(series=["temperature"])
+
+
+def test_a_mark_outside_a_short_window_is_not_drawn(tmp_path: Path) -> None:
+    events = [
+        {"t": 4000.0, "event": "device lost", "device": "gpu0", "reason": "x"},
+        {"t": 4000.0, "event": "xid", "device": "gpu0", "xid": 79},
+    ]
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1.0] * 5000}, events=events))
+    data = io.BytesIO()
+    trace.plot(window=(1.0, 1.01)).savefig(data, format="png")
+    words = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
+    assert any("XID 79" in word for word in words) and any("lost at" in word for word in words)
 
 
 def test_a_long_name_stays_in_the_picture(tmp_path: Path) -> None:

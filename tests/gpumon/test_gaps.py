@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from gpumon.drawing import sidebyside
 from gpumon.drawing.lanes import condense
 from gpumon.drawing.style import THEMES
 from gpumon.follow import Follower
-from gpumon.sampler import Sampler
 from gpumon.series import Series, Source
+from gpumon.ticks import Sampler
 from gpumon.writer import Writer
 
 # Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.
@@ -241,6 +242,36 @@ def test_the_sampler_says_why_it_did_not_sample(
         (3.0, "reading the devices took 5.0 s"),
         (9.0, "the sampler was stopped, or the machine too busy to run it"),
     ]
+
+
+def test_every_source_is_read_as_often_as_it_says(tmp_path: Path) -> None:
+    read: list[tuple[int, str]] = []
+    tick = [0]
+
+    def source(device: str, name: str, every: float) -> Source:
+        def reading() -> list[float]:
+            read.append((tick[0], f"{device}/{name}"))
+            return [1.0]
+
+        return Source(device, [Series(f"{device}/{name}", "none")], reading, every)
+
+    names = [("power (W)", 0.0), ("clock (MHz)", 0.5), ("heat (C)", 0.5), ("rows (count)", 10.0)]
+    sources = [source(f"gpu{n}", name, every) for n in range(3) for name, every in names]
+    sampler = Sampler(sources, 0.1, Writer(tmp_path / "t.jsonl"))
+    for tick[0] in range(201):
+        sampler.tick(tick[0], tick[0] / 10)
+    assert len([key for number, key in read if number == 0]) == len(sources)
+    for name, every in names:
+        moments = [
+            [number for number, key in read if key == f"gpu{n}/{name}" and number] for n in range(3)
+        ]
+        assert moments[0] == moments[1] == moments[2]  # a kind together
+        steps = {b - a for a, b in pairwise(moments[0])}
+        assert steps == {max(1, round(every * 10))}
+    clocks, heats = (
+        {number for number, key in read if number and key.endswith(name)} for name in ("z)", "C)")
+    )
+    assert not clocks & heats  # and kinds apart
 
 
 def test_a_stopped_sampler_leaves_a_gap_with_its_reason(tmp_path: Path) -> None:

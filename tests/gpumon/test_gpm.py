@@ -38,6 +38,17 @@ def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
     assert "100 % busy" in words and "30 % SM active" in words
 
 
+def test_activity_that_fails_for_a_while_or_is_no_number_is_missing(play: Play) -> None:
+    script = gpu(0, "utilisation 9\ngpm 1\ngpm2 30 30 nan 31 E999 32")
+    trace = play(script, samples=28, interval=0.1)
+    values = trace.frame()["gpu0/SM activity (%)"]
+    assert changes(list(values)) == [30.0, 31.0, 32.0]
+    assert values.isna().sum() >= 10  # asked again after a second
+    place = trace.recording.keys.index("gpu0/SM activity (%)")
+    told = [e["event"] for e in trace.provenance()["events"] if place in e.get("series", ())]
+    assert told == ["failed", "back"]
+
+
 def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
     mib = 2**20
     trace = play(

@@ -22,8 +22,8 @@ from test_monitor import ROOT, gone
 
 import gpumon
 from gpumon.files import marks_file, samples_file
-from gpumon.sampler import Sampler
 from gpumon.series import Series, Source
+from gpumon.ticks import Sampler
 from gpumon.writer import Writer
 
 FAULTS = (errno.ENOSPC, errno.EROFS, errno.EPIPE)

@@ -73,6 +73,21 @@ def test_a_series_that_fails_for_a_while_comes_back(play: Play) -> None:
     assert set(trace.frame()["gpu0/power (W)"].dropna()) == {100.0}
 
 
+def test_a_counter_that_goes_wild_spoils_no_other(play: Play) -> None:
+    """A value that no trace may have would have its whole sample left out by a reader."""
+    wild = 18 * 10**18
+    trace = play(gpu(0, f"utilisation 7\nenergy 5000000 5001000 {wild} 5004000"), samples=8)
+    energy = list(trace.frame()["gpu0/energy (J)"])
+    assert changes(energy) == [1.0, 4.0] and math.isnan(energy[1])
+    assert set(trace.frame()["gpu0/utilisation (%)"]) == {7.0}
+    assert not trace.recording.damaged
+
+
+def test_a_counter_that_begins_anew_is_what_it_says(play: Play) -> None:
+    trace = play(gpu(0, "utilisation 7\nenergy 5000000 5001000 1000 2000"), samples=8)
+    assert changes(list(trace.frame()["gpu0/energy (J)"])) == [1.0, -4999.0, -4998.0]
+
+
 def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> None:
     trace = play(
         gpu(0, "utilisation 50 50 50 50 E15\nmemory 100\npower 90000")

@@ -12,7 +12,7 @@ from gpumon_tools import write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
-from gpumon import follow, recording, writer
+from gpumon import follow, parts, recording, tiers, writer
 from gpumon.files import samples_file
 from gpumon.parts import parts_folder
 from gpumon.tiers import ROW, tiers_file
@@ -85,6 +85,43 @@ def test_parts_are_read_as_if_they_were_one(tmp_path: Path, small: None) -> None
     with gpumon.Monitor(tmp_path / "t"):  # takes the older trace's place, whole
         pass
     assert not parts_folder(tmp_path / "t").exists() and not tiers_file(tmp_path / "t").exists()
+
+
+def noisy(number: int) -> list[float | None]:
+    """A value that moves, one that stays, one that is missing at times, and bits."""
+    return [number % 7 + 0.25, 5, None if number % 90 < 30 else number % 3, number // 40 % 2 * 4]
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_samples_are_folded_together_as_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    times = [n * 0.1 for n in range(1000) if not 333 < n < 350]  # with a gap
+    monkeypatch.setattr(tiers, "AT_ONCE", at_once)
+    monkeypatch.setattr(parts, "AT_ONCE", at_once)
+    tier, packer, rows = tiers.Tier(4, 0.1, [3]), parts.Packer(4), tiers.Rows(4)
+    for now in times:
+        rows.add(tier.sample(now, noisy(round(now * 10))) or b"")
+        packer.add(10, now, noisy(round(now * 10)))
+    rows.add(tier.close(100.0) or b"")
+    assert list(rows.times) == [0, 20, 40, 60, 80] and packer.size == 10 * len(times)
+    for place, start in enumerate(rows.times):
+        inside = [n for n in range(1000) if start <= n / 10 < start + 20 and not 333 < n < 350]
+        for series in range(3):
+            known = [v for n in inside if (v := noisy(n)[series]) is not None]
+            assert rows.means[series][place] == pytest.approx(sum(known) / len(known), rel=0.02)
+            assert rows.lows[series][place] == min(known)
+            assert rows.highs[series][place] == max(known)
+        assert rows.means[3][place] in (0, 4)
+    part = packer.write(tmp_path / "t.parts", 1)
+    moments, found = parts.read_part(tmp_path / "t", part, 4)
+    assert list(moments) == pytest.approx(times)
+    for series, (places, values) in enumerate(found):
+        wanted = [noisy(round(now * 10))[series] for now in times]
+        changed = [n for n, v in enumerate(wanted) if n == 0 or v != wanted[n - 1]]
+        assert list(places) == changed
+        told = [None if math.isnan(v) else v for v in values]
+        assert told == [wanted[n] for n in changed]
 
 
 def test_rows_have_mean_and_range_and_no_invention(

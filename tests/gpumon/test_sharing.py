@@ -42,7 +42,8 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     assert [str(warning.message) for warning in told if said in str(warning.message)]
     rows = trace.summary().set_index(["phase", "device"])
     row = rows.loc[("(all)", "gpu0")]
-    assert (row["others' memory peak (MiB)"], row["others' SM use mean (%)"]) == (3000, 50)
+    assert row["others' memory peak (MiB)"] == 3000
+    assert row["others' SM use mean (%)"] == pytest.approx(50)  # weighted by time
     assert rows.loc[("(all)", ["gpu1", "gpu2"]), "others' memory peak (MiB)"].isna().all()
     picture, page = in_the_picture(trace), in_the_page(trace)
     for what in ("lanes", "notes", "legend"):
@@ -67,6 +68,7 @@ def test_others_that_the_driver_does_not_measure(tmp_path: Path) -> None:
 
 
 def test_ranks_of_one_launcher_are_no_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (launch.family(None), launch.family(3)) == (os.getpid(), os.getppid())
+    monkeypatch.setattr(os, "getppid", lambda: 4242)  # that of these tests may be init itself
+    assert (launch.family(None), launch.family(3)) == (os.getpid(), 4242)
     monkeypatch.setattr(os, "getppid", lambda: 1)  # the launcher is gone
     assert launch.family(3) == os.getpid()

@@ -75,6 +75,17 @@ def content(data: bytes, command: str = "summary") -> Lay:
     return lay
 
 
+def rewritten(edit: Callable[[bytes], bytes], command: str = "summary") -> Lay:
+    """A sound trace whose bytes are others."""
+
+    def lay(folder: Path) -> list[str]:
+        file = trace(folder).with_name("t.jsonl")
+        file.write_bytes(edit(file.read_bytes()))
+        return reading(folder, command)
+
+    return lay
+
+
 def line(text: str, command: str = "summary", file: str = "t.jsonl") -> Lay:
     """A sound trace with one line more."""
 
@@ -184,6 +195,12 @@ WRONG = [
     Case("trace: not there", asked("summary", "{}/" + ESCAPES), "no trace at .*does not exist"),
     Case("trace: no name", asked("plot", ".jsonl"), "does not exist"),
     Case("trace: escapes in a phase", mark(ESCAPES, "compare", "--align", "x"), "have .*owned"),
+    Case("trace: with a byte order mark", rewritten(lambda data: b"\xef\xbb\xbf" + data),
+         "no header line"),
+    Case("trace: of wide characters", rewritten(lambda data: data.decode().encode("utf-16")),
+         "no header line"),
+    Case("trace: old Macintosh's lines", rewritten(lambda data: data.replace(b"\n", b"\r")),
+         "holds no whole line"),
 ]  # fmt: skip
 
 NO_TEXT: list[Any] = [..., None, 7, [], {}]
@@ -272,6 +289,15 @@ LEFT_OUT = [
         ("failure of no series", '{"t": 4, "event": "failed", "series": [99], "reason": ""}',
          "summary"),
         ("second header", '{"gpumon": 1}', "summary"),
+        ("value that is true", "[4, 0, true]", "summary"),
+        ("series that is true", "[4, true, 50]", "plot"),
+        ("sample of series 0.0", "[4, 0.0, 50]", "export"),
+        ("value of 5000 digits", f"[4, 0, {'9' * 5000}]", "html"),
+        ("time of 5000 digits", f"[{'4' * 5000}, 0, 50]", "summary"),
+        ("zeros of a power cut", "\0" * 4096, "plot"),
+        ("no sample at all", "[]", "summary"),
+        ("nothing", "null", "export"),
+        ("object without an event", '{"t": 4}', "summary"),
     )
 ] + [
     Case(f"trace: {name}", line(text, command, KEEPS[1]), "1 damaged line of t left out", 0, KEEPS)
@@ -302,6 +328,31 @@ HARMLESS = [
          "27777777777:46:36 were not recorded", 0),
     Case("trace: older than time", header("html", **{"start (monotonic s)": -1e14}),
          "were not recorded", 0),
+    Case("trace: lines of another system",
+         rewritten(lambda data: data.replace(b"\n", b"\r\n"), "plot"), "^$", 0),
+    Case("trace: a series twice in a sample", line("[4, 0, 1, 0, 2]", "plot"), "^$", 0, KEEPS),
+    Case("trace: no memory and no power", device("plot", **{"memory total (MiB)": 0,
+         "power limit (W)": 0}), "^$", 0),
+    Case("trace: no devices", header(devices=[]), "^$", 0),
+    Case("trace: device named as a path", device("html", name="../../x"), "^$", 0),
+    Case("trace: all that is said to be merged", header("export", merged=[7]), "^$", 0),
+    Case("trace: parts that would be endless",
+         header("plot", parts=[{"file": "000001.part", "from": 0, "samples": 10**15}]), "", 0),
+    Case("trace: lost in the far future",
+         line('{"t": 1e14, "event": "device lost", "device": "gpu0", "reason": "x"}', "plot"),
+         "gpu0 was lost at", 0, KEEPS),
+    Case("trace: lost three times",
+         line("\n".join(['{"t": 2, "event": "device lost", "device": "gpu0", "reason": "x"}'] * 3)),
+         "gpu0 was lost at 2 s", 0, KEEPS),
+    Case("trace: error in the far future",
+         line('{"t": 1e14, "event": "xid", "device": "gpu0", "xid": 79}', "plot"), "XID 79", 0,
+         KEEPS),
+    Case("trace: phase called as the whole", mark("(all)", "summary"), "^$", 0, KEEPS),
+    Case("trace: phase of slashes", mark("a//b/", "html"), "^$", 0, KEEPS),
+    Case("trace: phase with an endless name", mark("x" * 100_000, "plot"), "^$", 0, KEEPS),
+    Case("trace: phase that ends before it begins",
+         line('["E", 1000000000000, 7, 9]\n["B", 1002000000000, 7, 9, "x", {"images": 1e15}]\n'
+              '["E", 1001000000000, 7, 9]', "plot", KEEPS[1]), "^$", 0, KEEPS),
     Case("trace: only a header", lambda folder: _cut(folder, 1), "^$", 0),
 ]  # fmt: skip
 

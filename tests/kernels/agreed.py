@@ -257,10 +257,19 @@ def assert_stops_within_an_epoch(
     To the last bit of the weights with ``bits``.
     """
     names = before_training(notebook, folder)
-    run, scaled, steps = names["this_run"], names["scaled"], steps_of(names)
-    assert steps >= 4
     train_shallow(names)
-    run.recipe = names["scaled"] = replace(scaled, recipe=replace(scaled.recipe, epochs=2))
+    scaled = names["scaled"]
+    shorter = replace(scaled, recipe=replace(scaled.recipe, epochs=2))
+    names["this_run"].recipe = names["scaled"] = shorter
+    assert_takes_the_steps_of_a_whole_run(names, monkeypatch, bits=bits)
+
+
+def assert_takes_the_steps_of_a_whole_run(
+    names: Names, monkeypatch: pytest.MonkeyPatch, *, bits: bool = True
+) -> None:
+    """As above, of a notebook that is about to train two epochs."""
+    run = names["this_run"]
+    assert steps_of(names) >= 4
     stops = False
 
     class Planned(agreed_stop.Agreement):

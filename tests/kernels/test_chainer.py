@@ -27,6 +27,7 @@ from agreed import (
     assert_half_are_flipped,
     assert_pixels_are_pillows,
     assert_refused,
+    assert_stops_within_an_epoch,
     assert_warms_up,
     equal,
     ramp,
@@ -626,6 +627,10 @@ def test_no_worker_writes_into_a_batch_that_somebody_reads(cells: dict[str, Any]
             time.sleep(0.5)
             assert all(map(np.array_equal, (pixels, targets), parallel.join(parts)))
     shared.finalize()
+
+
+def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch)
 
 
 def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import ranks_tools
 import two_nodes
-from agreed import equal
+from agreed import assert_takes_the_steps_of_a_whole_run, equal
 from notebook_cells import CERTIFIED, failed, namespace_of
 from resuming import write_small_images
 
@@ -38,12 +38,15 @@ SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
 
 
-def run_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> Run:
-    """A run that has its lesson; 8 small images on each device."""
+def names_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> dict[str, Any]:
+    """A notebook's names, whose run has its lesson; 8 small images on each device."""
     given = {"devices": 1, "nodes": 2} | given
     how: dict[str, Any] = {"until": CERTIFIED, "checked": False, "batch_size": 8, "workers": 0}
-    names = namespace_of(notebook, folder, data=str(images(folder)), **how, **given)
-    run: Run = names["this_run"]
+    return namespace_of(notebook, folder, data=str(images(folder)), **how, **given)
+
+
+def run_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> Run:
+    run: Run = names_of(folder, notebook, **given)["this_run"]
     return run
 
 
@@ -253,6 +256,18 @@ def test_without_the_multi_node_optimiser_the_ranks_part(tmp_path: Path) -> None
     with planted(tmp_path / "planted", sound, broken) as run:
         first, second = run.everywhere(ranks.train, STEPS)
         assert not np.array_equal(first[0]["classifier.weight"], second[0]["classifier.weight"])
+
+
+# A stop that was asked for
+
+
+def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ranks stop after the same step."""
+    names = names_of(tmp_path, epochs=2)
+    try:
+        assert_takes_the_steps_of_a_whole_run(names, monkeypatch)
+    finally:
+        end(names["this_run"])
 
 
 # A rank that fails

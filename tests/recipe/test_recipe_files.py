@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helpers import paths
+from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import (
@@ -359,6 +360,22 @@ def lay_traps(folder: Path) -> None:
     (inner / "away").symlink_to(away)
     (inner / "broken.py").write_text("def net(:\n", encoding="utf-8")
     (inner / "folder.py").mkdir()
+
+
+def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = {name: recipe_file.of_shipped(name).file for name in recipe_file.shipped()}
+    sweeps = {name: sweep_file.of_recipe(file).choices for name, file in files.items()}
+    assert {name: choices for name, choices in sweeps.items() if choices} == {
+        "resnet44-cifar10": {"devices": [1, 2, 4, 8, 12]},
+        "resnet50-imagenet": {"nodes": [1, 2, 4, 8, 16, 32], "devices": [4]},
+    }
+    found = []
+    for recipe in ("resnet44-cifar10", str(files["resnet44-cifar10"].path)):
+        main(["--recipe", recipe, "--frameworks", "keras", "--gpus", "0", "--dry-run"])
+        found.append(capsys.readouterr().out.count("Keras_MultiGPU on "))
+    assert found == [1, 5]
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -39,6 +39,18 @@ def test_what_is_for_several_nodes_runs_only_there_unless_it_is_named(suite: Sui
         assert planned(devices=[1], notebooks=["Other_MultiNode"], nodes=[1, 2]) == [one, two]
 
 
+def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite: Suite) -> None:
+    for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"):
+        suite.notebook(name)
+    suite.notebook("Keras_MultiGPU", framework="Keras")
+    two = {"devices": [1], "nodes": [2]}
+    spans, keras = ("PyTorch_MultiGPU", 2, 1), ("Keras_MultiGPU", 2, 1)
+    assert planned(**two) == [spans, keras]  # of Keras there is no other: it says why it cannot
+    assert planned(frameworks=["pytorch"], **two) == [spans]
+    named = ["PyTorch_MultiGPU_Exp_Loss"]
+    assert planned(notebooks=named, **two) == [(named[0], 2, 1)]
+
+
 def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", nodes=3)
     assert state.folder == "PyTorch_MultiGPU-3n-2x"

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from probe_tools import HANGS, plant, probed
 from runner_tools import wait_for
 
 from helpers import paths
+from helpers.frameworks import ROWS, installed
 from helpers.runner import kernel_processes
 from helpers.runner.probe import inside, known, machine, outside
-from helpers.runner.probe.__main__ import main
+from helpers.runner.probe.__main__ import _chosen, main
 from helpers.runner.probe.outside import Outcome
 
 TWO = ("virtual CPU device 0", "virtual CPU device 1")
@@ -262,6 +264,22 @@ def test_the_command_prints_a_table(small: Path, capsys: pytest.CaptureFixture[s
     assert "probing mxnet on 2 virtual CPU devices" in shown.err
 
 
+def test_an_optional_kernel_is_probed_where_it_is_made_or_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unasked = {row.kernel for row in ROWS if not row.optional}
+    made: set[str] = set()
+    monkeypatch.setattr(installed, "problem", lambda kernel: None if kernel in made else "not made")
+
+    def probed(*asked: str) -> set[str]:
+        return set(_chosen(Namespace(here=[], kernels=list(asked))))
+
+    assert probed() == unasked  # though none of them is made: what the table is to say
+    assert probed("jax") == {"jax"}
+    made.add("jax")
+    assert probed() == {*unasked, "jax"}
+
+
 def test_the_command_says_what_does_not_work(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,7 +332,7 @@ def start(folder: Path, *words: str, first: str = "", **env: str) -> subprocess.
     code = (
         "import sys; from pathlib import Path; from helpers import paths\n"
         f"paths.RUNS = Path({str(folder / 'runs')!r})\n{first}"
-        "from helpers.runner.probe.__main__ import main; sys.exit(main())"
+        "from helpers.runner.probe.__main__ import _chosen, main; sys.exit(main())"
     )
     whole = {**os.environ, "PYTHONPATH": str(paths.ROOT), **env}
     command = [sys.executable, "-c", code, *words]

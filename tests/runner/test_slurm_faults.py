@@ -113,7 +113,7 @@ def requeue(jobs: Jobs, job: str) -> None:
 
 def check_as_undisturbed(jobs: Jobs, job: str, whole: Path, starts: int) -> None:
     """It is whole, after so many starts: its weights, its epochs, what record and report say."""
-    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=600)
+    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=1800)
     about = jobs.about(job)
     assert jobs.train()["state"] == "finished", about
     assert len(jobs.train()["earlier"]) == starts - 1, about
@@ -148,6 +148,10 @@ def test_a_job_that_is_requeued_at_any_moment_ends_with_the_weights_of_an_undist
     assert len(taken) == 85 and max(taken.values()) > 1, "no step was lost, and none taken again"
 
 
+HOUR = SLURM.replace('time = "10"', 'time = "60"')
+"""Enough for an attempt of PyTorch's notebook, also on a busy machine."""
+
+
 def pytorch(monkeypatch: pytest.MonkeyPatch, devices: int) -> list[str]:
     """The command for PyTorch's own notebook."""
     chosen = ["--notebooks", "PyTorch_MultiGPU", "--devices", str(devices)]
@@ -160,7 +164,7 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = pytorch(monkeypatch, devices=2)
-    recipe = f"[train]\nepochs = 12\n{SLURM}".replace("cpus = 1", "cpus = 2")
+    recipe = f"[train]\nepochs = 12\n{HOUR}".replace("cpus = 1", "cpus = 2")
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run="PyTorch_MultiGPU-2x")
     whole = [*words, "--recipe", str(suite.folder / "mine.toml"), "--name", "whole"]
     subprocess.run(whole, check=True, env=jobs.cluster.environment)
@@ -224,13 +228,13 @@ def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sooner than Slurm notices, which would leave the runs that follow nothing but to fail."""
-    words, recipe = pytorch(monkeypatch, devices=1), f"[train]\nepochs = 6\n{SLURM}"
+    words, recipe = pytorch(monkeypatch, devices=1), f"[train]\nepochs = 6\n{HOUR}"
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, "PyTorch_MultiGPU-2n-1x", nodes=2)
     job = jobs.queue()
     wait_for(lambda: checkpoint.position(jobs.folder)[0] >= 1, 900)
     with cluster.dead("n2"):
         wait_for(lambda: jobs.restarts(job) == 1)
-    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=900)
+    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=1800)
     assert jobs.train()["state"] == "finished", jobs.about(job)
     (earlier,) = jobs.train()["earlier"]
     assert earlier.startswith("interrupted: ") and "a node of this job is gone" in earlier

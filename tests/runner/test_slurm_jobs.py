@@ -6,7 +6,7 @@ The notebook is a tiny one, which behaves towards the runner as a framework's do
 import pytest
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
-from slurm_jobs import Jobs, cluster_fixture
+from slurm_jobs import SLOW, SLURM, Jobs, cluster_fixture
 
 from helpers import paths
 from helpers.__main__ import main
@@ -67,8 +67,51 @@ def test_a_job_that_is_stopped_in_order_is_requeued_and_goes_on(
     ]
 
 
+@SLOW[0]
+@SLOW[1]
+def test_a_job_that_is_asked_to_stop_before_its_runner_listens_is_requeued(
+    suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite.notebook("Train", BEGIN, FINISH)
+    jobs = Jobs(suite, cluster, monkeypatch)
+    compare = suite.folder / ".venvs" / "lab" / "bin" / "compare"
+    begun = suite.folder / "begun"
+    late = f"[ -e {begun} ] || {{ touch {begun}; exec sleep 600; }}\n"
+    compare.write_text(compare.read_text().replace("exec ", f"{late}exec ", 1), encoding="utf-8")
+    job = jobs.queue()
+    wait_for(begun.exists)
+    jobs.stop(job)
+    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=240)
+    assert jobs.restarts(job) == 1, jobs.about(job)
+    assert jobs.train()["state"] == "finished" and jobs.train()["earlier"] == [], jobs.about(job)
+
+
+@SLOW[0]
+@SLOW[1]
+def test_a_job_whose_nodes_are_wanted_before_it_has_gained_anything_is_requeued(jobs: Jobs) -> None:
+    """Ten minutes before its time limit."""
+    job = jobs.queue()
+    no_gain = paths.RUNS / "mine-1n" / "no-gain"
+    wait_for(no_gain.parent.exists)
+    no_gain.touch()
+    wait_for(jobs.trains)
+    jobs.stop(job)
+    jobs.cluster.wait(job, "PENDING", "FAILED", seconds=240)
+    assert jobs.restarts(job) == 1, jobs.about(job)
+    assert "of the 10:00 that this job may take" in jobs.log(job)
+    (paths.RUNS / "mine-1n" / "go").touch()
+    jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=240)
+    assert jobs.train()["state"] == "finished", jobs.about(job)
+
+
 @pytest.mark.slow
-def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(jobs: Jobs) -> None:
+def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
+    suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite.notebook("Train", BEGIN, TRAINS, FINISH)
+    # Of so little time any moment is near the end.
+    slurm = SLURM.replace('time = "10"', 'time = "2"').replace("notice = 60", "notice = 59")
+    jobs = Jobs(suite, cluster, monkeypatch, slurm)
     job = jobs.queue()
     wait_for(jobs.trains)
     jobs.cluster.run("scancel", job)
@@ -84,5 +127,8 @@ def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(jobs: Jobs) ->
     wait_for(jobs.trains)
     jobs.stop(again)
     jobs.cluster.wait(again, "FAILED", seconds=240)
-    assert "to go on would take for ever: ask for a longer time limit" in jobs.log(again)
+    said = jobs.log(again)
+    assert "; 0 of 1 runs are finished, none of them now, and no training step was" in said
+    assert "of the 2:00 that this job may take, so that to go on would take for ever" in said
+    assert 'for twice as much (time = "00:04:00")' in said
     assert jobs.restarts(again) == 0

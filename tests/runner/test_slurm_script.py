@@ -2,11 +2,13 @@
 
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from runner_tools import ROOT, wait_for
 
 from helpers import paths
 from helpers.__main__ import main
@@ -53,10 +55,22 @@ def test_the_script_is_what_one_would_write_by_hand(
     assert {"--requeue", "--signal=B:USR1@180", "--constraint=a100"} <= set(given)
     loaded = lines.index("module load cuda/12.6")
     assert lines[loaded + 1] == "unset PYTHONPATH PYTHONHOME"
-    assert loaded + 1 < lines.index(f".venvs/lab/bin/compare --recipe {path} \\")
+    assert lines.index("trap again USR1 # until the runner has begun") < loaded
+    assert loaded + 1 < lines.index(f"{script.COMPARE} --recipe {path} \\")
     assert f".venvs/lab/bin/compare --recipe {path} \\" in lines
     assert "COMPARE_STOP_SECONDS" not in said, "it is the runner's own number"
     check_shell(said, tmp_path)
+
+
+def test_the_docs_show_the_script_of_their_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
+    settings = docs.partition("```toml\n")[2].partition("```")[0]
+    shown = docs.partition("```bash\n")[2].partition("```")[0]
+    monkeypatch.setattr(paths, "ROOT", Path("/shared/me/chexnet"))
+    said = script.text(script.job_of(write(tmp_path, settings)))
+    assert said.replace(str(tmp_path), "/shared/me") == shown
 
 
 @pytest.mark.parametrize(("notice", "seconds"), [(60, 30), (90, 45), (600, 540)])
@@ -87,10 +101,41 @@ def test_whole_nodes_and_no_requeue(tmp_path: Path) -> None:
     check_shell(said, tmp_path)
 
 
+WAITS = "while [ ! -e go ]; do sleep 0.05; done"
+LISTENS = "import os, signal, sys, time\nsignal.signal(10, lambda *_: sys.exit(75))\n"
+
+
+@pytest.mark.parametrize("when", ["before the runner", "before it listens", "while it runs"])
+def test_a_signal_at_any_moment_has_the_job_queued_again(when: str, tmp_path: Path) -> None:
+    """By bash alone: the script with a runner that waits, and with a scontrol that notes."""
+    before = when == "before the runner"
+    lines = f'[slurm]\nbefore = ["touch there", "{WAITS}"]\n' if before else ""
+    (tmp_path / "job.sh").write_text(script.text(script.job_of(write(tmp_path, lines))))
+    runs = f"{LISTENS if when == 'while it runs' else 'import time'}\nopen('there', 'w')\n"
+    beside = tmp_path / Path(script.COMPARE).parent
+    beside.mkdir(parents=True)
+    for path, text in (
+        (tmp_path / script.COMPARE, f"#!{sys.executable}\n{runs}\ntime.sleep(600)\n"),
+        (beside / "scontrol", "#!/bin/sh\necho $* > queued\n"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}
+    job = subprocess.Popen(
+        ["bash", "job.sh"], cwd=tmp_path, env=known | {"PATH": f"{beside}:/usr/bin:/bin"}
+    )
+    wait_for((tmp_path / "there").exists)
+    job.send_signal(signal.SIGUSR1)
+    (tmp_path / "go").touch()
+    assert job.wait(60) == 75
+    assert (tmp_path / "queued").read_text() == "requeue 7\n"
+
+
 HOSTILE = ("a; touch PWNED", "$(touch PWNED)", "a\\nb", "a\\n#SBATCH --wrap=x", "'a", '\\"a', "`a`")
 BAD = {
     "a second line": ('partition = "a\\nb"', "line 3: 'partition' in [slurm] is"),
     "a time that is none": ('time = "two hours"', "give a time limit as sbatch takes it"),
+    "a time that is over at once": ('time = "00:04:00"', "which Slurm may begin 60 s sooner"),
     "no time at all": ('time = "00:02:00"', "leaves nothing before the 180 s"),
     "an option of ours": ('options = ["--nodes=9"]', "none that compare slurm gives"),
     "lines in lines": ('before = ["a\\nb"]', "a list of lines of shell"),

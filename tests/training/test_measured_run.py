@@ -90,6 +90,7 @@ CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
         ({"nodes": 0}, "nodes is 0: give a whole number from 1 to 1024$"),
         ({"nodes": "auto"}, "nodes is 'auto': give"),
         ({"nodes": True}, "nodes is True: give"),
+        ({"nodes": 17}, "nodes 17: on one machine they are virtual, and 16 of those do; give few"),
         ({"launcher": "mpirun"}, "launcher is 'mpirun': give auto, mpiexec, srun, torchrun, or"),
         ({"launcher": 3}, "launcher is .3.: give"),
         ({"launcher": "srun:a,b", "nodes": 2}, "launcher is 'srun:a,b': give"),

@@ -3,6 +3,8 @@ import os
 import pickle
 import re
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,32 @@ def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (image.size, image.mode) == ((38, 38), "L")
     assert image_folders.prepare_data(lookup("demo")) == first
     assert made == [tmp_path / GENERATED]
+
+
+def test_of_jobs_that_begin_together_one_makes_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Locks are of open files, so that threads keep each other out as processes do."""
+    made: list[str] = []
+
+    def small(folder: Path) -> None:
+        made.append("generated")
+        real(folder, images=8, size=96, progress=False)
+
+    def resized(*given: Any, **how: Any) -> None:
+        made.append("resized")
+        time.sleep(2 * files.MOMENT)  # longer than resizing waits for another process
+        resize(*given, **how)
+
+    real, resize = data_prep.make_demo, data_prep.resize_folder
+    monkeypatch.setattr(files, "MOMENT", 0.1)
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    monkeypatch.setattr(data_prep, "make_demo", small)
+    monkeypatch.setattr(data_prep, "resize_folder", resized)
+    with ThreadPoolExecutor(2) as jobs:
+        found = list(jobs.map(image_folders.prepare_data, [lookup("demo")] * 2))
+    assert found == [tmp_path / f"{GENERATED}-38"] * 2
+    assert made == ["generated", "resized"]
 
 
 def test_the_set_of_an_older_version_is_neither_taken_nor_touched(

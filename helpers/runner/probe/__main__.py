@@ -10,7 +10,7 @@ from pathlib import Path
 
 from helpers import paths
 from helpers.errors import UserError, exits_cleanly
-from helpers.frameworks import NOTEBOOKS, devices, installed
+from helpers.frameworks import NOTEBOOKS, devices, installed, optional_kernels
 from helpers.frameworks.devices import Devices
 from helpers.runner import kernel_processes, locks, plans, stopping
 from helpers.runner.options import Parser, listed
@@ -47,13 +47,18 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _chosen(given: argparse.Namespace) -> list[str]:
-    """The kernels that were asked for; with ``--here`` the frameworks' modules."""
+    """The kernels that were asked for, else all that are made unasked or are there.
+
+    With ``--here`` the frameworks' modules.
+    """
     if given.here:
         known, asked, what = list(NOTEBOOKS), given.here, "framework"
     else:
         kernels_named = dict.fromkeys(kernel for _, kernel in plans.framework_notebooks().values())
         known = [kernel for kernel in kernels_named if kernel in NOTEBOOKS]
-        asked, what = given.kernels or known, "kernel"
+        extra = optional_kernels()
+        made = [name for name in known if name not in extra or installed.problem(name) is None]
+        asked, what = given.kernels or made, "kernel"
     for name in asked:
         if name not in known:
             raise UserError(f"unknown {what} '{name}': the {what}s are {', '.join(known)}")

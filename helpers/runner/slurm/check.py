@@ -16,15 +16,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from helpers import network, paths, terminal
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, devices
-from helpers.runner.slurm import programs, script
+from helpers.frameworks import devices
+from helpers.runner.slurm import inputs, programs, script
+from helpers.runner.slurm.inputs import Row
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
 from helpers.training import environment_variables, loader_workers
@@ -36,10 +37,8 @@ MINUTES = 5
 APART = 2.0
 """Seconds by which the nodes' clocks may differ."""
 MEET = 60.0
-KERNELS = tuple(dict.fromkeys(("lab", *(row.kernel for row in ROWS))))
-
-Row = tuple[str, bool, str]
-"""What was asked, whether it is right, and what was found."""
+LAB = "lab"
+"""The runner's own kernel, beside those of the notebooks."""
 
 
 def check(job: Job) -> int:
@@ -52,7 +51,10 @@ def check(job: Job) -> int:
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".check-", dir=paths.RUNS))
     try:
-        inner = [sys.executable, "-m", __spec__.name, str(folder), str(nodes)]
+        plan = job.plan(nodes)
+        kernels = ",".join(dict.fromkeys((LAB, *(state.kernel for state in plan.runs))))
+        given = [plan.recipe, str(job.choices.get("data", "auto")), kernels]
+        inner = [sys.executable, "-m", __spec__.name, str(folder), str(nodes), *given]
         step = ["srun", "--mpi=none", f"--ntasks={nodes}", "--ntasks-per-node=1", *inner]
         lines = ["#!/bin/bash", *script.setting_up(job.slurm)]
         lines.append(f"PYTHONPATH={shlex.quote(str(paths.ROOT))} {shlex.join(step)}")
@@ -69,7 +71,7 @@ def check(job: Job) -> int:
             with suppress(UserError):
                 programs.ask("scancel", number)
             raise
-        rows = judged(found, nodes, job, time.monotonic() - began)
+        rows = judged(found, nodes, job, plan.recipe_digests, time.monotonic() - began)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # the job may still write what it prints
     shown = [[what, "yes" if right else "NO", said] for what, right, said in rows]
@@ -105,8 +107,22 @@ def _wait(number: str, folder: Path, nodes: int) -> list[dict[str, Any]]:
     return found
 
 
-def judged(found: Sequence[dict[str, Any]], nodes: int, job: Job, seconds: float) -> list[Row]:
-    """The table's rows, from what each node found."""
+def judged(
+    found: Sequence[dict[str, Any]],
+    nodes: int,
+    job: Job,
+    digests: Mapping[str, str],
+    seconds: float,
+) -> list[Row]:
+    """The table's rows, from what each node found.
+
+    Args:
+        found: by each node (``look_around``).
+        nodes: how many were asked for.
+        job: what is to be queued.
+        digests: of the recipe and the code beside it, as they are here.
+        seconds: that the short job took, with its wait in the queue.
+    """
     names = sorted({each["node"] for each in found})
     seen = min(each["others"] for each in found)
     rows: list[Row] = [
@@ -116,11 +132,12 @@ def judged(found: Sequence[dict[str, Any]], nodes: int, job: Job, seconds: float
             f"{', '.join(names)}, {seconds:.0f} s after the question",
         ),
         (f"{paths.RUNS} is shared", seen == nodes, f"each node sees the files of {seen}"),
+        *inputs.judged(found, job.recipe.name, digests),
         _each(found, "cores", job.slurm.get("cpus", 1)),
     ]
     if "gpus" in job.slurm:
         rows.append(_each(found, "gpus", 1))
-    for kernel in KERNELS:
+    for kernel in found[0]["kernels"]:
         said = {each["node"]: each["kernels"][kernel] for each in found}
         broken = [f"{node}: {text}" for node, text in said.items() if text]
         rows.append((f"kernel {kernel} works", not broken, "; ".join(broken) or "on each node"))
@@ -139,15 +156,16 @@ def _each(found: Sequence[dict[str, Any]], what: str, least: int) -> Row:
     return (f"{least} or more {what} on each node", min(counts.values()) >= least, said)
 
 
-def look_around(folder: Path, nodes: int) -> None:
+def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) -> None:
     """On a node: find out, meet the others, write it down."""
-    rank = int(os.environ["SLURM_PROCID"])
+    rank, gpus = int(os.environ["SLURM_PROCID"]), len(devices.visible_gpus())
     found: dict[str, Any] = {
         "node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         "system": platform.platform(),
         "cores": loader_workers.usable_cores(),
-        "gpus": len(devices.visible_gpus()),
-        "kernels": {kernel: _problem(kernel) for kernel in KERNELS},
+        "gpus": gpus,
+        "seen": inputs.seen(recipe, data, small=gpus == 0),
+        "kernels": {kernel: _problem(kernel) for kernel in kernels.split(",")},
     }
     with socket.socket() as listening:
         listening.bind(("", 0))
@@ -210,4 +228,4 @@ def _write(path: Path, found: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    look_around(Path(sys.argv[1]), int(sys.argv[2]))
+    look_around(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

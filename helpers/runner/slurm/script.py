@@ -8,6 +8,7 @@ is quoted here all the same.
 
 import re
 import shlex
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,23 +23,32 @@ from helpers.training import parameters
 
 NOTICE = 180
 """Seconds before the time limit, or a preemption, at which the job begins to stop."""
+EARLY = 60
+"""Seconds by which Slurm may say so sooner than it was asked to (``sbatch --signal``)."""
 LOG = "slurm-%x-%j.log"
 """Under ``runs/``: what a job prints; sbatch puts in its name and number."""
 COMPARE = ".venvs/lab/bin/compare"
 ON_NODES = ("devices", "gpus", "launcher", "data")
 """Choices of which a login node cannot tell whether they can be had."""
 
-END = """\
-trap 'kill -USR1 "$runner"' USR1
-{command} &
+UNHEARD = 128 + signal.SIGUSR1
+"""What a shell makes of a runner that the signal itself has ended, as it did not listen yet."""
+BEGIN = f"""\
+# {{notice}} s before the time limit Slurm sends USR1: the runner writes a checkpoint,
+# and ends with {GO_ON}: the same script continues it.
+again() {{{{ {{requeue}}exit {GO_ON}; }}}}
+trap again USR1 # until the runner has begun
+"""
+REQUEUE = 'scontrol requeue "$SLURM_JOB_ID"; '
+END = f"""\
+{{command}} &
 runner=$!
+trap 'kill -USR1 "$runner"' USR1
 while kill -0 "$runner" 2>/dev/null; do wait "$runner"; done
 wait "$runner" # once more, for its exit code
 code=$?
-{again}exit "$code"
-"""
-AGAIN = f"""\
-if [ "$code" -eq {GO_ON} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+case "$code" in {GO_ON} | {UNHEARD}) again ;; esac # {UNHEARD}: it could not listen yet
+exit "$code"
 """
 
 
@@ -92,11 +102,12 @@ def job_of(path: str, name: str | None = None) -> Job:
         )
     except UserError as error:
         raise UserError(f"{sweep.where('nodes')}: {error}") from None
-    notice, limit = found.slurm.get("notice", NOTICE), seconds_of(found.slurm.get("time"))
-    if limit is not None and limit <= notice:
+    notice, given = found.slurm.get("notice", NOTICE), found.slurm.get("time")
+    if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
             f"{found.file.where('slurm', 'time')}: a time limit of {limit} s leaves nothing before "
-            f"the {notice} s in which the job stops itself: give more time, or a smaller 'notice'"
+            f"the {notice} s in which the job stops itself, which Slurm may begin {EARLY} s "
+            "sooner: give more time, or a smaller 'notice'"
         )
     job = Job(found.file.path.resolve(), str(name), nodes, found.slurm, sweep.choices)
     try:
@@ -107,10 +118,8 @@ def job_of(path: str, name: str | None = None) -> Job:
     return job
 
 
-def seconds_of(limit: str | None) -> int | None:
+def seconds_of(limit: str) -> int:
     """Seconds of a time limit as sbatch takes it: ``90``, ``02:00:00``, ``1-12``."""
-    if limit is None:
-        return None
     days, _, clock = limit.rpartition("-")
     parts = [int(part) for part in clock.split(":")]
     if days:  # hours first
@@ -125,6 +134,7 @@ def text(job: Job) -> str:
     """The batch script."""
     slurm, recipe = job.slurm, shlex.quote(str(job.recipe))
     notice = slurm.get("notice", NOTICE)
+    requeue = REQUEUE if slurm.get("requeue", True) else ""
     by_hand = "; ".join(
         f"sbatch --nodes={nodes} --job-name={job.batch(nodes)} job.sh" for nodes in job.nodes
     )
@@ -138,14 +148,12 @@ def text(job: Job) -> str:
         f"#   {by_hand}",
         *(f"#SBATCH {option}" for option in options(job)),
         "",
-        *setting_up(slurm),
-        f"# {notice} s before the time limit Slurm sends USR1: the runner writes a checkpoint,",
-        f"# and ends with {GO_ON}: the same script continues it.",
+        *BEGIN.format(notice=notice, requeue=requeue).splitlines(),
     ]
     if (seconds := patience(notice)) != stopping.PATIENCE_SECONDS:
         lines.append(f"export {stopping.PATIENCE_VARIABLE}={seconds} # for a step that takes long")
-    again = AGAIN if slurm.get("requeue", True) else ""
-    return "\n".join(lines) + "\n" + END.format(command=command, again=again)
+    lines += ["", *setting_up(slurm)]
+    return "\n".join(lines) + "\n" + END.format(command=command)
 
 
 def patience(notice: int) -> int:
@@ -183,7 +191,7 @@ def setting_up(slurm: dict[str, Any]) -> list[str]:
     if modules:
         # A module of Python's puts its own packages on PYTHONPATH, before ours.
         lines += [shlex.join(["module", "load", *modules]), "unset PYTHONPATH PYTHONHOME"]
-    return [*lines, ""] if lines else []
+    return lines
 
 
 def _quoted(path: Path) -> str:

@@ -33,8 +33,7 @@ def submit(job: Job) -> None:
         pass  # else Slurm could not write what the job prints, and nobody would be told
     text = script.text(job)
     for line in script.setting_up(job.slurm):
-        if line:
-            say(f"The job first runs this line of {job.recipe.name}: {line}")
+        say(f"The job first runs this line of {job.recipe.name}: {line}")
     for nodes, batch in begun.items():
         if nodes in left_alone:
             say(f"Not queued: {left_alone[nodes]}")
