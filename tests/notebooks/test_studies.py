@@ -379,9 +379,6 @@ def test_what_cannot_be_measured_is_one_line(
 
 # What was executed, and what README says of it.
 
-NOT_PUBLISHED = {"Study_AllReduce"}
-"""Its figures wait for hosts that nothing else uses."""
-
 
 def outputs(study: str) -> str:
     """All that the executed study printed."""
@@ -390,7 +387,7 @@ def outputs(study: str) -> str:
     return "".join("".join(out["text"]) for out in found if out["output_type"] == "stream")
 
 
-@pytest.mark.parametrize("study", sorted(set(STUDIES) - NOT_PUBLISHED))
+@pytest.mark.parametrize("study", STUDIES)
 def test_what_can_be_read_is_what_can_be_run(study: str) -> None:
     """The executed study has the notebook's own cells, outputs and no error.
 
