@@ -8,12 +8,12 @@ from contextlib import suppress
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 """Seconds."""
-MIB = 2**20
 SECTOR = 512
 """Bytes, whatever the disk's own sectors are."""
 BLOCK = 65536
 
-STAT, MEMORY = "/proc/stat", "/proc/meminfo, MemTotal less MemAvailable"
+STAT, AMOUNTS = "/proc/stat", "/proc/meminfo"
+MEMORY = f"{AMOUNTS}, MemTotal less MemAvailable"
 DISKS, CARDS = "/proc/diskstats", "/proc/net/dev"
 
 
@@ -61,7 +61,7 @@ def each_core() -> dict[str, tuple[float, float]]:
 
 def memory_used() -> float:
     """MiB that programs cannot get."""
-    amounts = dict(line.split(b":", 1) for line in _lines(MEMORY.partition(",")[0]))
+    amounts = dict(line.split(b":", 1) for line in _lines(AMOUNTS))
     total, free = (int(amounts[name].split()[0]) for name in (b"MemTotal", b"MemAvailable"))
     return (total - free) / 1024
 

@@ -22,6 +22,24 @@ class UserError(Exception):
     """Something the user can put right: the message says what, where and how to fix it."""
 
 
+def number_in(variable: str, otherwise: float, what: str) -> float:
+    """The number in an environment variable; ``otherwise`` where it is empty or not set.
+
+    Args:
+        variable: its name.
+        otherwise: the number without it.
+        what: what it takes, for the line that refuses anything else: ``seconds``.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    said = os.environ.get(variable, "")
+    try:
+        return float(said) if said else otherwise
+    except ValueError:
+        raise UserError(f"{variable}={said}: give {what}") from None
+
+
 class UnsupportedError(UserError):
     """The framework cannot do what was asked for: the run is skipped, it has not failed."""
 

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from typing import Any
 
 from helpers import paths
-from helpers.errors import UserError, refusal
+from helpers.errors import number_in, refusal
 from helpers.frameworks import place
 from helpers.launch import causes, engines, letters, meeting, watch
 from helpers.launch.causes import RankError
@@ -84,7 +84,9 @@ class Ranks:
         self.machines: list[dict[str, Any]] = []
         """Each host: its name, CPUs, GPUs and ranks."""
         self.interfaces: list[str] = []
-        self._hang = 60 * (_hang_minutes() if hang_minutes is None else hang_minutes)
+        if hang_minutes is None:
+            hang_minutes = number_in(HANG_VARIABLE, HANG_MINUTES, "minutes; 0: for ever")
+        self._hang = 60 * hang_minutes
         self._calls = self._told = 0
         self._ended = Event()
         self._process: subprocess.Popen[bytes] | None = None  # the engine
@@ -286,14 +288,6 @@ class Ranks:
                     f"rank {rank} on {self.hosts[rank]}: no sign of life for "
                     f"{watch.SILENT_SECONDS:.0f} s; its host is gone, or was stopped"
                 )
-
-
-def _hang_minutes() -> float:
-    said = os.environ.get(HANG_VARIABLE, "")
-    try:
-        return float(said) if said else HANG_MINUTES
-    except ValueError:
-        raise UserError(f"{HANG_VARIABLE}={said}: give minutes; 0: for ever") from None
 
 
 def _for(seconds: float) -> str:

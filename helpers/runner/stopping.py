@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from helpers.errors import GO_ON, UserError
+from helpers.errors import GO_ON, number_in
 
 PATIENCE_VARIABLE = "COMPARE_STOP_SECONDS"
 """Environment variable: how long a stop in order may take."""
@@ -126,11 +126,7 @@ def patience() -> float:
     Raises:
         UserError: the variable that says so is no number.
     """
-    said = os.environ.get(PATIENCE_VARIABLE, "")
-    try:
-        return float(said) if said else PATIENCE_SECONDS
-    except ValueError:
-        raise UserError(f"{PATIENCE_VARIABLE}={said}: give seconds") from None
+    return number_in(PATIENCE_VARIABLE, PATIENCE_SECONDS, "seconds")
 
 
 def _wish(seconds: float) -> None:

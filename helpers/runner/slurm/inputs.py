@@ -80,5 +80,5 @@ def judged(found: Sequence[Mapping[str, Any]], recipe: str, wanted: Mapping[str,
     files = f"on each node: {', '.join(sorted(wanted))}"
     return [
         (f"{recipe} is read", not wrong, "; ".join(wrong) or files),
-        ("its images", not lacking, "; ".join([*lacking] or images or ["not known"])),
+        ("its images", not lacking, "; ".join(lacking or list(images) or ["not known"])),
     ]
