@@ -65,7 +65,7 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
 Memory is read at every sample, but hardly moves in training.
 """
 HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
-    "host/cpu (%)": (0.2, 40, 5, 1),
+    "host/cpu (%)": (0.5, 40, 5, 1),
     **{f"host/cpu{core} (%)": (1.0, 40, 9, 0) for core in range(CORES)},
     "host/memory used (MiB)": (1.0, 100_000, 50, 0),
     **{f"host/{way} (MiB/s)": (1.0, 50, 9, 2) for way in (

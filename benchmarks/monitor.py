@@ -4,10 +4,10 @@
 
 The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out with a word if it
 is not there) and a plain sampling thread, which is what most home-made monitors are, both in the
-training's own process, as in practice; and a process that asks the driver for what DCGM's exporter
-asks, without its profiling metrics and with them. Each round runs the same steps once with every
-monitor and once without, in a shuffled order; figures are medians over rounds, with the ends of
-their 95 % interval (of fewer than nine rounds the least and the most).
+training's own process, as in practice; and processes of their own that poll what gpumon reads, or
+what DCGM's exporter reads by default or with its profiling metrics. Each round runs the same steps
+once with every monitor and once without, in a shuffled order; figures are medians over rounds, with
+the ends of their 95 % interval (of fewer than nine rounds the least and the most).
 
 ``--fake-gpus 8`` has all monitors ask a stand-in for the driver's library, which answers with noisy
 values in no time: what is measured is then the monitors' own cost, not the driver's.
@@ -32,11 +32,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import quick
-from monitors import dcgm_like, dcgm_profiling, nothing, nvitop_collector, ours, sampling_thread
+from monitors import nothing, nvitop_collector, ours, poller, sampling_thread
 
 import gpumon
 from helpers import paths
@@ -110,8 +111,10 @@ def tell(figure: str, unit: str, mine: float, **more: Any) -> None:
 def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) -> None:
     rivals: dict[str, Any] = {
         "sampling thread in-process": sampling_thread,
-        "process that polls as DCGM's exporter": dcgm_like,
-        "process that polls as DCGM's exporter, profiling too": dcgm_profiling,
+        "poller of what gpumon reads, as often": partial(poller, "gpumon"),
+        "poller of what gpumon reads of GPUs, as often": partial(poller, "gpumon's GPUs"),
+        "poller of DCGM's profiling list": partial(poller, "profiling"),
+        "poller of DCGM's default list": partial(poller, "default"),
     }
     try:
         import nvitop
