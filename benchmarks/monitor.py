@@ -1,6 +1,6 @@
 """What monitoring costs a training loop: gpumon against the usual ways, interleaved.
 
-    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8] [--only missed]
+    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8] [--only missed] [--waiting]
 
 The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out with a word if it
 is not there) and a plain sampling thread, which is what most home-made monitors are, both in the
@@ -283,12 +283,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="of pairs; blocks: a fortieth")
     parser.add_argument("--fake-gpus", type=int, help="GPUs of a stand-in for the driver's library")
     parser.add_argument("--only", choices=PARTS, help="one of the measurements")
+    told = "steps that wait, as for a GPU that works, in place of computing"
+    parser.add_argument("--waiting", action="store_true", help=told)
     options = quick.parse(parser, seconds=10.0)
     if options.fake_gpus and "FAKE_NVML_SCRIPT" not in os.environ:
         if not any(map(shutil.which, ("cc", "gcc", "clang"))):
             parser.error("--fake-gpus needs a C compiler")
         return with_fake_gpus(options.fake_gpus)
-    name, step = make_step()
+    name, step = ("waiting", partial(time.sleep, 0.02)) if options.waiting else make_step()
     gpus = f", {options.fake_gpus} fake GPUs" if options.fake_gpus else ""
     print(f"{name}, {os.cpu_count()} cores{gpus}, load {os.getloadavg()[0]:.1f}\n")
     parts: dict[str, Callable[[], None]] = {
