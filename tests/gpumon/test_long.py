@@ -19,6 +19,7 @@ from gpumon.tiers import ROW, tiers_file
 
 SECONDS = 200
 STEP = 0.5
+DIGIT = 1 / tiers.FINE
 
 
 def value(number: int) -> float:
@@ -114,7 +115,7 @@ def test_a_part_and_its_rows_hold_what_its_samples_say(tmp_path: Path) -> None:
         inside = [n for n in range(1000) if start <= n / 10 < start + 20 and not 333 < n < 350]
         for series in range(3):
             known = [v for n in inside if (v := noisy(n)[series]) is not None]
-            assert rows.means[series][place] == pytest.approx(sum(known) / len(known))
+            assert rows.means[series][place] == pytest.approx(sum(known) / len(known), abs=DIGIT)
             assert rows.lows[series][place] == min(known)
             assert rows.highs[series][place] == max(known)
         held = [noisy(n)[3] for n in inside]
@@ -148,13 +149,16 @@ def test_rows_have_mean_and_range_and_no_invention(
     low, high = ranged
     assert busy is not None
     first = [value(number) for number in range(round(read.times[1] / STEP))]
-    assert busy[0] == pytest.approx(sum(first) / len(first)) and (low[0], high[0]) == (10, 90)
+    assert busy[0] == pytest.approx(sum(first) / len(first), abs=DIGIT) and (low[0], high[0]) == (
+        10,
+        90,
+    )
     # Of the row before the gap only its beginning is known, and of the minute after that nothing.
     (gap,) = read.gaps
     assert gap["t"] == 61 and gap["t"] + gap["seconds"] == pytest.approx(143)
     place = list(read.times).index(gap["t"])
     before = [value(number) for number in range(round(read.times[place - 1] / STEP), 122)]
-    assert busy[place - 1] == pytest.approx(sum(before) / len(before))
+    assert busy[place - 1] == pytest.approx(sum(before) / len(before), abs=DIGIT)
     assert math.isnan(busy[place])
     whole = gpumon.read(tmp_path / "t").summary().iloc[0]
     row = trace.summary().iloc[0]
@@ -181,17 +185,61 @@ def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
         gpumon.Monitor(tmp_path / "u", limit=0)
 
 
+@pytest.mark.parametrize("in_the_way", ["t.parts", "t.tiers", ".t.jsonl.new"])
 def test_a_part_that_cannot_be_begun_costs_no_sample(
-    tmp_path: Path, small: None, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    small: None,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    in_the_way: str,
 ) -> None:
-    parts_folder(tmp_path / "t").write_text("a file is in the way")
+    blocked = tmp_path / in_the_way
+    make, remove = (
+        (blocked.touch, blocked.unlink)
+        if in_the_way == "t.parts"
+        else (blocked.mkdir, blocked.rmdir)
+    )
+    make()
     made = Recorded(tmp_path / "t")
     made.go(60)
-    parts_folder(tmp_path / "t").unlink()
+    assert not as_rows(tmp_path / "t", monkeypatch).recording.damaged
+    remove()
     made.go(SECONDS - 60)
     made.end()
     assert capfd.readouterr().out.count("warning: gpumon cannot write") == 1
     assert len(gpumon.read(tmp_path / "t").frame()) == SECONDS / STEP
+    rows = as_rows(tmp_path / "t", monkeypatch).recording
+    assert not rows.damaged and not rows.gaps and rows.times[0] == 0
+
+
+def test_samples_of_which_there_are_rows_already_are_taken_once(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a kill leaves it between the rows of a part and the header that names the part."""
+    made = Recorded(tmp_path / "t")
+    made.go(90)
+    (tmp_path / ".t.jsonl.new").mkdir()
+    size = tiers_file(tmp_path / "t").stat().st_size
+    while tiers_file(tmp_path / "t").stat().st_size == size:
+        made.go(STEP)
+    made.go(3 * STEP)
+    rows = as_rows(tmp_path / "t", monkeypatch).recording
+    assert not rows.damaged and not rows.gaps
+    ranged = rows.range("gpu0/memory used (MiB)")
+    assert ranged is not None and ranged[1][-1] == 100 + made.number - 1
+    made.end()
+
+
+def test_a_sample_is_a_line_of_json_that_names_what_changed(tmp_path: Path) -> None:
+    made = Recorded(tmp_path / "t")
+    now: list[float | None] = [1, None, -0.5, 1e-7, 4000.0, 4.0]
+    for number, place, other in ((0, 0, 1), (1, 0, None), (2, 1, 7.25), (3, 1, 7.25), (4, 1, None)):
+        now[place] = other
+        made.writer.sample(number / 10, now)
+    made.writer.close()
+    found = [json.loads(line) for line in samples_file(tmp_path / "t").read_text().splitlines()]
+    whole = [0.0, *(x for n, v in enumerate([1, None, -0.5, 1e-7, 4000.0, 4.0]) for x in (n, v))]
+    assert found[1:] == [whole, [0.1, 0, None], [0.2, 1, 7.25], [0.3], [0.4, 1, None]]
 
 
 def test_live_reads_only_what_is_new(
