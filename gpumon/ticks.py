@@ -193,20 +193,27 @@ class Sampler:
         return [place.number for place in self._places[index]]
 
     def _failed(self, index: int, error: Unavailable, now: float) -> None:
-        """Take away what a source said; it is read again in a while, where that may help."""
+        """Take away what a source said, or all that a lost device's sources did.
+
+        A source is read again in a while, where that may help.
+        """
         source, reason = self.sources[index], str(error)
-        for number in self._numbers(index):
+        if source.dead:
+            return  # its device was lost by another one's call just now
+        struck = [index]
+        if error.lost:
+            others = enumerate(self.sources)
+            struck = [n for n, other in others if other.device == source.device and not other.dead]
+        numbers = [number for each in struck for number in self._numbers(each)]
+        for number in numbers:
             self.values[number] = None
-        if not self.retry[index]:
-            self.writer.event(now, "failed", series=self._numbers(index), reason=reason)
+        if error.lost or not self.retry[index]:
+            self.writer.event(now, "failed", series=numbers, reason=reason)
         self.retry[index] = now + max(RETRY_SECONDS, self.interval)
         if error.lost:
             self.writer.event(now, "device lost", device=source.device, reason=reason)
-            for other_index, other in enumerate(self.sources):
-                if other.device == source.device:
-                    other.dead = True
-                    for number in self._numbers(other_index):
-                        self.values[number] = None
+        if error.lost or error.permanent:
+            for each in struck:
+                self.sources[each].dead = True
             for turn in chain.from_iterable(self._turns.values()):
                 turn.polls = [poll for poll in turn.polls if not self.sources[poll.source].dead]
-        source.dead = source.dead or error.permanent or error.lost
