@@ -20,17 +20,19 @@ import re
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import accumulate, repeat
 from operator import floordiv, le, mul, sub
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpumon.compat import pairwise
 from gpumon.lines import HUGE, count, number
 
 PART = 2**20
-"""Bytes of text; to pack more takes so long that samples are missed."""
+"""Bytes of text."""
+LINES, SERIES = 100, 16
+"""That are packed in a step."""
 SCALE, TICKS = 100, 10_000
 NOTHING = -(2**62)
 """A value that is not available."""
@@ -40,6 +42,8 @@ MOST_BYTES = 64 * 2**20
 LEVEL = 5
 NAN = float("nan")
 
+T = TypeVar("T")
+Steps = Generator[None, None, T]
 Columns = tuple["array[float]", list[tuple["array[int]", "array[float]"]]]
 """Times, and for each series the samples at which it changed and what to."""
 
@@ -64,10 +68,15 @@ def remove(prefix: Path) -> None:
     prefix.with_name(prefix.name + ".tiers").unlink(missing_ok=True)
 
 
-def columns_of(lines: Sequence[list[Any]], series: int) -> Columns:
-    """Samples, as the lines that name what changed, as columns of so many series."""
+def columns_of(lines: Sequence[list[Any]], series: int) -> Steps[Columns]:
+    """Samples, as the lines that name what changed, as columns of so many series.
+
+    In steps of a few milliseconds, so that a sampler can go on in between.
+    """
     found: list[tuple[list[int], list[float | None]]] = [([], []) for _ in range(series)]
     for sample, line in enumerate(lines):
+        if sample % LINES == 0:
+            yield
         for place, value in zip(line[1::2], line[2::2]):
             samples, values = found[place]
             samples.append(sample)
@@ -79,12 +88,17 @@ def columns_of(lines: Sequence[list[Any]], series: int) -> Columns:
     ]
 
 
-def write_part(folder: Path, place: int, columns: Columns) -> dict[str, Any]:
-    """The part as a file; gives its entry for the header. OSError where it cannot be."""
+def write_part(folder: Path, place: int, columns: Columns) -> Steps[dict[str, Any]]:
+    """The part as a file, in steps too; gives its entry for the header.
+
+    Raises OSError in the last of them, where the file cannot be written.
+    """
     times, series = columns
     ticks = _scaled(times, TICKS)
     blobs, sizes = [_pack(_steps(ticks))], []
-    for places, values in series:
+    for done, (places, values) in enumerate(series):
+        if done % SERIES == 0:
+            yield
         scaled = _scaled(values, SCALE)
         grows = bool(scaled) and scaled[0] != NOTHING and all(map(le, scaled, scaled[1:]))
         known = [v for v in scaled if v != NOTHING] if NOTHING in scaled else scaled

@@ -76,7 +76,7 @@ class Sampler:
         self.interval = interval
         self.retry = [0.0] * len(sources)
         self.before = 0.0
-        self.reading = 0.0
+        self.reading = self.writing = 0.0
         offsets = [0, *accumulate(len(source.series) for source in sources)]
         self.values: list[float | None] = [None] * offsets[-1]
         # By the ticks between two readings, what has its turn at each of these ticks. Sources of a
@@ -110,8 +110,9 @@ class Sampler:
                     self._poll(turn, now)
                 for index in turn.others:
                     self._read(index, now)
-        self.writer.sample(now, self.values)
         self.before, self.reading = now, time.monotonic() - began
+        self.writer.sample(now, self.values)
+        self.writing = time.monotonic() - began - self.reading
 
     def _poll(self, turn: _Turn, now: float) -> None:
         """Make a turn's calls; one that fails is from now on read as other sources are."""
@@ -174,12 +175,12 @@ class Sampler:
     def _note_gap(self, now: float) -> None:
         """Say why there was no sample for long: nothing else knows."""
         if now - self.before > longest(self.interval):
-            slow = self.reading > (now - self.before) / 2
-            why = (
-                f"reading the devices took {self.reading:.1f} s"
-                if slow
-                else "the sampler was stopped, or the machine too busy to run it"
-            )
+            half = (now - self.before) / 2
+            why = "the sampler was stopped, or the machine too busy to run it"
+            if self.reading > half:
+                why = f"reading the devices took {self.reading:.1f} s"
+            elif self.writing > half:
+                why = f"writing the sample before took {self.writing:.1f} s"
             self.writer.event(self.before + self.interval, "gap", reason=why)
 
     def _missing(self, place: int, series: Series, why: Unavailable, now: float) -> None:

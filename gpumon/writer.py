@@ -13,7 +13,7 @@ from typing import Any
 
 from gpumon.errors import MonitorError, printable
 from gpumon.files import prefix_of, take
-from gpumon.parts import PART, Columns, columns_of, parts_folder, write_part
+from gpumon.parts import PART, Steps, columns_of, parts_folder, write_part
 from gpumon.tiers import line_of, masks, rows_of, tiers_file
 
 MOST_OWED = 100
@@ -51,6 +51,7 @@ class Writer:
         self._header: dict[str, Any] = {}
         self._events: list[dict[str, Any]] = []
         self._waiting: list[list[Any]] = []
+        self._making: Steps[None] | None = None
         self._size = 0
         self._full = PART
         self._rows = 0
@@ -99,55 +100,77 @@ class Writer:
         os.close(self._file)
 
     def _keep(self, line: list[Any], size: int) -> None:
-        """Keep a sample that was written for the next part, and begin that where this is full."""
+        """Keep a sample that was written for the next part; where that is full, a step to make it.
+
+        To make it at once takes longer than the time between samples.
+        """
         self._waiting.append(line)
         self._size += size
-        if self._size >= self._full and self._header:
+        if self._making is None and self._size >= self._full and self._header:
+            self._making = self._part()
+        if self._making is not None:
             try:
-                self._begin_part()
+                next(self._making)
+            except StopIteration:
+                self._making = None
             except (OSError, MonitorError) as error:
                 # This part goes on, until there is room for the next.
-                self._full += PART
+                self._making = None
+                self._full = self._size + PART
                 self._complain(getattr(error, "strerror", None) or str(error))
 
-    def _begin_part(self) -> None:
-        """Compress what there is into a part and begin the file anew, unseen until it is whole."""
-        found = self._header.get("parts", [])
-        place = 1 + int(found[-1]["file"][:6]) if found else 1
-        folder = parts_folder(self._prefix)
-        columns = columns_of(self._waiting, len(self._header["series"]))
-        parts = [*found, write_part(folder, place, columns)]
-        self._add_rows(columns)
+    def _part(self) -> Steps[None]:
+        """Compress the samples that there are into a part, and begin the file anew without them."""
+        lines = self._waiting.copy()
+        columns = yield from columns_of(lines, len(self._header["series"]))
+        rows = b""
+        interval, bits = self._header["interval (s)"], masks(self._header)
+        for row in rows_of(columns, interval, math.inf, bits):
+            rows += line_of(row)
+            yield
+        listed = self._header.get("parts", [])
+        place = 1 + int(listed[-1]["file"][:6]) if listed else 1
+        part = yield from write_part(parts_folder(self._prefix), place, columns)
+        with tiers_file(self._prefix).open("ab") as file:
+            file.truncate(self._rows)  # there may be those of a part that could not be begun
+            file.write(rows)
+        rest = self._waiting[len(lines) :]
+        if rest:
+            values = {n: column[-1] for n, (_, column) in enumerate(columns[1])}
+            values.update(zip(rest[0][1::2], rest[0][2::2]))
+            known = ((n, None if value != value else value) for n, value in values.items())
+            rest[0] = [rest[0][0], *chain.from_iterable(known)]
+        self._begin(self._listing([*listed, part]), rest)
+        self._rows = tiers_file(self._prefix).stat().st_size
+
+    def _listing(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
+        """The header with these parts, less those that there is no room for."""
         dropped = self._header.get("dropped", False)
         while self._limit is not None and sum(p["bytes"] for p in parts) > self._limit:
-            (folder / parts.pop(0)["file"]).unlink(missing_ok=True)
+            (parts_folder(self._prefix) / parts.pop(0)["file"]).unlink(missing_ok=True)
             dropped = True
-        header = self._header | {"parts": parts} | ({"dropped": True} if dropped else {})
+        return self._header | {"parts": parts} | ({"dropped": True} if dropped else {})
+
+    def _begin(self, header: dict[str, Any], samples: list[list[Any]]) -> None:
+        """Begin the file anew with these samples, unseen until it is whole."""
         new = self._path.with_name(f".{self._path.name}.new")
-        file_number = take(new)
+        file = take(new)
+        lines = (header, *self._events, *samples)
+        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         try:
-            for line in (header, *self._events):
-                data = (json.dumps(line, ensure_ascii=False) + "\n").encode(
-                    "utf-8", "backslashreplace"
-                )
-                if os.write(file_number, data) < len(data):
-                    raise OSError("the disk took only part of a line")
+            whole = data.encode("utf-8", "backslashreplace")
+            if os.write(file, whole) < len(whole):
+                raise OSError("the disk took only part of it")
             new.replace(self._path)
         except OSError:
-            os.close(file_number)
+            os.close(file)
             new.unlink(missing_ok=True)
             raise
         os.close(self._file)
-        self._file, self._header, self._last = file_number, header, []
-        self._waiting, self._size, self._full = [], 0, PART
-        self._rows = tiers_file(self._prefix).stat().st_size
-
-    def _add_rows(self, columns: Columns) -> None:
-        """Append the rows of a part, without those of a part that could not be begun."""
-        rows = rows_of(columns, self._header["interval (s)"], math.inf, masks(self._header))
-        with tiers_file(self._prefix).open("ab") as file:
-            file.truncate(self._rows)
-            file.write(b"".join(map(line_of, rows)))
+        self._file, self._header = file, header
+        self._waiting, self._size, self._full = samples, 0, PART
+        if not samples:
+            self._last = []  # the first sample names every series
 
     def _lost(self, now: float) -> None:
         """The first sample of a gap leaves an event to be written as soon as one can be."""

@@ -104,9 +104,17 @@ def lines_of(times: list[float]) -> list[list[Any]]:
     return lines
 
 
+def at_once(steps: parts.Steps[Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+
+
 def test_a_part_and_its_rows_hold_what_its_samples_say(tmp_path: Path) -> None:
     times = [n * 0.1 for n in range(1000) if not 333 < n < 350]  # with a gap
-    columns = parts.columns_of(lines_of(times), 4)
+    columns = at_once(parts.columns_of(lines_of(times), 4))
     rows = tiers.Rows(4)
     for row in tiers.rows_of(columns, 0.1, 100.0, [3]):
         rows.add(row)
@@ -120,7 +128,7 @@ def test_a_part_and_its_rows_hold_what_its_samples_say(tmp_path: Path) -> None:
             assert rows.highs[series][place] == max(known)
         held = [noisy(n)[3] for n in inside]
         assert rows.means[3][place] == max((0, 4), key=held.count)
-    part = parts.write_part(tmp_path / "t.parts", 1, columns)
+    part = at_once(parts.write_part(tmp_path / "t.parts", 1, columns))
     moments, found = parts.read_part(tmp_path / "t", part, 4)
     assert list(moments) == pytest.approx(times)
     for series, (places, values) in enumerate(found):
@@ -247,6 +255,7 @@ def test_live_reads_only_what_is_new(
 ) -> None:
     made = Recorded(tmp_path / "t")
     growing = follow.Growing(tmp_path / "t", most=150)
+    watched = follow.Follower(tmp_path / "t")
     parsed: list[bytes] = []
     whole = follow.parse
 
@@ -257,6 +266,8 @@ def test_live_reads_only_what_is_new(
     monkeypatch.setattr(follow, "parse", counted)
     for seconds in range(5, 51, 5):  # parts are begun meanwhile
         made.go(5)
+        watched.poll()
+        assert len(watched.history["gpu0/utilisation (%)"]) == seconds / STEP
         parsed.clear()
         seen = growing.recording()
         assert len(seen.times) == seconds / STEP and len(parsed) < 40
