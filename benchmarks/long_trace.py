@@ -3,8 +3,9 @@
     python benchmarks/long_trace.py [--quick] [--days N] [--gpus N]
 
 The samples of the first hour go through the sampler's own writer, with its parts and rows; the rows
-of the rest repeat that hour's, moved on in time, since that is all that a reader takes of it. Each
-reader runs in a process of its own. Disk space a day is that of the written hour, times 24.
+of the rest repeat that hour's, moved on in time, since that is all that a reader takes of it, up to
+the hour's last samples, which are in no part yet. Each reader runs in a process of its own. Disk
+space a day is that of the written hour, times 24.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
 Memory is read at every sample, but hardly moves in training.
 """
 HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
-    "host/cpu (%)": (0.2, 40, 5, 1),
+    "host/cpu (%)": (0.5, 40, 5, 1),
     **{f"host/cpu{core} (%)": (1.0, 40, 9, 0) for core in range(CORES)},
     "host/memory used (MiB)": (1.0, 100_000, 50, 0),
     **{f"host/{way} (MiB/s)": (1.0, 50, 9, 2) for way in (
@@ -157,9 +158,10 @@ def prolong(prefix: Path, series: int, seconds: float) -> None:
     """Rows up to so many seconds, which repeat those that there are."""
     file = tiers_file(prefix)
     rows = [row_in(line, 8 + 16 * series) or b"" for line in file.read_bytes().split()]
+    (last,) = array("d", rows[-1][:8])
     with file.open("ab") as out:
-        for number in range(len(rows), round(seconds / ROW)):
-            start = array("d", [number * ROW]).tobytes()
+        for number in range(1, round((seconds - last) / ROW)):
+            start = array("d", [last + number * ROW]).tobytes()
             out.write(line_of(start + rows[number % len(rows)][8:]))
 
 
@@ -185,9 +187,11 @@ def main() -> None:
         # A reader takes rows where the samples are too many: as many as there would be.
         for part in header["parts"]:
             part["samples"] = round(options.days * 86400 / INTERVAL / len(header["parts"]))
-        lines = (Path(folder) / "t.jsonl").read_text().splitlines()
-        (Path(folder) / "t.jsonl").write_text("\n".join([json.dumps(header), *lines[1:]]) + "\n")
-        prolong(prefix, len(header["series"]), options.days * 86400)
+        later = max(0.0, options.days * 86400 - options.seconds)
+        samples = map(json.loads, (Path(folder) / "t.jsonl").read_text().splitlines()[1:])
+        moved = [json.dumps([round(sample[0] + later, 4), *sample[1:]]) for sample in samples]
+        (Path(folder) / "t.jsonl").write_text("\n".join([json.dumps(header), *moved]) + "\n")
+        prolong(prefix, len(header["series"]), header["parts"][-1]["to"] + later)
         for name, call in READERS.items():
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM.format(call=call), str(prefix)],

@@ -1,13 +1,13 @@
 """What monitoring costs a training loop: gpumon against the usual ways, interleaved.
 
-    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8] [--only missed]
+    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8] [--only missed] [--waiting]
 
 The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out with a word if it
 is not there) and a plain sampling thread, which is what most home-made monitors are, both in the
-training's own process, as in practice; and a process that asks the driver for what DCGM's exporter
-asks, without its profiling metrics and with them. Each round runs the same steps once with every
-monitor and once without, in a shuffled order; figures are medians over rounds, with the ends of
-their 95 % interval (of fewer than nine rounds the least and the most).
+training's own process, as in practice; and processes of their own that poll what gpumon reads, or
+what DCGM's exporter reads by default or with its profiling metrics. Each round runs the same steps
+once with every monitor and once without, in a shuffled order; figures are medians over rounds, with
+the ends of their 95 % interval (of fewer than nine rounds the least and the most).
 
 ``--fake-gpus 8`` has all monitors ask a stand-in for the driver's library, which answers with noisy
 values in no time: what is measured is then the monitors' own cost, not the driver's.
@@ -32,11 +32,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import quick
-from monitors import dcgm_like, dcgm_profiling, nothing, nvitop_collector, ours, sampling_thread
+from monitors import nothing, nvitop_collector, ours, poller, sampling_thread
 
 import gpumon
 from helpers import paths
@@ -110,8 +111,10 @@ def tell(figure: str, unit: str, mine: float, **more: Any) -> None:
 def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) -> None:
     rivals: dict[str, Any] = {
         "sampling thread in-process": sampling_thread,
-        "process that polls as DCGM's exporter": dcgm_like,
-        "process that polls as DCGM's exporter, profiling too": dcgm_profiling,
+        "poller of what gpumon reads, as often": partial(poller, "gpumon"),
+        "poller of what gpumon reads of GPUs, as often": partial(poller, "gpumon's GPUs"),
+        "poller of DCGM's profiling list": partial(poller, "profiling"),
+        "poller of DCGM's default list": partial(poller, "default"),
     }
     try:
         import nvitop
@@ -280,12 +283,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="of pairs; blocks: a fortieth")
     parser.add_argument("--fake-gpus", type=int, help="GPUs of a stand-in for the driver's library")
     parser.add_argument("--only", choices=PARTS, help="one of the measurements")
+    told = "steps that wait, as for a GPU that works, in place of computing"
+    parser.add_argument("--waiting", action="store_true", help=told)
     options = quick.parse(parser, seconds=10.0)
     if options.fake_gpus and "FAKE_NVML_SCRIPT" not in os.environ:
         if not any(map(shutil.which, ("cc", "gcc", "clang"))):
             parser.error("--fake-gpus needs a C compiler")
         return with_fake_gpus(options.fake_gpus)
-    name, step = make_step()
+    name, step = ("waiting", partial(time.sleep, 0.02)) if options.waiting else make_step()
     gpus = f", {options.fake_gpus} fake GPUs" if options.fake_gpus else ""
     print(f"{name}, {os.cpu_count()} cores{gpus}, load {os.getloadavg()[0]:.1f}\n")
     parts: dict[str, Callable[[], None]] = {

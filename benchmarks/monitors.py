@@ -91,10 +91,11 @@ def nvitop_collector(folder: Path, interval: float) -> Iterator[Clock]:
     collector.stop("train")
 
 
-DCGM_LIKE = """
-import sys, time
+POLLER = """
+import os, sys, time
+import psutil
 import pynvml
-interval, file = float(sys.argv[1]), open(sys.argv[2], "w", buffering=1)
+interval, file, what = float(sys.argv[1]), open(sys.argv[2], "w", buffering=1), sys.argv[3]
 handles = []
 try:
     pynvml.nvmlInit()
@@ -107,69 +108,92 @@ def rates(handle):
 def memory(handle):
     found = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return found.free, found.used
-ASKED = [
-    (pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
-    (pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
-    (pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-    (pynvml.nvmlDeviceGetPowerUsage,),
-    (pynvml.nvmlDeviceGetTotalEnergyConsumption,),
-    (pynvml.nvmlDeviceGetPcieReplayCounter,),
-    (rates,),
-    (pynvml.nvmlDeviceGetEncoderUtilization,),
-    (pynvml.nvmlDeviceGetDecoderUtilization,),
-    (memory,),
-    (pynvml.nvmlDeviceGetRemappedRows,),
-]
-# Graphics engine, tensor cores, DRAM, PCIe both ways.
-PROFILED = (1, 5, 10, 20, 21)
-samples = {}
-def profile(handle):
-    before, after, get = samples.get(id(handle)) or (
-        pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc(), pynvml.c_nvmlGpmMetricsGet_t())
-    pynvml.nvmlGpmSampleGet(handle, after)
-    known = id(handle) in samples
-    samples[id(handle)] = after, before, get
-    if not known:
-        return None
-    get.version, get.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(PROFILED)
-    get.sample1, get.sample2 = before, after
-    for place, number in enumerate(PROFILED):
-        get.metrics[place].metricId = number
-    pynvml.nvmlGpmMetricsGet(get)
-    return [get.metrics[place].value for place in range(len(PROFILED))]
-if sys.argv[3] == "profiling":
-    ASKED.append((profile,))
+def processes(handle):
+    return [(p.pid, p.usedGpuMemory) for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+def profile(*metrics):
+    samples = {}
+    def ask(handle):
+        key = id(handle)
+        before, after, get = samples.get(key) or (
+            pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc(),
+            pynvml.c_nvmlGpmMetricsGet_t())
+        pynvml.nvmlGpmSampleGet(handle, after)
+        known = key in samples
+        samples[key] = after, before, get
+        if not known:
+            return None
+        get.version, get.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(metrics)
+        get.sample1, get.sample2 = before, after
+        for place, number in enumerate(metrics):
+            get.metrics[place].metricId = number
+        pynvml.nvmlGpmMetricsGet(get)
+        return [get.metrics[place].value for place in range(len(metrics))]
+    return ask
+power = (pynvml.nvmlDeviceGetPowerUsage,)
+energy = (pynvml.nvmlDeviceGetTotalEnergyConsumption,)
+clocks = [(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+          (pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM)]
+temperature = (pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)
+rows = (pynvml.nvmlDeviceGetRemappedRows,)
+# What is asked at every sample, or every so many seconds.
+DEFAULT = [*clocks, temperature, power, energy, (pynvml.nvmlDeviceGetPcieReplayCounter,), (rates,),
+           (pynvml.nvmlDeviceGetEncoderUtilization,), (pynvml.nvmlDeviceGetDecoderUtilization,),
+           (memory,), rows]
+GPUMON = {
+    0: [(rates,), (memory,), power, energy, (profile(2),)],
+    0.5: [*clocks, (pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,),
+          (profile(3, 5, 10, 20, 21, 61, 60),)],
+    1: [temperature],
+    5: [(processes,), (pynvml.nvmlDeviceGetProcessUtilization, 0)],
+    10: [rows, (pynvml.nvmlDeviceGetTotalEccErrors, 0, 0),
+         (pynvml.nvmlDeviceGetTotalEccErrors, 1, 0)],
+}
+ASKED = {
+    "default": {0: DEFAULT},
+    # The GPU's own counters too: graphics engine, tensor cores, DRAM, PCIe both ways.
+    "profiling": {0: [*DEFAULT, (profile(1, 5, 10, 20, 21),)]},
+    "gpumon's GPUs": GPUMON,
+    "gpumon": GPUMON,
+}[what]
+program = psutil.Process(os.getppid())
+HOST = {
+    0.5: [(psutil.cpu_percent,), (program.cpu_affinity,)],
+    1: [(psutil.cpu_percent, None, True), (psutil.virtual_memory,), (psutil.disk_io_counters,),
+        (psutil.net_io_counters,), (program.cpu_times,), (program.memory_info,)],
+} if what == "gpumon" else {}
 def works(handle, call, *rest):
     try:
         call(handle, *rest)
     except pynvml.NVMLError:
         return False
     return True
-calls = [(call, handle, rest) for handle in handles for call, *rest in ASKED
-         if works(handle, call, *rest)]
-due = time.monotonic()
+calls = [(max(1, round(every / interval)), [(call, handle, *rest) for handle in handles
+          for call, *rest in asked if works(handle, call, *rest)] + HOST.get(every, []))
+         for every, asked in ASKED.items()]
+due, number = time.monotonic(), 0
 print("ready", flush=True)
 while True:
-    print(time.time(), [call(handle, *rest) for call, handle, rest in calls], file=file)
-    due += interval
+    print(time.time(), [call(*rest) for every, them in calls if number % every == 0
+                        for call, *rest in them], file=file)
+    due, number = due + interval, number + 1
     time.sleep(max(0, due - time.monotonic()))
 """
 
 
 @contextlib.contextmanager
-def dcgm_like(folder: Path, interval: float, fields: str = "default") -> Iterator[Clock]:
-    """A process that asks the driver for what NVIDIA's dcgm-exporter asks in its list
-    ``default-counters.csv``, less what it does not answer, and writes it down. DCGM itself is on no
-    package index; its C costs less than this Python, which is what gpumon is written in too."""
-    words = [sys.executable, "-c", DCGM_LIKE, str(interval), str(folder / "polled"), fields]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as poller:
-        assert poller.stdout is not None
-        poller.stdout.readline()
-        yield lambda: run_time(str(poller.pid))
-        poller.terminate()
+def poller(what: str, folder: Path, interval: float) -> Iterator[Clock]:
+    """A process of its own that asks the driver through pynvml, as most do, and writes the answers
+    down as they are.
 
-
-def dcgm_profiling(folder: Path, interval: float) -> contextlib.AbstractContextManager[Clock]:
-    """The same of its list ``dcp-metrics-included.csv``, which also has the GPU's own counters (by
-    GPM): this is what gpumon asks for too."""
-    return dcgm_like(folder, interval, "profiling")
+    what: ``default`` is what NVIDIA's dcgm-exporter asks in its list ``default-counters.csv``, and
+    ``profiling`` in its ``dcp-metrics-included.csv``, which also has the GPU's own counters (by
+    GPM), less what it does not answer, all at every sample. ``gpumon's GPUs`` is what gpumon asks
+    of GPUs, each as often as gpumon does, but for XIDs; ``gpumon`` also what it asks of the host,
+    but for limits, page faults, and the processes that the program has started. DCGM itself is on
+    no package index; its C costs less than this Python, which is what gpumon is written in too."""
+    words = [sys.executable, "-c", POLLER, str(interval), str(folder / "polled"), what]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield lambda: run_time(str(process.pid))
+        process.terminate()

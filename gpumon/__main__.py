@@ -29,20 +29,22 @@ def parser() -> argparse.ArgumentParser:
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     record = commands.add_parser("record", help="run a command under the monitor")
-    record.add_argument("--interval", type=float, default=0.1, help="seconds between samples")
+    record.add_argument("--interval", type=float, default=0.1, help="seconds (default: 0.1)")
     record.add_argument("--out", type=Path, help="the trace (default: gpumon-trace)")
     record.add_argument("--gpus", help="NVML indices or UUIDs, with commas (default: visible ones)")
-    record.add_argument("--limit", type=float, metavar="MB", help="drop the oldest samples beyond")
+    record.add_argument("--limit", type=float, metavar="MB", help="then drop the oldest samples")
     record.add_argument("program", nargs=argparse.REMAINDER, metavar="-- command ...")
 
     watch = commands.add_parser("watch", help="follow a trace, or this machine, in the terminal")
-    watch.add_argument("trace", nargs="?", type=Path)
+    watch.add_argument("trace", nargs="?", type=Path, help="default: this machine, from now on")
     watch.add_argument("--once", action="store_true", help="print one picture and stop")
 
     summary = commands.add_parser("summary", help="figures per phase and device")
     summary.add_argument("trace", nargs="+", type=Path)
-    summary.add_argument("--by", choices=["phase", "mark"], default="phase")
-    summary.add_argument("--idle-below", type=float, default=5.0, metavar="PERCENT")
+    by = summary.add_argument("--by", choices=["phase", "mark"], default="phase")
+    by.help = "a row for each phase (default), or for each time that one was run"
+    idle = summary.add_argument("--idle-below", type=float, default=5.0, metavar="PERCENT")
+    idle.help = "of GPU utilisation; the idle share is the time below (default: 5)"
     summary.add_argument("--csv", action="store_true", help="as CSV")
     summary.add_argument("--provenance", action="store_true", help="how it was measured, as JSON")
 
@@ -52,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("trace", nargs="+", metavar="NAME=TRACE")
     compare.add_argument("--align", metavar="PHASE", help="its first start becomes time 0")
     for each in (plot, compare):
-        each.add_argument("-o", "--out", type=Path, help="a .png, .svg or .pdf (plot: or .html)")
+        each.add_argument("-o", "--out", type=Path, help=".png, .svg or .pdf; plot also .html")
         each.add_argument("--theme", choices=["light", "dark"], default="light")
         each.add_argument("--title")
 
@@ -80,10 +82,10 @@ def parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="the latest values over HTTP, for Prometheus")
     serve.add_argument("trace", nargs="?", type=Path, help="default: this machine, from now on")
     serve.add_argument("--host", default="127.0.0.1", help="default: this machine alone")
-    serve.add_argument("--port", type=int, default=9401)
+    serve.add_argument("--port", type=int, default=9401, help="default: 9401")
 
     devices = commands.add_parser("devices", help="what this machine can measure, and why not more")
-    devices.add_argument("--json", action="store_true")
+    devices.add_argument("--json", action="store_true", help="as JSON")
     return main
 
 

@@ -6,6 +6,7 @@ time and its memory, each group those below it too. What they leave is the progr
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -175,14 +176,20 @@ def groups_of(process: int) -> dict[str, list[Path]]:
 
     By the controller, such as ``cpu`` and ``memory``, for version 1; ``v2`` for version 2.
     """
+    return _folders(*(_read(PROC / str(process) / name) for name in ("cgroup", "mountinfo")))
+
+
+@functools.lru_cache(maxsize=4)
+def _folders(groups: str, mounts: str) -> dict[str, list[Path]]:
+    """What those two files of a process come to: they hardly ever change."""
     paths: dict[str, str] = {}
-    for line in _read(PROC / str(process) / "cgroup").splitlines():
+    for line in groups.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         for name in ["v2"] if number == "0" and not controllers else controllers.split(","):
             paths[name] = path
     found: dict[str, list[Path]] = {}
-    for line in _read(PROC / str(process) / "mountinfo").splitlines():
+    for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):

@@ -80,6 +80,7 @@ class Follower:
         self._samples = Tail(samples_file(prefix))
         self._marks = Tail(marks_file(prefix))
         self._open: dict[tuple[Any, Any], str] = {}
+        self._last = -1.0
         self.poll()
 
     @property
@@ -92,8 +93,10 @@ class Follower:
         new = False
         for line in self._samples.lines():
             if is_sample(line, len(self._keys)):
-                self._sample(line)
-                new = True
+                if line[0] > self._last:  # a file that begins anew has some of the last again
+                    self._last = line[0]
+                    self._sample(line)
+                    new = True
             elif is_event(line, len(self._keys)):
                 self._event(line)
         for line in filter(is_mark, self._marks.lines()):
@@ -146,6 +149,7 @@ class Growing:
         self._most = most
         self._events: list[dict[str, Any]] = []
         self._marked: list[list[Any]] = []
+        self._last = -1.0
         self._samples = Tail(samples_file(prefix))
         self._marks = Tail(marks_file(prefix))
 
@@ -155,6 +159,10 @@ class Growing:
         for line in self._samples.lines():
             if isinstance(line, dict) and "gpumon" in line:
                 self._events.clear()  # those of the parts before come again
+            elif is_sample(line, len(self._table.columns)):
+                if line[0] > self._last:  # so do some samples
+                    self._last = line[0]
+                    new.append(line)
             else:
                 new.append(line)
         self._table.take(new, self._events)

@@ -22,6 +22,8 @@ SHORTEST = 0.1
 LONGER = 0.5
 """Seconds that the metrics are a mean of which no figure and no usual lane needs more often."""
 
+NONE = ctypes.c_uint(0)
+
 METRICS = (
     (2, "SM activity (%)", 1),
     (3, "SM occupancy (%)", 1),
@@ -51,7 +53,7 @@ def _activity(device: Device) -> Source:
     ((number, name, digits),) = METRICS[:1]
     request, take, compare = _comparison(device, [number])
     code, cell = (within(request.metrics[0], field) for field in ("nvmlReturn", "value"))
-    poll = Poll(lambda: compare() or code.value, (), [Number(cell)], _failed)
+    poll = Poll(compare, (code,), [Number(cell)], _failed)
     series = [Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)]
 
     def read() -> Sequence[float | None]:
@@ -71,22 +73,29 @@ def _rest(device: Device) -> Source:
     metric = type(request.metrics[0])
     tail = ctypes.sizeof(metric) - metric.value.offset - ctypes.sizeof(ctypes.c_double)
     layout = Struct("=" + f"4xId{tail}x" * len(series))
+    start = type(request).metrics.offset
 
-    def read() -> list[float | Unavailable | None]:
+    def read() -> Sequence[float | Unavailable | None]:
         if take():
             return [None] * len(series)
         if code := compare():
             raise _failed(code)
-        found = layout.unpack_from(request, type(request).metrics.offset)
-        return [_failed(c) if c else value for c, value in strictly(found[::2], found[1::2])]
+        found = layout.unpack_from(request, start)
+        codes, values = found[::2], found[1::2]
+        if not any(codes):
+            return values
+        return [_failed(c) if c else value for c, value in strictly(codes, values)]
 
     return Source(device.name, series, read, LONGER)
 
 
 def _comparison(
     device: Device, metrics: Sequence[int]
-) -> tuple[Any, Callable[[], bool], Callable[[], int]]:
-    """A request for metrics, what takes its first sample (once), and what fills it from then on."""
+) -> tuple[Any, Callable[[], bool], Callable[..., int]]:
+    """A request for metrics, what takes its first sample (once), and what fills it from then on.
+
+    The last of them gives NVML's code, or that of the metric whose return code it is given.
+    """
     pynvml = nvml()
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
@@ -109,12 +118,14 @@ def _comparison(
         request.sample1, request.sample2 = first, second
         return True
 
-    def compare() -> int:
-        code = sample(*of, newer) or get(asked)
-        if not code:
-            # The next difference begins where this one ended.
-            older.value, newer.value = newer.value, older.value
-        return code
+    into = (*of, newer)
+
+    def compare(metric: Any = NONE) -> int:
+        if code := sample(*into) or get(asked):
+            return code
+        # The next difference begins where this one ended.
+        older.value, newer.value = newer.value, older.value
+        return int(metric.value)
 
     return request, take, compare
 

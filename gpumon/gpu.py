@@ -14,7 +14,7 @@ from typing import Any
 from gpumon.gpm import LONGER, METRICS, gpm_sources, gpm_supported
 from gpumon.hardware import hardware_sources
 from gpumon.links import link_sources
-from gpumon.nvml import Device, ask, failure, function_of, nvml, poll, within
+from gpumon.nvml import Device, failure, function_of, nvml, poll, within
 from gpumon.series import Number, Poll, Series, Source, Unavailable
 from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
@@ -134,18 +134,20 @@ def _energy(device: Device) -> Source:
 
 def _temperature(device: Device) -> Source:
     pynvml = nvml()
-    call, api = pynvml.nvmlDeviceGetTemperature, "nvmlDeviceGetTemperature"
-    newer = getattr(pynvml, "nvmlDeviceGetTemperatureV", None)
+    kind = pynvml.NVML_TEMPERATURE_GPU
+    celsius = c_uint()
+    api, filled = "nvmlDeviceGetTemperature", celsius
+    arguments: tuple[Any, ...] = (kind, byref(celsius))
+    newer = getattr(pynvml, "c_nvmlTemperature_v1_t", None)
     if newer is not None:
         # The older call is to go with CUDA 14.
+        asked = newer(version=pynvml.nvmlTemperature_v1, sensorType=kind)
+        name = "nvmlDeviceGetTemperatureV"
         with contextlib.suppress(Unavailable):
-            ask(newer, device.handle, pynvml.NVML_TEMPERATURE_GPU)
-            call, api = newer, "nvmlDeviceGetTemperatureV"
-
-    def read() -> tuple[float]:
-        return (ask(call, device.handle, pynvml.NVML_TEMPERATURE_GPU),)
-
-    return _source(device, ["temperature (C)"], api, read, every=1.0)
+            poll(name, device.handle, byref(asked), numbers=[]).read()
+            api, arguments, filled = name, (byref(asked),), within(asked, "temperature")
+    read = poll(api, device.handle, *arguments, numbers=[Number(filled)])
+    return _polled(device, "temperature (C)", api, read, every=1.0)
 
 
 def _throttle(device: Device) -> Source:

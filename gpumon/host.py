@@ -66,7 +66,7 @@ def _cpu() -> Source:
         return (share[0],)
 
     api = f"{machine.STAT}, busy share of all cores since the reading before"
-    return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.2)
+    return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.5)
 
 
 def _cores() -> Source:

@@ -20,27 +20,30 @@ import re
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress
-from operator import ne
+from collections.abc import Generator, Iterable, Sequence
+from itertools import accumulate, repeat
+from operator import floordiv, le, mul, sub
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gpumon.compat import pairwise, strictly
+from gpumon.compat import pairwise
 from gpumon.lines import HUGE, count, number
 
-PART = 4 * 2**20
+PART = 2**20
 """Bytes of text."""
+LINES, SERIES = 100, 16
+"""That are packed in a step."""
 SCALE, TICKS = 100, 10_000
 NOTHING = -(2**62)
 """A value that is not available."""
-AT_ONCE = 64
-"""Samples whose changes are taken in together, which costs less than one by one."""
 MOST_PARTS = 100_000
 MOST_SAMPLES = 2_000_000
 MOST_BYTES = 64 * 2**20
 LEVEL = 5
+NAN = float("nan")
 
+T = TypeVar("T")
+Steps = Generator[None, None, T]
 Columns = tuple["array[float]", list[tuple["array[int]", "array[float]"]]]
 """Times, and for each series the samples at which it changed and what to."""
 
@@ -65,74 +68,67 @@ def remove(prefix: Path) -> None:
     prefix.with_name(prefix.name + ".tiers").unlink(missing_ok=True)
 
 
-class Packer:
-    """What will be a part, kept as numbers until the part is full."""
+def columns_of(lines: Sequence[list[Any]], series: int) -> Steps[Columns]:
+    """Samples, as the lines that name what changed, as columns of so many series.
 
-    def __init__(self, series: int) -> None:
-        self.size = 0
-        self._ticks = array("q")
-        self._places = [array("q") for _ in range(series)]
-        self._values = [array("q") for _ in range(series)]
-        self._last: Sequence[object] = [NOTHING] * series
-        self._waiting: list[Sequence[float | None]] = []
+    In steps of a few milliseconds, so that a sampler can go on in between.
+    """
+    found: list[tuple[list[int], list[float | None]]] = [([], []) for _ in range(series)]
+    for sample, line in enumerate(lines):
+        if sample % LINES == 0:
+            yield
+        for place, value in zip(line[1::2], line[2::2]):
+            samples, values = found[place]
+            samples.append(sample)
+            values.append(value)
+    times = array("d", (line[0] for line in lines))
+    return times, [
+        (array("q", samples), array("d", (NAN if v is None else v for v in values)))
+        for samples, values in found
+    ]
 
-    def add(self, size: int, now: float, values: Sequence[float | None]) -> None:
-        """Take a sample; size: the bytes that it had as text."""
-        self._ticks.append(round(now * TICKS))
-        self._waiting.append(values)
-        self.size += size
-        if len(self._waiting) == AT_ONCE:
-            self._fold()
 
-    def _fold(self) -> None:
-        """Take in the changes of each series by itself: most of them have none."""
-        if not self._waiting:
-            return
-        first = len(self._ticks) - len(self._waiting)
-        for series, (before, column) in enumerate(strictly(self._last, zip(*self._waiting))):
-            if column.count(before) == len(column):
-                continue
-            changed = list(map(ne, column, (before, *column)))
-            self._places[series].extend(compress(range(first, first + len(column)), changed))
-            self._values[series].extend(
-                NOTHING if value is None else round(value * SCALE)
-                for value in compress(column, changed)
-            )
-        self._last = self._waiting[-1]
-        self._waiting = []
+def write_part(folder: Path, place: int, columns: Columns) -> Steps[dict[str, Any]]:
+    """The part as a file, in steps too; gives its entry for the header.
 
-    def write(self, folder: Path, place: int) -> dict[str, Any]:
-        """The part as a file; gives its entry for the header. OSError where it cannot be."""
-        self._fold()
-        blobs, sizes = [_pack(_steps(self._ticks))], []
-        for places, values in strictly(self._places, self._values):
-            grows = (
-                bool(values) and values[0] != NOTHING and all(a <= b for a, b in pairwise(values))
-            )
-            # In their common unit, such as whole percents, which keeps a byte or two out of it.
-            known = [value for value in values if value != NOTHING]
-            unit, low = math.gcd(*known) or 1, min(known, default=0)
-            small = array("q", (0 if v == NOTHING else (v - low) // unit + 1 for v in values))
-            pair = _pack(_steps(places)), _pack(_steps(small) if grows else small)
-            sizes.append([len(places), len(pair[0]), len(pair[1]), int(grows), unit, low])
-            blobs += pair
-        head = {"gpumon part": 1, "samples": len(self._ticks), "times": len(blobs[0])}
-        line = json.dumps(head | {"sizes": sizes}).encode() + b"\n"
-        data = line + b"".join(blobs)
-        folder.mkdir(exist_ok=True)
-        file = folder / f"{place:06d}.part"
-        try:
-            file.write_bytes(data)
-        except OSError:
-            file.unlink(missing_ok=True)
-            raise
-        return {
-            "file": file.name,
-            "from": self._ticks[0] / TICKS,
-            "to": self._ticks[-1] / TICKS,
-            "samples": len(self._ticks),
-            "bytes": len(data),
-        }
+    Raises OSError in the last of them, where the file cannot be written.
+    """
+    times, series = columns
+    ticks = _scaled(times, TICKS)
+    blobs, sizes = [_pack(_steps(ticks))], []
+    for done, (places, values) in enumerate(series):
+        if done % SERIES == 0:
+            yield
+        scaled = _scaled(values, SCALE)
+        grows = bool(scaled) and scaled[0] != NOTHING and all(map(le, scaled, scaled[1:]))
+        known = [v for v in scaled if v != NOTHING] if NOTHING in scaled else scaled
+        # In their common unit, such as whole percents, which keeps a byte or two out of it.
+        unit, low = math.gcd(*known) or 1, min(known, default=0)
+        if known is scaled:
+            small = map(floordiv, map(sub, scaled, repeat(low - unit)), repeat(unit))
+            numbers = array("q", small)
+        else:
+            numbers = array("q", (0 if v == NOTHING else (v - low) // unit + 1 for v in scaled))
+        pair = _pack(_steps(places)), _pack(_steps(numbers) if grows else numbers)
+        sizes.append([len(places), len(pair[0]), len(pair[1]), int(grows), unit, low])
+        blobs += pair
+    head = {"gpumon part": 1, "samples": len(ticks), "times": len(blobs[0])}
+    line = json.dumps(head | {"sizes": sizes}).encode() + b"\n"
+    data = line + b"".join(blobs)
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{place:06d}.part"
+    try:
+        file.write_bytes(data)
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
+    return {
+        "file": file.name,
+        "from": ticks[0] / TICKS,
+        "to": ticks[-1] / TICKS,
+        "samples": len(ticks),
+        "bytes": len(data),
+    }
 
 
 def read_part(prefix: Path, part: dict[str, Any], series: int) -> Columns:
@@ -181,9 +177,16 @@ def _named(name: object) -> bool:
     return isinstance(name, str) and re.fullmatch(r"[0-9]{6}\.part", name) is not None
 
 
+def _scaled(values: array[float], scale: int) -> array[int]:
+    """Whole numbers of 1 / scale; of NaN, ``NOTHING``."""
+    if math.isnan(sum(values)):
+        return array("q", (NOTHING if v != v else round(v * scale) for v in values))
+    return array("q", map(round, map(mul, values, repeat(scale))))
+
+
 def _steps(numbers: array[int]) -> array[int]:
     """The first, and each one's difference to that before."""
-    return array("q", [*numbers[:1], *(b - a for a, b in pairwise(numbers))])
+    return numbers[:1] + array("q", map(sub, numbers[1:], numbers))
 
 
 def _pack(numbers: array[int]) -> bytes:
@@ -217,8 +220,7 @@ def _swapped(numbers: array[int]) -> array[int]:
 
 
 def _unscaled(values: Iterable[int], unit: int, low: int) -> array[float]:
-    nan = float("nan")
-    found = array("d", (((v - 1) * unit + low) / SCALE if v else nan for v in values))
+    found = array("d", (((v - 1) * unit + low) / SCALE if v else NAN for v in values))
     if any(abs(value) > HUGE for value in found):
         raise Damaged
     return found

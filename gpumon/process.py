@@ -26,9 +26,7 @@ def process_source(root: int) -> Source:
         pages = 0
         grown = [0, 0, 0]
         seen: dict[int, tuple[int, int, int]] = {}
-        for pid in tree(root):
-            if pid == own:
-                continue
+        for pid in tree(root, own):
             with suppress(OSError, IndexError, ValueError):
                 # After the name, which may hold anything: utime and stime are fields 14 and 15,
                 # page faults 10 and, those that had to read the disk, 12.
@@ -68,11 +66,16 @@ def process_source(root: int) -> Source:
     )
 
 
-def tree(root: int) -> Iterator[int]:
-    """A process and its descendants, without walking every process of the machine."""
+def tree(root: int, besides: int | None = None) -> Iterator[int]:
+    """A process and its descendants, without walking every process of the machine.
+
+    besides: one of them that is left out, with its own.
+    """
     waiting = [root]
     while waiting:
         pid = waiting.pop()
+        if pid == besides:
+            continue
         yield pid
         with suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
             for thread in threads:

@@ -35,7 +35,8 @@ def _kept(path: str) -> int:
 def _lines(path: str) -> list[bytes]:
     """What a file of /proc holds now, which comes in pieces."""
     file, data = _kept(path), b""
-    while piece := os.pread(file, BLOCK, len(data)):
+    os.lseek(file, 0, os.SEEK_SET)  # each piece of a `pread` would have all before it made anew
+    while piece := os.read(file, BLOCK):
         data += piece
     return data.splitlines()
 
@@ -61,7 +62,9 @@ def each_core() -> dict[str, tuple[float, float]]:
 
 def memory_used() -> float:
     """MiB that programs cannot get."""
-    amounts = dict(line.split(b":", 1) for line in _lines(AMOUNTS))
+    # The two are among the first lines.
+    first = os.pread(_kept(AMOUNTS), 512, 0).splitlines()[:-1]
+    amounts = dict(line.split(b":", 1) for line in first)
     total, free = (int(amounts[name].split()[0]) for name in (b"MemTotal", b"MemAvailable"))
     return (total - free) / 1024
 

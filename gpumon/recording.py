@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -15,7 +15,7 @@ from gpumon import gaps, parts
 from gpumon.compat import strictly
 from gpumon.files import read_lines, read_marks
 from gpumon.lines import is_event, is_sample, number
-from gpumon.tiers import ROW, Rows, Tier, masks, read_rows
+from gpumon.tiers import ROW, Rows, masks, read_rows, rows_of
 
 NAN = float("nan")
 MOST_VALUES = 20_000_000
@@ -251,18 +251,17 @@ def _fold(
     header: dict[str, Any],
     events: list[dict[str, Any]],
 ) -> int:
-    """Add the samples that are in no row yet, which are the last ones; gives the damaged lines."""
+    """Add the samples that are in no part yet, which are the last ones; gives the damaged lines."""
     damaged = table.take(lines, events)
     times, columns = table.filled()
-    tier = Tier(len(columns), header["interval (s)"], masks(header))
-    begun = bisect_left(times, rows.times[-1] + ROW) if rows.times else 0
-    closing = [event["t"] for event in events if event["event"] == "end"]
-    for place in range(begun, len(times)):
-        now = [None if c[place] != c[place] else c[place] for c in columns]
-        if row := tier.sample(times[place], now):
+    if times:
+        # Of a part that was being made, there may be rows and its samples too.
+        rows.cut(times[0])
+        closing = [event["t"] for event in events if event["event"] == "end"]
+        end = closing[-1] if closing else math.inf
+        dense = [(range(len(times)), column) for column in columns]
+        for row in rows_of((times, dense), header["interval (s)"], end, masks(header)):
             rows.add(row)
-    if times and (row := tier.close(closing[-1] if closing else math.inf)):
-        rows.add(row)
     return damaged
 
 

@@ -1,8 +1,9 @@
 """Tiers: what a long trace is read as, a row every twenty seconds with each series' mean and range.
 
-A week of eight GPUs at 10 Hz has a thousand million values. The sampler keeps the rows while it
-records; a reader takes them in place of samples that would not fit into memory, or that were
-dropped. Where samples are missing, a row holds what is known, and there is none in a longer gap.
+A week of eight GPUs at 10 Hz has a thousand million values. The sampler makes the rows of each part
+(:mod:`gpumon.parts`); a reader takes them in place of samples that would not fit into memory, or
+that were dropped. Where samples are missing, a row holds what is known, and there is none in a
+longer gap. The last row of a part may be shorter.
 
 ``PREFIX.tiers`` has each on a line of its own, compressed (zlib, base64), so that one that is torn
 fails its checksum and spoils no other. A row is little-endian binary: its start and the mean of
@@ -17,7 +18,10 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
 from operator import mul
 from pathlib import Path
 from typing import Any
@@ -29,8 +33,8 @@ ROW = 20.0
 """Seconds."""
 NAN = float("nan")
 LEVEL = 6
-AT_ONCE = 64
-"""Samples that are folded together, which costs less than one by one."""
+FINE = 1024
+"""Parts of a unit that a mean has: digits beyond these would be noise that takes space."""
 BLOCK = 2**22
 """Bytes of rows that are taken in at once."""
 
@@ -40,97 +44,65 @@ def masks(header: dict[str, Any]) -> list[int]:
     return [n for n, series in enumerate(header["series"]) if series["key"].endswith("(bits)")]
 
 
-class Tier:
+def rows_of(
+    columns: tuple[Sequence[float], Sequence[tuple[Sequence[int], Sequence[float]]]],
+    interval: float,
+    end: float,
+    bits: Collection[int] = (),
+) -> Iterator[bytes]:
     """Folds samples into rows.
 
-    count: number of series. interval: seconds between samples. bits: the series that are masks.
+    columns: the times, and for each series the samples at which it changed, the first among them,
+    and what to. interval: seconds between samples. end: when the recording ended; a value stands
+    for one interval where the next is missing. bits: the series that are masks.
     """
-
-    def __init__(self, count: int, interval: float, bits: Sequence[int] = ()) -> None:
-        self.start: float | None = None
-        self._interval = interval
-        self._times: list[float] = []
-        self._waiting: list[Sequence[float | None]] = []
-        self._amount = [0.0] * count
-        self._seconds = [0.0] * count
-        self._low = [math.inf] * count
-        self._high = [-math.inf] * count
-        self._held: dict[int, dict[float, float]] = {place: {} for place in bits}
-
-    def sample(self, now: float, values: Sequence[float | None]) -> bytes | None:
-        """Take a sample, which is not changed later; gives the row before once a new one begins."""
-        row = None
-        full = self.start is not None and now >= self.start + ROW
-        if self._times:
-            if now - self._times[-1] > longest(self._interval):
-                # A value stands for one interval where the next is missing; then nothing is known.
-                self._fold(self._times[-1] + self._interval)
-            elif full or len(self._times) == AT_ONCE:
-                self._fold(now)
-        if full:
-            row = self._row()
-        if full or self.start is None:
-            self.start = now
-        self._times.append(now)
-        self._waiting.append(values)
-        return row
-
-    def close(self, end: float) -> bytes | None:
-        """The row that is open; None where there is none."""
-        if self.start is None:
-            return None
-        if self._times:
-            self._fold(min(end, self._times[-1] + self._interval))
-        return self._row()
-
-    def _fold(self, until: float) -> None:
-        """Take in the samples that wait, series by series; the last of them held until then."""
-        held = [max(0.0, b - a) for a, b in pairwise([*self._times, until])]
-        total = sum(held)
-        for place, column in enumerate(zip(*self._waiting)):
-            first = column[0]
-            if first is not None and column.count(first) == len(column):
-                self._hold(place, [first], [total])
-            elif None in column:
-                known = [(v, s) for v, s in zip(column, held) if v is not None]
-                self._hold(place, [v for v, _ in known], [s for _, s in known])
+    times, series = columns
+    if not times:
+        return
+    held = [b - a if b - a <= longest(interval) else interval for a, b in pairwise(times)]
+    held.append(max(0.0, min(end - times[-1], interval)))
+    until = [0.0, *accumulate(held)]
+    first = 0
+    while first < len(times):
+        last = bisect_left(times, times[first] + ROW, first + 1)
+        means, lows, highs = array("d", [times[first]]), array("f"), array("f")
+        for number, (places, values) in enumerate(series):
+            a, b = bisect_left(places, first), bisect_left(places, last)
+            if b - a == last - first:
+                seen, seconds = values[a:b], held[first:last]
             else:
-                self._hold(place, column, held)
-        self._times, self._waiting = [], []
-
-    def _hold(self, place: int, values: Sequence[float], seconds: Sequence[float]) -> None:
-        if not values:
-            return
-        self._amount[place] += sum(map(mul, values, seconds))
-        self._seconds[place] += sum(seconds)
-        self._low[place] = min(self._low[place], *values)
-        self._high[place] = max(self._high[place], *values)
-        if place in self._held:
-            held = self._held[place]
-            for value, long in strictly(values, seconds):
-                if long > 0:
-                    held[value] = held.get(value, 0.0) + long
-
-    def _row(self) -> bytes:
-        means = array("d", [NAN if self.start is None else self.start])
-        ranges: list[float] = []
-        for place, (amount, seconds) in enumerate(strictly(self._amount, self._seconds)):
-            held = self._held.get(place)
-            if held:
-                means.append(max(held, key=lambda value: held[value]))
-                held.clear()
-            else:
-                means.append(amount / seconds if seconds > 0 else NAN)
-        for edges in (self._low, self._high):
-            ranges += [edge if math.isfinite(edge) else NAN for edge in edges]
-        count = len(self._amount)
-        self._amount, self._seconds = [0.0] * count, [0.0] * count
-        self._low, self._high = [math.inf] * count, [-math.inf] * count
-        singles = array("f", ranges)
+                a -= a == b or places[a] > first  # what it was before holds until it changes
+                edges = [first, *places[a + 1 : b], last]
+                seen, seconds = values[a:b], [until[j] - until[i] for i, j in pairwise(edges)]
+            mean, low, high = _figures(seen, seconds, number in bits)
+            means.append(mean if mean != mean else round(mean * FINE) / FINE)
+            lows.append(low)
+            highs.append(high)
+        singles = lows + highs
         if sys.byteorder == "big":
             means.byteswap()
             singles.byteswap()
-        return means.tobytes() + singles.tobytes()
+        yield means.tobytes() + singles.tobytes()
+        first = last
+
+
+def _figures(
+    values: Sequence[float], seconds: Sequence[float], bits: bool
+) -> tuple[float, float, float]:
+    """Mean, or the value that was held longest of bits, and the range; NaN of nothing."""
+    amount, total = sum(map(mul, values, seconds)), sum(seconds)
+    if amount != amount:  # something is missing
+        known = [(v, s) for v, s in strictly(values, seconds) if v == v]
+        if not known:
+            return NAN, NAN, NAN
+        return _figures([v for v, _ in known], [s for _, s in known], bits)
+    low, high = min(values), max(values)
+    if bits and low < high:
+        longest_held: dict[float, float] = defaultdict(float)
+        for value, long in strictly(values, seconds):
+            longest_held[value] += long
+        return max(longest_held, key=lambda value: longest_held[value]), low, high
+    return (amount / total if total > 0 else values[-1]), low, high
 
 
 class Rows:
@@ -142,6 +114,12 @@ class Rows:
         self.means = [array("d") for _ in range(count)]
         self.lows = [array("f") for _ in range(count)]
         self.highs = [array("f") for _ in range(count)]
+
+    def cut(self, moment: float) -> None:
+        """Leave out the rows from a moment on."""
+        place = bisect_left(self.times, moment)
+        for column in (self.times, *self.means, *self.lows, *self.highs):
+            del column[place:]
 
     def add(self, data: bytes) -> int:
         """Take whole rows; a row out of order, which no sampler writes, is left out and counted."""

@@ -10,6 +10,7 @@ import pytest
 from gpumon_tools import Marks, Play, changes, gpu, play_fixture, write  # noqa: F401 (a fixture)
 
 import gpumon
+from gpumon.notes import losses
 
 
 def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
@@ -86,6 +87,18 @@ def test_a_counter_that_goes_wild_spoils_no_other(play: Play) -> None:
 def test_a_counter_that_begins_anew_is_what_it_says(play: Play) -> None:
     trace = play(gpu(0, "utilisation 7\nenergy 5000000 5001000 1000 2000"), samples=8)
     assert changes(list(trace.frame()["gpu0/energy (J)"])) == [1.0, -4999.0, -4998.0]
+
+
+def test_a_lost_gpu_is_told_once_and_is_the_reason_for_all_that_it_lacks(play: Play) -> None:
+    lost = "utilisation 50 50 E15\nmemory 100 100 E15\npower 9 9 E15"  # all of them at once
+    trace = play("step 0.5\n" + gpu(0, lost), samples=80)
+    told = [e["event"] for e in trace.provenance()["events"] if e["event"] != "gap"]
+    assert told == ["failed", "device lost"]
+    assert sum("was lost" in note for note in losses(trace.recording)) == 1
+    reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
+    for name in ("utilisation (%)", "memory used (MiB)", "power (W)", "SM clock (MHz)"):
+        assert "lost" in str(reasons[f"gpu0/{name}"]), name
+    assert "Not Supported" in str(reasons["gpu0/energy (J)"])
 
 
 def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> None:

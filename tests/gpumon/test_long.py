@@ -19,6 +19,7 @@ from gpumon.tiers import ROW, tiers_file
 
 SECONDS = 200
 STEP = 0.5
+DIGIT = 1 / tiers.FINE
 
 
 def value(number: int) -> float:
@@ -92,28 +93,42 @@ def noisy(number: int) -> list[float | None]:
     return [number % 7 + 0.25, 5, None if number % 90 < 30 else number % 3, number // 40 % 2 * 4]
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 1000])
-def test_samples_are_folded_together_as_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    times = [n * 0.1 for n in range(1000) if not 333 < n < 350]  # with a gap
-    monkeypatch.setattr(tiers, "AT_ONCE", at_once)
-    monkeypatch.setattr(parts, "AT_ONCE", at_once)
-    tier, packer, rows = tiers.Tier(4, 0.1, [3]), parts.Packer(4), tiers.Rows(4)
+def lines_of(times: list[float]) -> list[list[Any]]:
+    """What a writer writes of noisy samples: at first all, then what changed."""
+    lines, before = [], None
     for now in times:
-        rows.add(tier.sample(now, noisy(round(now * 10))) or b"")
-        packer.add(10, now, noisy(round(now * 10)))
-    rows.add(tier.close(100.0) or b"")
-    assert list(rows.times) == [0, 20, 40, 60, 80] and packer.size == 10 * len(times)
+        values = noisy(round(now * 10))
+        changed = [n for n in range(4) if before is None or values[n] != before[n]]
+        lines.append([round(now, 4), *(x for n in changed for x in (n, values[n]))])
+        before = values
+    return lines
+
+
+def at_once(steps: parts.Steps[Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+
+
+def test_a_part_and_its_rows_hold_what_its_samples_say(tmp_path: Path) -> None:
+    times = [n * 0.1 for n in range(1000) if not 333 < n < 350]  # with a gap
+    columns = at_once(parts.columns_of(lines_of(times), 4))
+    rows = tiers.Rows(4)
+    for row in tiers.rows_of(columns, 0.1, 100.0, [3]):
+        rows.add(row)
+    assert list(rows.times) == [0, 20, 40, 60, 80]
     for place, start in enumerate(rows.times):
         inside = [n for n in range(1000) if start <= n / 10 < start + 20 and not 333 < n < 350]
         for series in range(3):
             known = [v for n in inside if (v := noisy(n)[series]) is not None]
-            assert rows.means[series][place] == pytest.approx(sum(known) / len(known), rel=0.02)
+            assert rows.means[series][place] == pytest.approx(sum(known) / len(known), abs=DIGIT)
             assert rows.lows[series][place] == min(known)
             assert rows.highs[series][place] == max(known)
-        assert rows.means[3][place] in (0, 4)
-    part = packer.write(tmp_path / "t.parts", 1)
+        held = [noisy(n)[3] for n in inside]
+        assert rows.means[3][place] == max((0, 4), key=held.count)
+    part = at_once(parts.write_part(tmp_path / "t.parts", 1, columns))
     moments, found = parts.read_part(tmp_path / "t", part, 4)
     assert list(moments) == pytest.approx(times)
     for series, (places, values) in enumerate(found):
@@ -134,18 +149,25 @@ def test_rows_have_mean_and_range_and_no_invention(
     made.end()
     trace = as_rows(tmp_path / "t", monkeypatch)
     read = trace.recording
-    assert read.step == ROW and len(read.times) < SECONDS / ROW + 3
+    count = len(json.loads(samples_file(tmp_path / "t").open().readline())["parts"])
+    # The last row of each part is cut short.
+    assert read.step == ROW and 0 < count < len(read.times) < SECONDS / ROW + count + 3
     busy, ranged = read.series("gpu0/utilisation (%)"), read.range("gpu0/utilisation (%)")
     assert ranged is not None
     low, high = ranged
     assert busy is not None
-    first = [value(number) for number in range(40)]
-    assert busy[0] == pytest.approx(sum(first) / len(first)) and (low[0], high[0]) == (10, 90)
-    # Of the row of 60 s only a second is known, and of the minute after that nothing is.
+    first = [value(number) for number in range(round(read.times[1] / STEP))]
+    assert busy[0] == pytest.approx(sum(first) / len(first), abs=DIGIT) and (low[0], high[0]) == (
+        10,
+        90,
+    )
+    # Of the row before the gap only its beginning is known, and of the minute after that nothing.
     (gap,) = read.gaps
     assert gap["t"] == 61 and gap["t"] + gap["seconds"] == pytest.approx(143)
-    assert busy[list(read.times).index(60)] == pytest.approx((value(120) + value(121)) / 2)
-    assert math.isnan(busy[list(read.times).index(gap["t"])])
+    place = list(read.times).index(gap["t"])
+    before = [value(number) for number in range(round(read.times[place - 1] / STEP), 122)]
+    assert busy[place - 1] == pytest.approx(sum(before) / len(before), abs=DIGIT)
+    assert math.isnan(busy[place])
     whole = gpumon.read(tmp_path / "t").summary().iloc[0]
     row = trace.summary().iloc[0]
     assert row["utilisation mean (%)"] == pytest.approx(whole["utilisation mean (%)"], rel=0.03)
@@ -171,17 +193,61 @@ def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
         gpumon.Monitor(tmp_path / "u", limit=0)
 
 
+@pytest.mark.parametrize("in_the_way", ["t.parts", "t.tiers", ".t.jsonl.new"])
 def test_a_part_that_cannot_be_begun_costs_no_sample(
-    tmp_path: Path, small: None, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    small: None,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    in_the_way: str,
 ) -> None:
-    parts_folder(tmp_path / "t").write_text("a file is in the way")
+    blocked = tmp_path / in_the_way
+    make, remove = (
+        (blocked.touch, blocked.unlink)
+        if in_the_way == "t.parts"
+        else (blocked.mkdir, blocked.rmdir)
+    )
+    make()
     made = Recorded(tmp_path / "t")
     made.go(60)
-    parts_folder(tmp_path / "t").unlink()
+    assert not as_rows(tmp_path / "t", monkeypatch).recording.damaged
+    remove()
     made.go(SECONDS - 60)
     made.end()
     assert capfd.readouterr().out.count("warning: gpumon cannot write") == 1
     assert len(gpumon.read(tmp_path / "t").frame()) == SECONDS / STEP
+    rows = as_rows(tmp_path / "t", monkeypatch).recording
+    assert not rows.damaged and not rows.gaps and rows.times[0] == 0
+
+
+def test_samples_of_which_there_are_rows_already_are_taken_once(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a kill leaves it between the rows of a part and the header that names the part."""
+    made = Recorded(tmp_path / "t")
+    made.go(90)
+    (tmp_path / ".t.jsonl.new").mkdir()
+    size = tiers_file(tmp_path / "t").stat().st_size
+    while tiers_file(tmp_path / "t").stat().st_size == size:
+        made.go(STEP)
+    made.go(3 * STEP)
+    rows = as_rows(tmp_path / "t", monkeypatch).recording
+    assert not rows.damaged and not rows.gaps
+    ranged = rows.range("gpu0/memory used (MiB)")
+    assert ranged is not None and ranged[1][-1] == 100 + made.number - 1
+    made.end()
+
+
+def test_a_sample_is_a_line_of_json_that_names_what_changed(tmp_path: Path) -> None:
+    made = Recorded(tmp_path / "t")
+    now: list[float | None] = [1, None, -0.5, 1e-7, 4000.0, 4.0]
+    for number, place, other in ((0, 0, 1), (1, 0, None), (2, 1, 7.25), (3, 1, 7.25), (4, 1, None)):
+        now[place] = other
+        made.writer.sample(number / 10, now)
+    made.writer.close()
+    found = [json.loads(line) for line in samples_file(tmp_path / "t").read_text().splitlines()]
+    whole = [0.0, *(x for n, v in enumerate([1, None, -0.5, 1e-7, 4000.0, 4.0]) for x in (n, v))]
+    assert found[1:] == [whole, [0.1, 0, None], [0.2, 1, 7.25], [0.3], [0.4, 1, None]]
 
 
 def test_live_reads_only_what_is_new(
@@ -189,6 +255,7 @@ def test_live_reads_only_what_is_new(
 ) -> None:
     made = Recorded(tmp_path / "t")
     growing = follow.Growing(tmp_path / "t", most=150)
+    watched = follow.Follower(tmp_path / "t")
     parsed: list[bytes] = []
     whole = follow.parse
 
@@ -199,6 +266,8 @@ def test_live_reads_only_what_is_new(
     monkeypatch.setattr(follow, "parse", counted)
     for seconds in range(5, 51, 5):  # parts are begun meanwhile
         made.go(5)
+        watched.poll()
+        assert len(watched.history["gpu0/utilisation (%)"]) == seconds / STEP
         parsed.clear()
         seen = growing.recording()
         assert len(seen.times) == seconds / STEP and len(parsed) < 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,9 @@ from pathlib import Path
 import psutil
 import pynvml
 import pytest
-from gpumon_tools import write
+from gpumon_tools import Marks, write
+
+import gpumon
 
 ROOT = Path(__file__).resolve().parents[2]
 GPUMON = ROOT / "gpumon"
@@ -90,6 +93,45 @@ def test_it_records_and_says_what_it_saw(version: str, packages: Path, tmp_path:
     assert run("-c", main, "summary", "all", "--csv").count("train") == 1
     assert run("-c", main, "export", "a", "-o", "a.json")
     run("-c", main, "devices")
+
+
+WASM = """
+import { loadPyodide } from "pyodide";
+const python = await loadPyodide();
+python.mountNodeFS("/checkout", process.argv[2]);
+python.mountNodeFS("/work", process.argv[3]);
+python.runPython(`
+import os, sys
+sys.path.insert(0, "/checkout")
+os.chdir("/work")
+from gpumon.__main__ import main
+print(sys.version_info[:2])
+for words in ("summary a", "compare a b", "merge a b -o all", "summary all --csv",
+              "export a -o a.csv", "export a -o a.json", "export a -o a.prom"):
+    assert main(words.split()) == 0, words
+`);
+"""
+
+
+@pytest.mark.slow
+def test_python_3_14_reads_traces_where_it_can_only_be_had_for_webassembly(tmp_path: Path) -> None:
+    """With npm's: npm install pyodide, PYODIDE=.../node_modules/pyodide. It has no processes."""
+    package = os.environ.get("PYODIDE")
+    if package is None or shutil.which("node") is None:
+        pytest.skip("no pyodide here; PYODIDE names its folder")
+    for name in ("a", "b"):
+        marks: Marks = (("train", 0, 2, {"images": 8}),)
+        write(tmp_path / name, {"gpu0": [10, 90, None]}, marks=marks)
+    script = tmp_path / "read.mjs"
+    script.write_text(WASM.replace('"pyodide"', json.dumps(f"{package}/pyodide.mjs")))
+    done = subprocess.run(
+        ["node", script, ROOT, tmp_path], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(3, 14)\n") and "a -> b\n" in done.stdout
+    assert (tmp_path / "a.csv").read_text() == gpumon.read(tmp_path / "a").export(
+        tmp_path / "here.csv"
+    ).read_text()
 
 
 # --- Other systems ---------------------------------------------------------------------------
