@@ -75,6 +75,7 @@ def test_nodes_that_will_do_are_a_table_with_yes_in_each_row(
         ({"nodes": 3}, "would never run (Partition"),
         ({"cpus": 99}, "would never run (PartitionConfig), and is ended: its partition has no 2"),
         ({"more": 'gpus = "--gres=gpu:4"\n'}, "sbatch: error: "),
+        ({"more": 'modules = ["none"]\n'}, "no node has answered: "),
         ({"more": 'before = ["echo no such module >&2; exit 3"]\n'}, "no node has answered: no su"),
     ],
 )

@@ -17,7 +17,7 @@ import records
 from helpers import paths
 from helpers.__main__ import main
 from helpers.runner import journal, plans
-from helpers.runner.slurm import programs
+from helpers.runner.slurm import programs, submit
 
 RECIPE = 'recipe = "demo"\n[sweep]\nnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
 Said = Callable[..., tuple[int, str, str]]
@@ -203,6 +203,37 @@ def test_a_sweep_with_a_mistake_is_told_before_anything_is_queued(
     assert code == 2 and out == "" and f"mine.toml, {told}" in error, error
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("", "", True),
+        ("[slurm]\n", "[slurm]\ncpus = 2\n", True),
+        ("nodes = [1, 2]", "nodes = [1, 2]\nseeds = [1]", False),
+        ("[sweep]", "[train]\nepochs = 7\n[sweep]", False),
+        ('"demo"', '"dome"', False),
+    ],
+)
+def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
+    before: str, after: str, same: bool, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = (folder / "mine.toml").rename(folder / "my own.toml")  # no batch is called so
+    program(folder, "sbatch", f"cat >/dev/null; env > {folder / 'environment'}; echo 7")
+    assert said("slurm", str(file), "--submit", "--name=mine")[0] == 0
+    told = dict(
+        line.partition("=")[::2] for line in (folder / "environment").read_text().splitlines()
+    )
+    assert submit.QUEUED not in os.environ
+    monkeypatch.setenv(submit.QUEUED, told[submit.QUEUED])
+    file.write_text(RECIPE.replace(before, after))
+    code, out, error = said("--recipe", str(file), "--nodes=1", "--name=mine-1n", "--dry-run")
+    if same:
+        assert (code, error) == (0, ""), error
+    else:
+        assert (code, out) == (2, "") and error.count("\n") == 1, out + error
+        assert "my own.toml: was changed since this job was queued" in error or "dome" in error
+    assert not (folder / "runs" / "mine-1n").exists()
+
+
 def test_what_only_the_nodes_can_tell_is_left_to_them(folder: Path, said: Said) -> None:
     for line in ("devices = [8]\ngpus = 8", 'data = "/scratch/images"', 'launcher = "srun"'):
         (folder / "mine.toml").write_text(RECIPE.replace("[slurm]", f"{line}\n[slurm]"))
@@ -305,6 +336,8 @@ def test_a_folder_or_what_is_no_recipe_is_one_line(folder: Path, said: Said) -> 
         ('[slurm]\noptions = ["--outp=/home/me/.bashrc"]\n', "'options' in [slurm]"),
         ('[slurm]\noptions = ["--arr=1-9"]\n', "'options' in [slurm]"),
         ('[slurm]\noptions = ["--time=1"]\n', "'options' in [slurm]"),
+        ('[slurm]\noptions = ["--gpus=8"]\n', "'options' in [slurm]"),
+        ('[slurm]\ngpus = "--gpus-per-task=4"\n', "'gpus' in [slurm]"),
         ('[slurm]\nbefore = [" #SBATCH --output=/home/me/.bashrc"]\n', "'before' in [slurm]"),
         ('[slurm]\nbefore = ["#PBS -o x"]\n', "'before' in [slurm]"),
     ],

@@ -4,6 +4,9 @@ The same command goes on with what is there: a batch that is whole is left alone
 job waits or runs, and one in which runs failed gets another job, which keeps what finished.
 """
 
+import hashlib
+import json
+import os
 import tempfile
 from collections.abc import Mapping
 
@@ -15,6 +18,33 @@ from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
 from helpers.training import parameters
+
+QUEUED = "COMPARE_QUEUED"
+"""The variable by which a job knows what was queued (:func:`digest`)."""
+
+
+def digest(job: Job) -> str:
+    """Of what it runs, without what it is given: the recipe, the code beside it, ``[sweep]``."""
+    said = [job.plan(max(job.nodes)).recipe_digests, job.choices]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def check_as_queued(recipe: str, batch: str | None) -> None:
+    """Inside a job: the file is read when the job begins, hours after it was queued.
+
+    Args:
+        recipe: the file.
+        batch: the name that the command was given.
+
+    Raises:
+        UserError: it asks for other runs than it did then.
+    """
+    queued = os.environ.get(QUEUED)
+    if queued is not None and queued != digest(script.job_of(recipe, batch)):
+        raise UserError(
+            f"{recipe}: was changed since this job was queued, so nothing is run: put it back, or "
+            f"queue it again (compare slurm {recipe} --submit)"
+        )
 
 
 def submit(job: Job) -> None:
@@ -32,6 +62,7 @@ def submit(job: Job) -> None:
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
         pass  # else Slurm could not write what the job prints, and nobody would be told
     text = script.text(job)
+    told = {QUEUED: digest(job)}
     for line in script.setting_up(job.slurm):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
     for nodes, batch in begun.items():
@@ -39,7 +70,7 @@ def submit(job: Job) -> None:
             say(f"Not queued: {left_alone[nodes]}")
             continue
         name = job.batch(nodes)
-        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}")
+        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", told=told)
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
         if batch is not None:
