@@ -257,10 +257,12 @@ def _end_jobs(configuration: str) -> None:
 
 def _with_environment(wanted: Mapping[str, str]) -> list[psutil.Process]:
     """All other processes that have these variables."""
-    found = []
+    lines, found = {f"{name}={value}".encode() for name, value in wanted.items()}, []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if wanted.items() <= process.environ().items() and process.pid != os.getpid():
+        with suppress(psutil.Error, OSError):
+            # psutil reads none of slurmstepd's, which writes its title over the first of them.
+            said = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if lines <= set(said) and process.pid != os.getpid():
                 found.append(process)
     return found
 
