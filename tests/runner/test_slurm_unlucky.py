@@ -16,8 +16,9 @@ import records
 
 from helpers import paths
 from helpers.__main__ import main
+from helpers.frameworks import installed
 from helpers.runner import journal, plans
-from helpers.runner.slurm import programs, submit
+from helpers.runner.slurm import nodes, programs, submit
 
 RECIPE = 'recipe = "demo"\n[sweep]\nnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
 Said = Callable[..., tuple[int, str, str]]
@@ -27,6 +28,7 @@ Said = Callable[..., tuple[int, str, str]]
 def folder_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a recipe, and Slurm's programs in ``bin``: a queue that is empty, and job 7."""
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(installed, "problem", lambda *_: None)
     (tmp_path / "bin").mkdir()
     (tmp_path / "mine.toml").write_text(RECIPE)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -130,6 +132,46 @@ def test_what_is_queued_whole_or_ended_is_told_apart(folder: Path, said: Said) -
     code, out, error = said("slurm", file, "--submit")
     assert code == 2 and out == "" and error.count("\n") == 1 and not (folder / "queued").exists()
     assert "job 5 is called mine-1n" in error and "mine-2n has finished" in error
+
+
+def test_kernels_that_are_not_made_are_told_before_the_job_waits(
+    folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In vain, where none of them is."""
+    file = folder / "mine.toml"
+    file.write_text(RECIPE.replace('U"]', 'U", "MXNet_Gluon_MultiGPU"]'))
+    made = ["pytorch"]
+    monkeypatch.setattr(
+        installed, "problem", lambda kernel: None if kernel in made else f"no {kernel}: 'make envs'"
+    )
+    code, out, _ = said("slurm", str(file), "--submit")
+    assert code == 0 and "Runs will be skipped, and the job end as failed: no mxnet: 'make" in out
+    (folder / "queued").unlink()
+    made.clear()
+    code, out, error = said("slurm", str(file), "--submit")
+    assert (code, out) == (2, "") and error.count("\n") == 1 and "no mxnet: 'make envs'; " in error
+    assert not (folder / "queued").exists()
+
+
+@pytest.mark.parametrize(
+    ("srun", "why"),
+    [
+        ("exit 0", None),
+        ("echo srun: no binding here >&2; echo srun: error: n2 is down >&2; exit 1", "n2 is down"),
+        ("exit 3", "exit code 3"),
+        ("exec sleep 60", "has not answered for 1 s"),
+    ],
+)
+def test_why_a_node_is_gone_is_what_srun_calls_an_error(
+    srun: str, why: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "SECONDS", 1.0)
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}.items():
+        monkeypatch.setenv(name, value)
+    program(folder, "srun", srun)
+    found = nodes.unreached()
+    assert found is None if why is None else found is not None and why in found, found
+    assert found is None or "binding" not in found
 
 
 def half_journal(folder: Path) -> None:

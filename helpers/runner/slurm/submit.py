@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from helpers import paths
 from helpers.errors import UserError, naming
+from helpers.frameworks import installed
 from helpers.runner import batch_folder, journal
 from helpers.runner.batch_folder import Batch
 from helpers.runner.slurm import programs, script
@@ -51,17 +52,23 @@ def submit(job: Job) -> None:
     """Queue the jobs that have something to do, and say what they are called.
 
     Raises:
-        UserError: none has, or a batch of that name is of other runs; then none is queued. Or
-            ``sbatch`` refuses.
+        UserError: none has, or a batch of that name is of other runs, or no kernel of theirs is
+            made; then none is queued. Or ``sbatch`` refuses.
     """
     begun = {nodes: _begun(job, nodes) for nodes in job.nodes}
     left_alone = {nodes: said for nodes in job.nodes if (said := _why_not(job, nodes, begun))}
     if len(left_alone) == len(job.nodes):
         raise UserError(f"{'; '.join(left_alone.values())}; or give another --name")
+    kernels = {run.kernel for nodes in job.nodes for run in job.plan(nodes).runs}
+    problems = {kernel: said for kernel in sorted(kernels) if (said := installed.problem(kernel))}
+    if problems.keys() == kernels:
+        raise UserError("; ".join(problems.values()))
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
         pass  # else Slurm could not write what the job prints, and nobody would be told
     text = script.text(job)
+    for problem in problems.values():
+        say(f"Runs will be skipped, and the job end as failed: {problem}")
     told = {QUEUED: digest(job)}
     for line in script.setting_up(job.slurm):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
