@@ -188,3 +188,13 @@ def test_one_node_that_will_not_do_is_named_in_its_row(
     ]
     assert len(wrong) == (row is not None)
     assert all(str(row) in what and said in told for what, told in wrong), wrong
+
+
+def test_a_node_that_has_not_answered_is_reached_by_nobody() -> None:
+    job = script.Job(Path("m.toml"), "m", (2,), {}, {})
+    rows = check.judged([FOUND | {"node": "a", "others": 1}], 2, job, {"m.toml": "1"}, 90.0)
+    assert {what: said for what, right, said in rows if not right} == {
+        "2 nodes in the default partition": "a, 90 s after the question",
+        f"{paths.RUNS} is shared": "each node sees the files of 1",
+        "nodes reach each other": "1 of 2 have answered",
+    }

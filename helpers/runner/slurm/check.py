@@ -142,6 +142,8 @@ def judged(
         broken = [f"{node}: {text}" for node, text in said.items() if text]
         rows.append((f"kernel {kernel} works", not broken, "; ".join(broken) or "on each node"))
     cut_off = [f"{each['node']}: {each['unreached']}" for each in found if each["unreached"]]
+    if len(found) < nodes:
+        cut_off.append(f"{len(found)} of {nodes} have answered")
     rows.append(
         ("nodes reach each other", not cut_off, "; ".join(cut_off) or "by a free port of each")
     )
