@@ -23,20 +23,22 @@ from typing import Any
 
 from helpers import network, paths, terminal
 from helpers.errors import UserError
-from helpers.frameworks import devices
+from helpers.frameworks import ROWS, devices, installed
+from helpers.runner.probe import outside
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
-from helpers.training import environment_variables, loader_workers
+from helpers.training import loader_workers
 
-SECONDS = 600.0
+SECONDS = 900.0
 """In which the short job is to have run; a queue may be longer."""
-MINUTES = 5
-"""Its time limit."""
+MINUTES = 10
+"""Its time limit: a shared folder that is slow takes a while to give a framework's files."""
 APART = 2.0
 """Seconds by which the nodes' clocks may differ."""
-MEET = 60.0
+MEET = 180.0
+"""Seconds for which a node waits for the others."""
 LAB = "lab"
 """The runner's own kernel, beside those of the notebooks."""
 
@@ -214,14 +216,15 @@ def _reached(met: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _problem(kernel: str) -> str:
-    """Why a kernel's Python does not start here; nothing where it does."""
-    python = paths.VENVS / kernel / "bin" / "python"
-    if not python.exists():
-        return "not made: make envs"
+    """Why a kernel cannot be used here; nothing where it serves the GPUs and can be imported."""
+    module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
+    if said := installed.problem(kernel, devices.visible() if module else ()):
+        return said
+    python, environment = outside.start_of(kernel)
+    imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
     done = subprocess.run(
-        [python, "-c", "import ipykernel, numpy"], capture_output=True, text=True, check=False,
-        env=environment_variables.for_a_kernel(os.environ),  # as its notebooks start it
-    )  # fmt: skip
+        [python, "-c", imports], env=environment, capture_output=True, text=True, check=False
+    )
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
 
 
