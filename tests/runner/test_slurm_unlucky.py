@@ -7,12 +7,14 @@ in one plain line, or goes on.
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import faults
 import pytest
 import records
+from runner_tools import wait_for
 
 from helpers import paths
 from helpers.__main__ import main
@@ -172,6 +174,21 @@ def test_why_a_node_is_gone_is_what_srun_calls_an_error(
     found = nodes.unreached()
     assert found is None if why is None else found is not None and why in found, found
     assert found is None or "binding" not in found
+
+
+def test_of_two_shells_that_submit_at_once_one_is_refused(folder: Path, said: Said) -> None:
+    """While the first waits for sbatch, nobody could know of its job by squeue."""
+    waits = f"touch {folder}/waits; until [ -e {folder}/go ]; do sleep 0.05; done; echo 7"
+    program(folder, "sbatch", f"cat >/dev/null; {waits}")
+    file = str(folder / "mine.toml")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(main, ["slurm", file, "--submit"])
+        wait_for((folder / "waits").exists)
+        code, _, error = said("slurm", file, "--submit")
+        (folder / "go").touch()
+        assert first.result() == 0
+    assert code == 2 and error.count("\n") == 1 and "another compare queues mine (" in error, error
+    assert said("slurm", file, "--submit")[0] == 0, "the first has let go"
 
 
 def half_journal(folder: Path) -> None:

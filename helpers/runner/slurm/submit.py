@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from helpers import paths
 from helpers.errors import UserError, naming
 from helpers.frameworks import installed
-from helpers.runner import batch_folder, journal
+from helpers.runner import batch_folder, journal, locks
 from helpers.runner.batch_folder import Batch
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
@@ -53,8 +53,16 @@ def submit(job: Job) -> None:
 
     Raises:
         UserError: none has, or a batch of that name is of other runs, or no kernel of theirs is
-            made; then none is queued. Or ``sbatch`` refuses.
+            made, or another shell queues them; then none is queued. Or ``sbatch`` refuses.
     """
+    paths.RUNS.mkdir(parents=True, exist_ok=True)
+    with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
+        pass  # else Slurm could not write what the job prints, and nobody would be told
+    with locks.held(locks.of_queueing(job.name), f"another compare queues {job.name}"):
+        _queue(job)
+
+
+def _queue(job: Job) -> None:
     begun = {nodes: _begun(job, nodes) for nodes in job.nodes}
     left_alone = {nodes: said for nodes in job.nodes if (said := _why_not(job, nodes, begun))}
     if len(left_alone) == len(job.nodes):
@@ -63,9 +71,6 @@ def submit(job: Job) -> None:
     problems = {kernel: said for kernel in sorted(kernels) if (said := installed.problem(kernel))}
     if problems.keys() == kernels:
         raise UserError("; ".join(problems.values()))
-    paths.RUNS.mkdir(parents=True, exist_ok=True)
-    with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
-        pass  # else Slurm could not write what the job prints, and nobody would be told
     text = script.text(job)
     for problem in problems.values():
         say(f"Runs will be skipped, and the job end as failed: {problem}")
