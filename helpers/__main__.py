@@ -13,6 +13,7 @@ from helpers.recipe import file_of
 from helpers.results import regression
 from helpers.runner import batch_folder, plans, run_batch, stalls, sweep_file
 from helpers.runner.options import Parser, listed
+from helpers.runner.slurm import submit
 from helpers.terminal import say
 
 CHOICES = (
@@ -105,6 +106,7 @@ def _main(arguments: Sequence[str]) -> int:
     if recipe.endswith(".toml"):
         sweeps.append(sweep_file.of_recipe(file_of(recipe).file))
         merged = _merged(sweeps, choices)
+        submit.check_as_queued(recipe, given.name)
     name = merged.pop("name", None)  # a name is no part of a plan
     try:
         plan = plans.make_plan(**merged)

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,8 @@ PACKAGES = (
 UNPACKED = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "slurm-for-tests"
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/slurm-wlm")
 NODES = ("n1", "n2")
+DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
+"""Started by these names, as where they are installed: by any other they count no GPUs."""
 BEGIN = 30.0
 """Seconds within which the nodes are there."""
 AGAIN = 10
@@ -136,7 +138,7 @@ class Cluster:
         try:
             yield
         finally:
-            self.daemons[node] = start(self, node, node_command(node))
+            self.daemons[node] = start(self, node, node_command(self.folder, node))
 
 
 def unpacked() -> Path:
@@ -177,8 +179,16 @@ def unpacked() -> Path:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, conf: str = CONF, node: str = NODE, first: Sequence[str] = ()
+) -> Iterator[Cluster]:
     """A cluster whose files are in ``folder``, whose path must be short; it ends with the block.
+
+    Args:
+        folder: made where it is not there.
+        conf: its settings.
+        node: the line of each of its nodes.
+        first: words before a node's daemon, with ``{name}`` and ``{folder}``.
 
     Raises:
         CannotBeHad: with the reason to skip.
@@ -187,14 +197,17 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     ports = _free_ports(1 + len(NODES))
     for name in ("state", "log", *(f"spool-{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
-    lines = CONF.format(host=host, folder=folder, packages=packages, ports=ports, again=AGAIN)
+    lines = conf.format(host=host, folder=folder, packages=packages, ports=ports, again=AGAIN)
     for name, port in zip(NODES, ports[1:], strict=True):
-        lines += NODE.format(name=name, host=host, port=port)
+        lines += node.format(name=name, host=host, port=port)
     (folder / "slurm.conf").write_text(lines + PARTITION.format(names=",".join(NODES)))
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
-    places = [packages / place for place in ("usr/sbin", "usr/bin")]
+    (folder / "bin").mkdir()
+    for name in DAEMONS:
+        (folder / "bin" / name).symlink_to(packages / "usr/sbin" / f"{name}-wlm")
+    places = [folder / "bin", *(packages / place for place in ("usr/sbin", "usr/bin"))]
     environment = dict(os.environ) | {
         "SLURM_CONF": str(folder / "slurm.conf"),
         "PATH": os.pathsep.join([*map(str, places), os.environ["PATH"]]),
@@ -204,9 +217,11 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     programs: dict[str, list[str]] = {
         "munged": ["munged", "--force", "--foreground", f"--socket={folder}/munge.sock",
                    f"--key-file={key}", *munge],
-        "slurmctld": ["slurmctld-wlm", "-D"],
+        "slurmctld": ["slurmctld", "-D"],
     }  # fmt: skip
-    programs |= {name: node_command(name) for name in NODES}
+    for name in NODES:
+        words = [word.format(name=name, folder=folder) for word in first]
+        programs[name] = [*words, *node_command(folder, name)]
     daemons: dict[str, subprocess.Popen[bytes]] = {}
     found = Cluster(folder, daemons, environment)
     try:
@@ -228,10 +243,9 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         _end_jobs(environment["SLURM_CONF"])
 
 
-def node_command(name: str) -> list[str]:
+def node_command(folder: Path, name: str) -> list[str]:
     """What starts a node's daemon."""
-    step = UNPACKED / "usr/sbin/slurmstepd-wlm"  # not where slurmd expects it
-    return ["slurmd-wlm", "-D", "-N", name, "-d", str(step)]
+    return ["slurmd", "-D", "-N", name, "-d", str(folder / "bin" / "slurmstepd")]
 
 
 def _end_jobs(configuration: str) -> None:
@@ -243,10 +257,12 @@ def _end_jobs(configuration: str) -> None:
 
 def _with_environment(wanted: Mapping[str, str]) -> list[psutil.Process]:
     """All other processes that have these variables."""
-    found = []
+    lines, found = {f"{name}={value}".encode() for name, value in wanted.items()}, []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if wanted.items() <= process.environ().items() and process.pid != os.getpid():
+        with suppress(psutil.Error, OSError):
+            # psutil reads none of slurmstepd's, which writes its title over the first of them.
+            said = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if lines <= set(said) and process.pid != os.getpid():
                 found.append(process)
     return found
 

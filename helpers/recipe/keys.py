@@ -153,8 +153,13 @@ _SBATCH_OWN = (
     *("job-name", "nodes", "ntasks", "ntasks-per-node", "output", "error", "open-mode"),
     *("signal", "requeue", "no-requeue", "chdir", "wrap", "parsable", "wait", "array", "export"),
     *("partition", "account", "time", "mem", "cpus-per-task", "test-only"),
+    *("gpus", "gpus-per-task", "gpus-per-socket", "gpu-bind", "ntasks-per-gpu", "cpus-per-gpu"),
+    *("tres-per-task", "tres-bind"),
 )
-"""Options of sbatch that ``compare slurm`` gives itself, or that its script could not live with."""
+"""Options of sbatch that ``compare slurm`` gives itself, or that its script could not live with.
+
+As a job may have more ranks on a node than sbatch heard of, GPUs are asked for by the node.
+"""
 
 
 def _matching(pattern: str, what: str, example: str) -> Key:
@@ -193,7 +198,7 @@ SLURM = {
         '"02:00:00"',
     ),
     "gpus": _matching(
-        r"--(gres|gpus-per-node|gpus-per-task)=[A-Za-z0-9_.:,-]+",
+        r"--(gres|gpus-per-node)=[A-Za-z0-9_.:,-]+",
         "sbatch's option for the GPUs of a node",
         '"--gres=gpu:4"',
     ),

@@ -85,6 +85,11 @@ def of_batch(name: str) -> Path:
     return paths.RUNS / FOLDER / f"{name}.json"
 
 
+def of_queueing(name: str) -> Path:
+    """The lock of who hands jobs of this name to Slurm."""
+    return paths.RUNS / FOLDER / f"_queueing-{name}.json"
+
+
 def of_machine() -> Path:
     """The lock of this machine, or of a Slurm job on it, which has devices of its own."""
     job = os.environ.get("SLURM_JOB_ID", "")

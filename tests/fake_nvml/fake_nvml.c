@@ -5,13 +5,18 @@
  * Without "step", each reading of a series takes its next value and the last one stays; with it,
  * the value is that of the time since nvmlInit. A value Ecode is returned as that NVML error.
  * What the script does not name is NVML_ERROR_NOT_SUPPORTED (3).
+ * As the driver does, it leaves out a GPU whose file this process's control group may not open; these
+ * are named by FAKE_NVML_DEVICES with the GPU's number behind it.
  *
  * -DOLD_DRIVER leaves out the functions that old drivers do not have.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define OK 0
 #define NOT_INITIALISED 1
@@ -51,6 +56,15 @@ static void add(device_t *device, const char *name, char *text) {
     }
 }
 
+static int is_hidden(int gpu) {
+    const char *names = getenv("FAKE_NVML_DEVICES");
+    char path[4096];
+    snprintf(path, sizeof path, "%s%d", names ? names : "", gpu);
+    int file = names ? open(path, O_RDONLY) : -1; /* no driver answers: it is seldom opened */
+    if (file >= 0) close(file);
+    return names && file < 0 && errno == EPERM;
+}
+
 static void load(void) {
     const char *path = getenv("FAKE_NVML_SCRIPT");
     FILE *file = path ? fopen(path, "r") : NULL;
@@ -64,6 +78,8 @@ static void load(void) {
         if (!strcmp(who, "step")) { step = atof(line + used); continue; }
         if (!strcmp(who, "driver")) { snprintf(driver, sizeof driver, "%s", line + used); continue; }
         int gpu = atoi(who), slot = strchr(who, '.') ? atoi(strchr(who, '.') + 1) + 1 : 0;
+        if (is_hidden(gpu)) continue;
+        for (int other = gpu; other--;) gpu -= is_hidden(other);
         device_t *device = &devices[16 * gpu + slot];
         char *rest = line + used;
         if (sscanf(rest, "%63s %n", what, &used) != 1) continue;

@@ -1,19 +1,25 @@
 """What tests have ranks do, and who is left of them afterwards."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from helpers.frameworks import place
+from gpumon import allowance
+from helpers import network
+from helpers.frameworks import devices, place
 from helpers.launch import engines, serving
 from helpers.launch.causes import RankError
 from helpers.launch.coordinator import Order, Ranks
+from helpers.training import loader_workers
 
 CELLS = [("cell 1", "from helpers.launch import serving\nserving.hand(lambda f, *args: f(*args))")]
 ENGINES = ("mpiexec", "torchrun")
@@ -152,9 +158,39 @@ def coordinate_in_an_allocation(run: str, launcher: str = "auto") -> None:
         print(error)
 
 
+def given() -> dict[str, Any]:
+    """What this process was given of its node, as the runner and the monitor see it."""
+    cores, memory = allowance.allowance_sources(os.getpid())
+    return {
+        "host": socket.gethostname(),
+        "CUDA": os.environ["CUDA_VISIBLE_DEVICES"].split(","),
+        "gpus": [gpu.uuid for gpu in devices.visible()],
+        "workers' cores": loader_workers.usable_cores(),
+        "monitor's cores": cores.read()[1],
+        "monitor's MiB": memory.read()[1],
+    }
+
+
+def coordinate_on_gpus(run: str, launcher: str) -> None:
+    """A coordinator of a GPU on each node; it says what it was given, and what its ranks were."""
+    gpus = [gpu.uuid for gpu in devices.visible()]
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)  # as the runner starts a kernel
+    order = Order(CELLS, 2, 1, devices=1, kind="gpu", gpus=len(gpus))
+    # Hosts by name alone: this machine's addresses are those of both.
+    network.common = lambda hosts, *_: {each: network.loopback(of) for each, of in hosts.items()}
+    Path(run).mkdir()
+    ranks = Ranks(Path(run), order, engines.choose(launcher, 2))
+    try:
+        print(json.dumps([given(), *ranks.call(given)]))
+    finally:
+        ranks.end()
+
+
 if __name__ == "__main__":
-    {
+    chosen: dict[str, Callable[..., None]] = {
         "slurm": coordinate_in_an_allocation,
         "killed": coordinate_until_killed,
         "gone": coordinate_a_host_that_goes,
-    }[sys.argv[1]](*sys.argv[2:])
+        "gpus": coordinate_on_gpus,
+    }
+    chosen[sys.argv[1]](*sys.argv[2:])

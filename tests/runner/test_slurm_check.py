@@ -75,6 +75,7 @@ def test_nodes_that_will_do_are_a_table_with_yes_in_each_row(
         ({"nodes": 3}, "would never run (Partition"),
         ({"cpus": 99}, "would never run (PartitionConfig), and is ended: its partition has no 2"),
         ({"more": 'gpus = "--gres=gpu:4"\n'}, "sbatch: error: "),
+        ({"more": 'modules = ["none"]\n'}, "no node has answered: "),
         ({"more": 'before = ["echo no such module >&2; exit 3"]\n'}, "no node has answered: no su"),
     ],
 )
@@ -187,3 +188,13 @@ def test_one_node_that_will_not_do_is_named_in_its_row(
     ]
     assert len(wrong) == (row is not None)
     assert all(str(row) in what and said in told for what, told in wrong), wrong
+
+
+def test_a_node_that_has_not_answered_is_reached_by_nobody() -> None:
+    job = script.Job(Path("m.toml"), "m", (2,), {}, {})
+    rows = check.judged([FOUND | {"node": "a", "others": 1}], 2, job, {"m.toml": "1"}, 90.0)
+    assert {what: said for what, right, said in rows if not right} == {
+        "2 nodes in the default partition": "a, 90 s after the question",
+        f"{paths.RUNS} is shared": "each node sees the files of 1",
+        "nodes reach each other": "1 of 2 have answered",
+    }

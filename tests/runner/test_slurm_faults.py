@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from runner_tools import ROOT, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
-from slurm_jobs import SLOW, SLURM, Jobs, cluster_fixture, real_command
+from slurm_jobs import SLOW, SLURM, UNLIMITED, Jobs, cluster_fixture, real_command
 
 from helpers import paths
 from helpers.networks import weights
@@ -136,7 +136,7 @@ def check_as_undisturbed(jobs: Jobs, job: str, whole: Path, starts: int) -> None
 def test_a_job_that_is_requeued_at_any_moment_ends_with_the_weights_of_an_undisturbed_one(
     learns: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs, chance = Jobs(learns, cluster, monkeypatch, run="Learn-1x"), random.Random(0)
+    jobs, chance = Jobs(learns, cluster, monkeypatch, UNLIMITED, run="Learn-1x"), random.Random(0)
     job = jobs.queue()
     for _ in range(2):
         take_steps(jobs, chance.randint(18, 33))  # more than an epoch, which is kept
@@ -146,10 +146,6 @@ def test_a_job_that_is_requeued_at_any_moment_ends_with_the_weights_of_an_undist
     assert len(jobs.record()["checkpoint"]["restarts"]) == 2
     taken = Counter(steps_taken(jobs))
     assert len(taken) == 85 and max(taken.values()) > 1, "no step was lost, and none taken again"
-
-
-HOUR = SLURM.replace('time = "10"', 'time = "60"')
-"""Enough for an attempt of PyTorch's notebook, also on a busy machine."""
 
 
 def pytorch(monkeypatch: pytest.MonkeyPatch, devices: int) -> list[str]:
@@ -164,7 +160,7 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = pytorch(monkeypatch, devices=2)
-    recipe = f"[train]\nepochs = 12\n{HOUR}".replace("cpus = 1", "cpus = 2")
+    recipe = f"[train]\nepochs = 12\n{UNLIMITED}".replace("cpus = 1", "cpus = 2")
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run="PyTorch_MultiGPU-2x")
     whole = [*words, "--recipe", str(suite.folder / "mine.toml"), "--name", "whole"]
     subprocess.run(whole, check=True, env=jobs.cluster.environment)
@@ -228,7 +224,7 @@ def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sooner than Slurm notices, which would leave the runs that follow nothing but to fail."""
-    words, recipe = pytorch(monkeypatch, devices=1), f"[train]\nepochs = 6\n{HOUR}"
+    words, recipe = pytorch(monkeypatch, devices=1), f"[train]\nepochs = 6\n{UNLIMITED}"
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, "PyTorch_MultiGPU-2n-1x", nodes=2)
     job = jobs.queue()
     wait_for(lambda: checkpoint.position(jobs.folder)[0] >= 1, 900)

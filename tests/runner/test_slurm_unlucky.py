@@ -7,17 +7,20 @@ in one plain line, or goes on.
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import faults
 import pytest
 import records
+from runner_tools import wait_for
 
 from helpers import paths
 from helpers.__main__ import main
+from helpers.frameworks import installed
 from helpers.runner import journal, plans
-from helpers.runner.slurm import programs
+from helpers.runner.slurm import nodes, programs, submit
 
 RECIPE = 'recipe = "demo"\n[sweep]\nnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
 Said = Callable[..., tuple[int, str, str]]
@@ -27,6 +30,7 @@ Said = Callable[..., tuple[int, str, str]]
 def folder_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a recipe, and Slurm's programs in ``bin``: a queue that is empty, and job 7."""
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(installed, "problem", lambda *_: None)
     (tmp_path / "bin").mkdir()
     (tmp_path / "mine.toml").write_text(RECIPE)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -132,6 +136,61 @@ def test_what_is_queued_whole_or_ended_is_told_apart(folder: Path, said: Said) -
     assert "job 5 is called mine-1n" in error and "mine-2n has finished" in error
 
 
+def test_kernels_that_are_not_made_are_told_before_the_job_waits(
+    folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In vain, where none of them is."""
+    file = folder / "mine.toml"
+    file.write_text(RECIPE.replace('U"]', 'U", "MXNet_Gluon_MultiGPU"]'))
+    made = ["pytorch"]
+    monkeypatch.setattr(
+        installed, "problem", lambda kernel: None if kernel in made else f"no {kernel}: 'make envs'"
+    )
+    code, out, _ = said("slurm", str(file), "--submit")
+    assert code == 0 and "Runs will be skipped, and the job end as failed: no mxnet: 'make" in out
+    (folder / "queued").unlink()
+    made.clear()
+    code, out, error = said("slurm", str(file), "--submit")
+    assert (code, out) == (2, "") and error.count("\n") == 1 and "no mxnet: 'make envs'; " in error
+    assert not (folder / "queued").exists()
+
+
+@pytest.mark.parametrize(
+    ("srun", "why"),
+    [
+        ("exit 0", None),
+        ("echo srun: no binding here >&2; echo srun: error: n2 is down >&2; exit 1", "n2 is down"),
+        ("exit 3", "exit code 3"),
+        ("exec sleep 60", "has not answered for 1 s"),
+    ],
+)
+def test_why_a_node_is_gone_is_what_srun_calls_an_error(
+    srun: str, why: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "SECONDS", 1.0)
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}.items():
+        monkeypatch.setenv(name, value)
+    program(folder, "srun", srun)
+    found = nodes.unreached()
+    assert found is None if why is None else found is not None and why in found, found
+    assert found is None or "binding" not in found
+
+
+def test_of_two_shells_that_submit_at_once_one_is_refused(folder: Path, said: Said) -> None:
+    """While the first waits for sbatch, nobody could know of its job by squeue."""
+    waits = f"touch {folder}/waits; until [ -e {folder}/go ]; do sleep 0.05; done; echo 7"
+    program(folder, "sbatch", f"cat >/dev/null; {waits}")
+    file = str(folder / "mine.toml")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(main, ["slurm", file, "--submit"])
+        wait_for((folder / "waits").exists)
+        code, _, error = said("slurm", file, "--submit")
+        (folder / "go").touch()
+        assert first.result() == 0
+    assert code == 2 and error.count("\n") == 1 and "another compare queues mine (" in error, error
+    assert said("slurm", file, "--submit")[0] == 0, "the first has let go"
+
+
 def half_journal(folder: Path) -> None:
     path = begin(folder) / journal.FILE
     path.write_text(path.read_text()[:100])
@@ -201,6 +260,37 @@ def test_a_sweep_with_a_mistake_is_told_before_anything_is_queued(
     (folder / "mine.toml").write_text(text)
     code, out, error = said("slurm", str(folder / "mine.toml"), "--submit")
     assert code == 2 and out == "" and f"mine.toml, {told}" in error, error
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("", "", True),
+        ("[slurm]\n", "[slurm]\ncpus = 2\n", True),
+        ("nodes = [1, 2]", "nodes = [1, 2]\nseeds = [1]", False),
+        ("[sweep]", "[train]\nepochs = 7\n[sweep]", False),
+        ('"demo"', '"dome"', False),
+    ],
+)
+def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
+    before: str, after: str, same: bool, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = (folder / "mine.toml").rename(folder / "my own.toml")  # no batch is called so
+    program(folder, "sbatch", f"cat >/dev/null; env > {folder / 'environment'}; echo 7")
+    assert said("slurm", str(file), "--submit", "--name=mine")[0] == 0
+    told = dict(
+        line.partition("=")[::2] for line in (folder / "environment").read_text().splitlines()
+    )
+    assert submit.QUEUED not in os.environ
+    monkeypatch.setenv(submit.QUEUED, told[submit.QUEUED])
+    file.write_text(RECIPE.replace(before, after))
+    code, out, error = said("--recipe", str(file), "--nodes=1", "--name=mine-1n", "--dry-run")
+    if same:
+        assert (code, error) == (0, ""), error
+    else:
+        assert (code, out) == (2, "") and error.count("\n") == 1, out + error
+        assert "my own.toml: was changed since this job was queued" in error or "dome" in error
+    assert not (folder / "runs" / "mine-1n").exists()
 
 
 def test_what_only_the_nodes_can_tell_is_left_to_them(folder: Path, said: Said) -> None:
@@ -305,6 +395,8 @@ def test_a_folder_or_what_is_no_recipe_is_one_line(folder: Path, said: Said) -> 
         ('[slurm]\noptions = ["--outp=/home/me/.bashrc"]\n', "'options' in [slurm]"),
         ('[slurm]\noptions = ["--arr=1-9"]\n', "'options' in [slurm]"),
         ('[slurm]\noptions = ["--time=1"]\n', "'options' in [slurm]"),
+        ('[slurm]\noptions = ["--gpus=8"]\n', "'options' in [slurm]"),
+        ('[slurm]\ngpus = "--gpus-per-task=4"\n', "'gpus' in [slurm]"),
         ('[slurm]\nbefore = [" #SBATCH --output=/home/me/.bashrc"]\n', "'before' in [slurm]"),
         ('[slurm]\nbefore = ["#PBS -o x"]\n', "'before' in [slurm]"),
     ],

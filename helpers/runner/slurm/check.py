@@ -23,20 +23,22 @@ from typing import Any
 
 from helpers import network, paths, terminal
 from helpers.errors import UserError
-from helpers.frameworks import devices
+from helpers.frameworks import ROWS, devices, installed
+from helpers.runner.probe import outside
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
-from helpers.training import environment_variables, loader_workers
+from helpers.training import loader_workers
 
-SECONDS = 600.0
+SECONDS = 900.0
 """In which the short job is to have run; a queue may be longer."""
-MINUTES = 5
-"""Its time limit."""
+MINUTES = 10
+"""Its time limit: a shared folder that is slow takes a while to give a framework's files."""
 APART = 2.0
 """Seconds by which the nodes' clocks may differ."""
-MEET = 60.0
+MEET = 180.0
+"""Seconds for which a node waits for the others."""
 LAB = "lab"
 """The runner's own kernel, beside those of the notebooks."""
 
@@ -142,6 +144,8 @@ def judged(
         broken = [f"{node}: {text}" for node, text in said.items() if text]
         rows.append((f"kernel {kernel} works", not broken, "; ".join(broken) or "on each node"))
     cut_off = [f"{each['node']}: {each['unreached']}" for each in found if each["unreached"]]
+    if len(found) < nodes:
+        cut_off.append(f"{len(found)} of {nodes} have answered")
     rows.append(
         ("nodes reach each other", not cut_off, "; ".join(cut_off) or "by a free port of each")
     )
@@ -212,14 +216,15 @@ def _reached(met: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _problem(kernel: str) -> str:
-    """Why a kernel's Python does not start here; nothing where it does."""
-    python = paths.VENVS / kernel / "bin" / "python"
-    if not python.exists():
-        return "not made: make envs"
+    """Why a kernel cannot be used here; nothing where it serves the GPUs and can be imported."""
+    module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
+    if said := installed.problem(kernel, devices.visible() if module else ()):
+        return said
+    python, environment = outside.start_of(kernel)
+    imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
     done = subprocess.run(
-        [python, "-c", "import ipykernel, numpy"], capture_output=True, text=True, check=False,
-        env=environment_variables.for_a_kernel(os.environ),  # as its notebooks start it
-    )  # fmt: skip
+        [python, "-c", imports], env=environment, capture_output=True, text=True, check=False
+    )
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
 
 

@@ -26,4 +26,5 @@ def unreached() -> str | None:
     if done.returncode == 0:
         return None
     said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return f"a node of this job is gone ({said[0].removeprefix('srun: ').removeprefix('error: ')})"
+    why = next((line for line in said if "error" in line), said[0])  # what it notes comes first
+    return f"a node of this job is gone ({why.removeprefix('srun: ').removeprefix('error: ')})"

@@ -1,8 +1,11 @@
 """Slurm's own programs, and what they answer."""
 
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from helpers.errors import UserError
 
@@ -10,12 +13,15 @@ SECONDS = 60.0
 """After which a controller that does not answer is given up."""
 
 
-def ask(*words: str, given: str | None = None) -> str:
+def ask(
+    *words: str, given: str | None = None, told: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """What one of Slurm's programs prints.
 
     Args:
         words: the command.
         given: on its standard input.
+        told: variables of its environment, beside ours.
 
     Raises:
         UserError: it is not here, refuses, or does not answer.
@@ -26,6 +32,7 @@ def ask(*words: str, given: str | None = None) -> str:
         done = subprocess.run(
             words,
             input=given,
+            env=os.environ | told,
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -48,13 +55,18 @@ NEVER = (
 """What Slurm says of a job that it took, and that will not run however long one waits."""
 
 
-def queue(script: str, *options: str) -> str:
+def queue(script: str, *options: str, told: Mapping[str, str] = MappingProxyType({})) -> str:
     """Hand a batch script to ``sbatch``; the job's number.
+
+    Args:
+        script: its text.
+        options: of sbatch, beside those in the script.
+        told: variables that the job's environment gets beside ours.
 
     Raises:
         UserError: as ``ask``, or nobody can tell whether it is queued.
     """
-    said = ask("sbatch", "--parsable", *options, given=script)
+    said = ask("sbatch", "--parsable", *options, given=script, told=told)
     # A site's own sbatch may say more, on lines of its own.
     numbers = re.findall(r"^(\d+)(?:;\S+)?$", said, re.MULTILINE)
     if not numbers:

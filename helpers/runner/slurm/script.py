@@ -190,7 +190,7 @@ def setting_up(slurm: dict[str, Any]) -> list[str]:
     modules: Sequence[str] = slurm.get("modules", ())
     if modules:
         # A module of Python's puts its own packages on PYTHONPATH, before ours.
-        lines += [shlex.join(["module", "load", *modules]), "unset PYTHONPATH PYTHONHOME"]
+        lines += [f"module load {shlex.join(modules)} || exit", "unset PYTHONPATH PYTHONHOME"]
     return lines
 
 

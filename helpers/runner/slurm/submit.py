@@ -4,34 +4,77 @@ The same command goes on with what is there: a batch that is whole is left alone
 job waits or runs, and one in which runs failed gets another job, which keeps what finished.
 """
 
+import hashlib
+import json
+import os
 import tempfile
 from collections.abc import Mapping
 
 from helpers import paths
 from helpers.errors import UserError, naming
-from helpers.runner import batch_folder, journal
+from helpers.frameworks import installed
+from helpers.runner import batch_folder, journal, locks
 from helpers.runner.batch_folder import Batch
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
 from helpers.training import parameters
 
+QUEUED = "COMPARE_QUEUED"
+"""The variable by which a job knows what was queued (:func:`digest`)."""
+
+
+def digest(job: Job) -> str:
+    """Of what it runs, without what it is given: the recipe, the code beside it, ``[sweep]``."""
+    said = [job.plan(max(job.nodes)).recipe_digests, job.choices]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def check_as_queued(recipe: str, batch: str | None) -> None:
+    """Inside a job: the file is read when the job begins, hours after it was queued.
+
+    Args:
+        recipe: the file.
+        batch: the name that the command was given.
+
+    Raises:
+        UserError: it asks for other runs than it did then.
+    """
+    queued = os.environ.get(QUEUED)
+    if queued is not None and queued != digest(script.job_of(recipe, batch)):
+        raise UserError(
+            f"{recipe}: was changed since this job was queued, so nothing is run: put it back, or "
+            f"queue it again (compare slurm {recipe} --submit)"
+        )
+
 
 def submit(job: Job) -> None:
     """Queue the jobs that have something to do, and say what they are called.
 
     Raises:
-        UserError: none has, or a batch of that name is of other runs; then none is queued. Or
-            ``sbatch`` refuses.
+        UserError: none has, or a batch of that name is of other runs, or no kernel of theirs is
+            made, or another shell queues them; then none is queued. Or ``sbatch`` refuses.
     """
+    paths.RUNS.mkdir(parents=True, exist_ok=True)
+    with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
+        pass  # else Slurm could not write what the job prints, and nobody would be told
+    with locks.held(locks.of_queueing(job.name), f"another compare queues {job.name}"):
+        _queue(job)
+
+
+def _queue(job: Job) -> None:
     begun = {nodes: _begun(job, nodes) for nodes in job.nodes}
     left_alone = {nodes: said for nodes in job.nodes if (said := _why_not(job, nodes, begun))}
     if len(left_alone) == len(job.nodes):
         raise UserError(f"{'; '.join(left_alone.values())}; or give another --name")
-    paths.RUNS.mkdir(parents=True, exist_ok=True)
-    with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
-        pass  # else Slurm could not write what the job prints, and nobody would be told
+    kernels = {run.kernel for nodes in job.nodes for run in job.plan(nodes).runs}
+    problems = {kernel: said for kernel in sorted(kernels) if (said := installed.problem(kernel))}
+    if problems.keys() == kernels:
+        raise UserError("; ".join(problems.values()))
     text = script.text(job)
+    for problem in problems.values():
+        say(f"Runs will be skipped, and the job end as failed: {problem}")
+    told = {QUEUED: digest(job)}
     for line in script.setting_up(job.slurm):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
     for nodes, batch in begun.items():
@@ -39,7 +82,7 @@ def submit(job: Job) -> None:
             say(f"Not queued: {left_alone[nodes]}")
             continue
         name = job.batch(nodes)
-        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}")
+        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", told=told)
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
         if batch is not None:
