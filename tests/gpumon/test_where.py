@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fake_nvml
 import pytest
-from gpumon_tools import Marks, write
+from gpumon_tools import Marks, gpu, write
 
 import gpumon
 from gpumon import callbacks, chrome, gpm, metrics, serve
@@ -131,15 +132,25 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     assert len(panels) >= 10 and wanted <= known, wanted - known
 
 
+HOPPER = """utilisation 80\nmemory_utilisation 40\nmemory 900\npower 90000\nenergy 1 2 3\nthrottle 0
+ecc_corrected 0\necc_uncorrected 0\nrows 0\ngpm 1
+""" + "\n".join(f"gpm{number} 20" for number, *_ in gpm.METRICS)
 MODULES = ("gpu", "host", "hardware", "sharing", "allowance", "utilisation", "process")
 
 
 @pytest.mark.slow
-def test_a_real_prometheus_takes_it_and_answers_the_dashboard(tmp_path: Path) -> None:
+def test_a_real_prometheus_takes_it_and_answers_the_dashboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With Debian's: apt-get download prometheus, dpkg -x, PROMETHEUS=.../usr/bin/prometheus."""
     binary = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
     if binary is None:
         pytest.skip("no prometheus here; PROMETHEUS names its program")
+    (tmp_path / "script").write_text(gpu(0, HOPPER))
+    for name, text in fake_nvml.environment(tmp_path / "script").items():
+        monkeypatch.setenv(name, text)
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})  # so that there is an allowance
     with gpumon.Monitor(tmp_path / "t", interval=0.2) as monitor, served(monitor.path) as port:
         config = {
             "global": {"scrape_interval": "1s"},
@@ -175,11 +186,14 @@ def test_a_real_prometheus_takes_it_and_answers_the_dashboard(tmp_path: Path) ->
             assert float(query("up")[0]["value"][1]) == 1
             assert query("gpumon_up")[0]["value"][1] == "1"
             assert query("gpumon_memory_used_bytes")
-            for panel in dashboard()["panels"]:
-                for target in panel["targets"]:
-                    everything = target["expr"].replace("$host", ".*").replace("$device", ".*")
-                    query(everything)
+            targets = [target for panel in dashboard()["panels"] for target in panel["targets"]]
+            waiting = [t["expr"].replace("$host", ".*").replace("$device", ".*") for t in targets]
+            while waiting and time.monotonic() < end:  # rates need two scrapes
+                waiting = [expression for expression in waiting if not query(expression)]
+                time.sleep(0.5)
+            assert not waiting
         finally:
+            os.sched_setaffinity(0, cpus)
             running.terminate()
             running.wait()
 
