@@ -1,4 +1,4 @@
-"""What goes wrong in a GPU: XIDs, memory errors, and memory rows that were taken out of use."""
+"""What goes wrong in a GPU: XIDs, memory errors, and memory that was taken out of use."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ COUNTED = {"corrected": 0, "uncorrected": 1}
 
 def hardware_sources(device: Device) -> list[Source]:
     """A whole GPU's errors as counts since the start, each new one an event with its number."""
+    try:
+        ask(nvml().nvmlDeviceGetRemappedRows, device.handle)
+    except Unavailable as error:
+        if error.permanent:
+            return [_xids(device), _errors(device), _pages(device)]
     return [_xids(device), _errors(device), _rows(device)]
 
 
@@ -81,6 +86,28 @@ def _rows(device: Device) -> Source:
     names = [f"remapped rows{which} (count)" for which in ("", " pending", " failed")]
     kinds = ["done", "pending", "failed"]
     return _counter(device, "remapped", names, kinds, counts, "nvmlDeviceGetRemappedRows")
+
+
+def _pages(device: Device) -> Source:
+    """Pages of memory that were taken out of use (before Ampere, which has no spare rows)."""
+    pynvml = nvml()
+    fields = [
+        getattr(pynvml, f"NVML_FI_DEV_RETIRED_{what}", number)
+        for what, number in (("SBE", 29), ("DBE", 30), ("PENDING", 31))
+    ]
+    api = f"nvmlDeviceGetFieldValues {fields}"
+
+    def counts() -> list[int]:
+        values = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
+        for value in values:
+            # The call succeeds if any field did.
+            if value.nvmlReturn:
+                raise failure(api, value.nvmlReturn)
+        corrected, uncorrected, pending = (int(value.value.ullVal) for value in values)
+        return [corrected + uncorrected, pending]
+
+    names = ["retired pages (count)", "retired pages pending (count)"]
+    return _counter(device, "retired", names, ["done", "pending"], counts, api)
 
 
 def _counter(

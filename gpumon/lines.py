@@ -154,6 +154,7 @@ EVENTS = {
     "xid": {"device": TEXT, "xid": Field(count, "XID")},
     "ecc": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
     "remapped": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
+    "retired": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
     "end": {"why": TEXT, "sampler cpu (s)": AMOUNT, "sampler memory (MiB)": AMOUNT},
 }
 

@@ -34,12 +34,13 @@ XIDS = {
 }
 """What NVIDIA's catalogue says of the XIDs that training meets, in short."""
 
-HARDWARE = ("xid", "ecc", "remapped")
+HARDWARE = ("xid", "ecc", "remapped", "retired")
 ROWS = {
     "done": "replaced by a spare one",
     "pending": "to be replaced at the next reset",
     "failed": "broken without a spare one left: the GPU should be exchanged",
 }
+PAGES = {"done": "taken out of use", "pending": "to be taken out of use at the next reset"}
 
 
 def gpu_name(device: str) -> str:
@@ -64,9 +65,12 @@ def shared(event: dict[str, Any]) -> str:
 
 def short(event: dict[str, Any]) -> str:
     """An event of the hardware as a chart marks it: ``XID 79``, ``ECC``."""
-    return {"xid": f"XID {event.get('xid')}", "ecc": f"ECC {event.get('kind')}"}.get(
-        event["event"], "row remapped"
-    )
+    return {
+        "xid": f"XID {event.get('xid')}",
+        "ecc": f"ECC {event.get('kind')}",
+        "remapped": "row remapped",
+        "retired": "page retired",
+    }[event["event"]]
 
 
 def sentence(event: dict[str, Any]) -> str:
@@ -78,6 +82,8 @@ def sentence(event: dict[str, Any]) -> str:
     several = "s" * (count != 1)
     if event["event"] == "ecc":
         return f"{count} {kind} memory error{several} (ECC)"
+    if event["event"] == "retired":
+        return f"{count} page{several} of memory {PAGES.get(kind, kind)}"
     return f"{count} row{several} of memory {ROWS.get(kind, kind)}"
 
 

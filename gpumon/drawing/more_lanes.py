@@ -22,7 +22,7 @@ MOST_MARKS = 8
 GROUPS = {
     "clocks": ("sm clock", "memory clock"),
     "page faults": ("page faults", "major page faults"),
-    "ecc": ("ecc errors", "remapped rows", "xids"),
+    "ecc": ("ecc errors", "remapped rows", "retired pages", "xids"),
 }
 """Names for several quantities; any other name is the beginning of a quantity's own."""
 

@@ -57,8 +57,8 @@ def test_errors_of_the_hardware_are_marks_with_their_meaning(play: Play) -> None
     script = gpu(
         0,
         "utilisation 50\nevent 8 79 8 31 8 4242\nthrottle 4\n"
-        # The first reading is a probe's, from which the counts begin.
-        "ecc_corrected 7 9\necc_uncorrected 0\nrows 3 4\nrows_pending 0 1",
+        # The first reading (of rows the first two) is a probe's, from which the counts begin.
+        "ecc_corrected 7 9\necc_uncorrected 0\nrows 3 3 4\nrows_pending 0 0 1",
     )
     trace = play(script, samples=20)
     events = [e for e in trace.provenance()["events"] if e["event"] not in ("gap", "failed")]
@@ -80,6 +80,17 @@ def test_errors_of_the_hardware_are_marks_with_their_meaning(play: Play) -> None
     ):
         assert said in picture["notes"], picture["notes"]
     assert {"XID 79", "ECC corrected", "power cap"} <= picture["lanes"]
+
+
+def test_pages_are_told_of_where_there_are_no_spare_rows(play: Play) -> None:
+    trace = play(gpu(0, "utilisation 50\nfield29 3 5\nfield30 1\nfield31 0 1"), samples=20)
+    events = [e for e in trace.provenance()["events"] if e["event"] == "retired"]
+    assert {(e["kind"], e["count"]) for e in events} == {("done", 2), ("pending", 1)}
+    assert not any("remapped" in key for key in trace.recording.keys)
+    picture, page = in_the_picture(trace), in_the_page(trace)
+    assert picture["notes"] == page["notes"] and "page retired" in picture["lanes"]
+    for said in ("2 pages of memory taken out of use", "1 page of memory to be taken out of use"):
+        assert said in picture["notes"], picture["notes"]
 
 
 def test_every_series_can_be_drawn_and_page_and_picture_say_the_same(tmp_path: Path) -> None:
