@@ -22,7 +22,7 @@ SHORTEST = 0.1
 LONGER = 0.5
 """Seconds that the metrics are a mean of which no figure and no usual lane needs more often."""
 
-NONE = ctypes.c_uint(0)
+NO_CODE = ctypes.c_uint(0)
 
 METRICS = (
     (2, "SM activity (%)", 1),
@@ -120,12 +120,12 @@ def _comparison(
 
     into = (*of, newer)
 
-    def compare(metric: Any = NONE) -> int:
-        if code := sample(*into) or get(asked):
-            return code
+    def compare(code: Any = NO_CODE) -> int:
+        if failed := sample(*into) or get(asked):
+            return failed
         # The next difference begins where this one ended.
         older.value, newer.value = newer.value, older.value
-        return int(metric.value)
+        return int(code.value)
 
     return request, take, compare
 

@@ -81,11 +81,13 @@ def columns_of(lines: Sequence[list[Any]], series: int) -> Steps[Columns]:
             samples, values = found[place]
             samples.append(sample)
             values.append(value)
-    times = array("d", (line[0] for line in lines))
-    return times, [
-        (array("q", samples), array("d", (NAN if v is None else v for v in values)))
-        for samples, values in found
-    ]
+    columns = []
+    for done, (samples, values) in enumerate(found):
+        if done % SERIES == 0:
+            yield
+        known = array("d", (NAN if value is None else value for value in values))
+        columns.append((array("q", samples), known))
+    return array("d", (line[0] for line in lines)), columns
 
 
 def write_part(folder: Path, place: int, columns: Columns) -> Steps[dict[str, Any]]:
