@@ -67,7 +67,8 @@ def _own(recipe: Recipe, outputs: int) -> Model:
         found: tuple[int, ...] = model(images).shape  # type: ignore[operator]
         return found
 
-    with jax.default_device(jax.devices("cpu")[0]):  # where the same seed draws the same
+    # Where the same seed draws the same.
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
         model: Model = own.make("jax", recipe, outputs, nnx.Module, shape)
     return model
 
