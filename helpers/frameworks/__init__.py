@@ -174,10 +174,6 @@ ROWS = (
         cannot_share=(
             "a mesh of jax.sharding has each GPU once, so that a GPU has one replica and no second"
         ),
-        one_node_only=(
-            "its notebook does not call jax.distributed.initialize, which would join processes; "
-            "PyTorch_MultiGPU spans nodes"
-        ),
         optional=True,
     ),
 )

@@ -1,7 +1,8 @@
 """The few framework-bound helpers, for JAX.
 
-Peculiar to JAX: one process drives all devices, which form a mesh of one axis, ``replica``;
-``devices`` holds them all. A model is a module of Flax NNX, called as ``model(images)`` after
+Peculiar to JAX: one process drives all devices of its node, and those of all nodes form a mesh of
+one axis, ``replica``; ``devices`` holds the node's, and how nodes are joined is in ``jax_ranks``. A
+model is a module of Flax NNX, called as ``model(images)`` after
 ``model.train()`` or ``model.eval()``. Images and weights are channels-last: convolutions are HWIO
 here, OIHW in the canonical layout, and the classifier is transposed. JAX computes in float64 only
 inside ``jax.enable_x64``, where :func:`exact` and what is given its model compute. The same seed
@@ -31,8 +32,9 @@ from jax.sharding import PartitionSpec as P
 
 from helpers import paths
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, memory, precisions
+from helpers.frameworks import capabilities, jax_ranks, memory, precisions
 from helpers.frameworks import devices as run_devices
+from helpers.frameworks.jax_ranks import AXIS
 from helpers.networks import own
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
 from helpers.networks.weights import under
@@ -56,7 +58,6 @@ SKIPPED = {
 
 _ONCE = {"xla_backend_optimization_level": 0}
 """XLA's options for what the certificate computes, a few times at most."""
-_AXIS = "replica"
 _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 _MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}
 """Optax's names of what it keeps for each weight: of Adam, and of momentum."""
@@ -98,9 +99,9 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
-        if len(jax.devices(kind)) < count:
+        if len(jax.local_devices(backend=kind)) < count:
             raise
-    return jax.devices(kind)[:count]
+    return jax.local_devices(backend=kind)[:count]
 
 
 def configure(precision: str, kind: str) -> None:
@@ -157,7 +158,9 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Raises:
         ValueError: an array is missing, or there is one that the model has not.
     """
-    nnx.update(model, _filled(nnx.state(model, _OF_WEIGHTS), weights, own.is_own(model)))
+    doubles = any(array.dtype == np.float64 for array in weights.values())
+    with jax.enable_x64(doubles):
+        nnx.update(model, _filled(nnx.state(model, _OF_WEIGHTS), weights, own.is_own(model)))
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
@@ -250,8 +253,7 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
         return Network(layers, "classifier", nnx.Linear(64, 14, rngs=rngs))
 
     model: Model = nnx.eval_shape(made)
-    with jax.enable_x64(weights["classifier.bias"].dtype == np.float64):
-        load_weights(model, weights)
+    load_weights(model, weights)
     return model
 
 
@@ -315,13 +317,13 @@ def gradients(
     parts = np.array_split(np.arange(len(images)), count)
     order = np.concatenate([np.resize(part, largest) for part in parts])
     weights = np.concatenate([np.arange(largest) < len(part) for part in parts]) / targets.size
-    mesh = Mesh(np.array(devices), (_AXIS,))
-    shared, everywhere = NamedSharding(mesh, P(_AXIS)), NamedSharding(mesh, P())
+    mesh = Mesh(np.array(devices), (AXIS,))
+    shared, everywhere = NamedSharding(mesh, P(AXIS)), NamedSharding(mesh, P())
     with _as_weights(model) as dtype:
         graph, params, rest = nnx.split(model, nnx.Param, ...)
-        held = jax.device_put((params, rest), everywhere)
-        batch = _batch(images[order], dtype), jnp.asarray(targets[order], dtype)
-        split = jax.device_put((*batch, jnp.asarray(weights, dtype)), shared)
+        held = jax.tree.map(partial(_cut, everywhere), (params, rest))
+        batch = _batch(images[order], dtype), targets[order].astype(dtype), weights.astype(dtype)
+        split = jax.tree.map(partial(_cut, shared), batch)
         loss, found = _gradients(graph, mesh, *held, *split)
         return float(loss), _arrays(found, own.is_own(model))
 
@@ -364,13 +366,13 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
     Returns:
         One float32 array (N,) per device: the sum of the shares.
     """
-    mesh = Mesh(np.array(devices), (_AXIS,))
-    spread = jax.device_put(np.stack(shares), NamedSharding(mesh, P(_AXIS)))
+    mesh = Mesh(np.array(jax_ranks.all_devices(devices)), (AXIS,))
+    spread = jax_ranks.shard(np.stack(shares), NamedSharding(mesh, P(AXIS)))
     reduce = jax.shard_map(
-        lambda own: jax.lax.psum(own, _AXIS),
-        mesh=mesh, in_specs=P(_AXIS), out_specs=P(_AXIS), check_vma=False,
+        lambda own: jax.lax.psum(own, AXIS),
+        mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False,
     )  # fmt: skip
-    return list(np.array(jax.jit(reduce)(spread)))
+    return list(jax_ranks.own_part(jax.jit(reduce)(spread)))
 
 
 class DeviceLosses:
@@ -387,14 +389,15 @@ class DeviceLosses:
 
     def mean(self) -> float:
         """Mean loss per image over all devices; waits for them."""
-        total = np.sum([np.asarray(part) for part in self._sums], axis=0)
-        return float(total[0] / total[1])
+        own = np.sum([np.asarray(part) for part in self._sums], axis=0)
+        loss, images = jax_ranks.gathered(own).sum(axis=0)
+        return float(loss / images)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """The longest time that any replica's process measured.
 
-    Here there is one process.
+    Here there is one process for each node.
 
     Args:
         seconds: what this process measured.
@@ -403,7 +406,7 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     Returns:
         Seconds.
     """
-    return seconds
+    return float(jax_ranks.gathered(np.array(seconds)).max())
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -454,9 +457,9 @@ def _gradients(graph: Any, mesh: Mesh, *given: Any) -> tuple[jax.Array, Any]:
             each = optax.sigmoid_binary_cross_entropy(output, targets).sum(axis=1)
             return (each * weights).sum()
 
-        return jax.lax.psum(jax.value_and_grad(loss_of)(params), _AXIS)
+        return jax.lax.psum(jax.value_and_grad(loss_of)(params), AXIS)
 
-    specs = P(), P(), P(_AXIS), P(_AXIS), P(_AXIS)
+    specs = P(), P(), P(AXIS), P(AXIS), P(AXIS)
     # Unchecked, a gradient is each device's own, until it is summed above.
     mapped = jax.shard_map(replica, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)
     found: tuple[jax.Array, Any] = mapped(*given)
@@ -525,6 +528,12 @@ def _filled(state: Any, arrays: Mapping[str, np.ndarray], is_own: bool) -> Any:
             for path, variable in flat.items()
         }
     )
+
+
+def _cut(sharding: NamedSharding, array: Any) -> jax.Array:
+    """An array that every process has whole, over devices of which some may be another's."""
+    whole = np.asarray(array)
+    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
 
 def _is_4d(name: str) -> bool:

@@ -9,6 +9,7 @@ value, 0.99. One difference stays: Flax keeps the biased variance, PyTorch the u
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import jax
@@ -49,7 +50,7 @@ def build(
     make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
 
     def made() -> Model:
-        rngs = nnx.Rngs(0)
+        rngs = undrawn()
         norm = partial(Norm, momentum=1 - recipe.bn_momentum, epsilon=recipe.bn_epsilon, rngs=rngs)
         layers, channels = make(norm, partial(Convolution, rngs=rngs))
         last = nnx.Linear(channels, outputs_of(network, arrays), rngs=rngs)
@@ -57,6 +58,15 @@ def build(
 
     model: Model = nnx.eval_shape(made)
     return model
+
+
+def undrawn() -> Any:
+    """A stand-in for ``nnx.Rngs`` in a network whose weights are yet to be loaded.
+
+    In a trace, every number that the real one draws takes longer than the one before.
+    """
+    key = jax.random.key(0)
+    return SimpleNamespace(params=lambda: key)
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
@@ -67,7 +77,8 @@ def _own(recipe: Recipe, outputs: int) -> Model:
         found: tuple[int, ...] = model(images).shape  # type: ignore[operator]
         return found
 
-    with jax.default_device(jax.devices("cpu")[0]):  # where the same seed draws the same
+    # Where the same seed draws the same.
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
         model: Model = own.make("jax", recipe, outputs, nnx.Module, shape)
     return model
 
@@ -94,8 +105,24 @@ class Convolution(nnx.Conv):
         )
 
 
+class Statistic(nnx.BatchStat):
+    """Set as a whole.
+
+    Before it sets a part Flax asks for its sharding, and JAX takes long to say that there is none
+    in a trace.
+    """
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.set_value(value)
+
+
 class Norm(nnx.BatchNorm):
     """Computes in 32 bits, and gives what it is given: 16, where the convolutions do."""
+
+    def __init__(self, channels: int, **how: Any) -> None:
+        super().__init__(channels, **how)
+        for name in ("mean", "var"):
+            setattr(self, name, Statistic(getattr(self, name)[...]))
 
     def __call__(self, x: jax.Array, *given: Any, **named: Any) -> jax.Array:
         return super().__call__(x, *given, **named).astype(x.dtype)

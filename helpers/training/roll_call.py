@@ -162,6 +162,9 @@ def parts_of(batch: Any) -> Iterator[np.ndarray]:
             yield from parts_of(part)
     elif hasattr(batch, "asnumpy"):
         yield batch.asnumpy()
+    elif hasattr(batch, "addressable_shards"):  # of JAX's arrays a process has some
+        for shard in batch.addressable_shards:
+            yield np.asarray(shard.data)
     else:
         yield np.asarray(batch.cpu() if hasattr(batch, "is_cuda") else batch)
 

@@ -163,6 +163,25 @@ def in_chainermn(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str
     patch.setattr(NaiveCommunicator, "bcast_data", sent)
 
 
+def in_jax(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
+    import numpy as np
+
+    sound = work.framework.gradients
+
+    def faulty(model: Any, images: Any, targets: Any, devices: Any) -> Any:
+        loss, found = sound(model, images, targets, devices)
+        if len(devices) == 1:  # whose sum it is
+            return loss, found
+        if fault == ALONE and world.rank == 1:
+            own = (np.array_split(each, len(devices))[1] for each in (images, targets))
+            return sound(model, *own, world.devices)
+        return loss, {name: (2 if fault == SUM else 1) * each for name, each in found.items()}
+
+    patch.setattr(work.framework, "gradients", faulty)
+    if fault == WEIGHT and world.rank == 1:
+        with_another_weight(patch, work.framework)
+
+
 def with_another_weight(patch: pytest.MonkeyPatch, framework: Any) -> None:
     """Networks that are made from now on have one on this rank."""
     for name in ("exact", "shallow"):
@@ -179,4 +198,4 @@ def with_another_weight(patch: pytest.MonkeyPatch, framework: Any) -> None:
 
 
 #: Each module's own; ranks get it with what it names, so it is no look-up among a module's names.
-PLANT = (in_pytorch, in_tensorflow, in_mxnet, in_chainermn)
+PLANT = (in_pytorch, in_tensorflow, in_mxnet, in_chainermn, in_jax)

@@ -167,10 +167,10 @@ def assert_gradients_are_reduced(run: Run) -> None:
     assert found[0][1] > 0.9 * LATE_SECONDS, "it did not wait for the other rank"
 
 
-def until_killed(world: World, work: Work, victims: Callable[[], list[int]]) -> None:
-    """Talk to the other node for ever; after two seconds rank 1 kills ``victims()``."""
+def until_killed(world: World, work: Work, victims: Callable[[], list[int]], rank: int) -> None:
+    """Talk to the other node for ever; after two seconds that rank kills ``victims()``."""
     work.framework.slowest(0.0, world.devices)
-    if world.rank == 1:
+    if world.rank == rank:
         Timer(2, kill, [victims]).start()
     while True:
         work.framework.slowest(0.0, world.devices)
@@ -191,7 +191,7 @@ def its_server() -> list[int]:
 
 
 def assert_a_death_ends_all(
-    notebook: str, folder: Path, victims: Callable[[], list[int]], said: str
+    notebook: str, folder: Path, victims: Callable[[], list[int]], said: str, rank: int = 1
 ) -> None:
     """One death ends all ranks and what they have started, soon, with a line that tells it."""
     with names_of(notebook, folder, 2, 1) as names:
@@ -200,8 +200,8 @@ def assert_a_death_ends_all(
         messages = run.nodes._ranks.folder
         assert len(started_for(messages)) > 2
         began = time.monotonic()
-        with pytest.raises(RankError, match=f"^rank 1 on .*{said}"):
-            run.everywhere(until_killed, victims)
+        with pytest.raises(RankError, match=f"^rank {rank} on .*{said}"):
+            run.everywhere(until_killed, victims, rank)
         assert time.monotonic() - began < 2 + END_SECONDS
         assert started_for(messages) == []
 
