@@ -187,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
         type=listed,
         metavar="NAME,...",
         help="all notebooks of these frameworks, instead of --notebooks; horovod: those of that "
-        "kernel",
+        "kernel; keras-jax, keras-torch: Keras on another backend",
     )
     parser.add_argument(
         "--devices",

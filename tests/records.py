@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from data_prep import FINDINGS
-from helpers.frameworks import ROWS
+from helpers.frameworks import ROWS, run_label
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
 from helpers.training import record, roc_auc, run_identity
@@ -22,6 +22,7 @@ def make(
     devices: int = 2,
     *,
     notebook: str | None = None,
+    kernel: str | None = None,
     speed: float = 100.0,
     auc: float = 0.75,
     gpu: bool = False,
@@ -68,7 +69,7 @@ def make(
         "reason": None,
         "framework": {
             "name": framework,
-            "kernel": framework.split()[0].lower(),
+            "kernel": kernel or framework.split()[0].lower(),
             "versions": {"python": "3.11.9", framework.lower(): "1.0"},
         },
         "hardware": {
@@ -223,10 +224,10 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     """Write ``content``, which must fit the schema, as a run of ``batch``; returns its folder."""
     record.check(content)
     found = content.get("devices", {})
-    notebook = content["run"]["notebook"]
+    label = run_label(content["run"]["notebook"], content["framework"]["kernel"])
     nodes = content.get("world", {}).get("nodes", 1)
     each = found.get("count", 2) // nodes
-    folder = batch / run_name(notebook, each, found.get("shared_gpus"), nodes)
+    folder = batch / run_name(label, each, found.get("shared_gpus"), nodes)
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
     return folder

@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from helpers import paths
+from helpers.frameworks import run_label
 from helpers.results import report
 
 RESULTS = paths.ROOT / "docs" / "results"
@@ -47,7 +48,8 @@ def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> li
             folder = target / f"{record.parent.name}-{record.parent.parent.name}"
         folder.mkdir(parents=True)
         found.append(folder.name)
-        what = content["run"]["notebook"], content["devices"]["count"]
+        row = run_label(content["run"]["notebook"], content["framework"]["kernel"])
+        what = row, content["devices"]["count"]
         traces = record.parent.glob("trace*.jsonl") if what not in shown else ()
         for file in [record, *traces]:
             (folder / file.name).write_text(_anywhere(file.read_text("utf-8"), home), "utf-8")

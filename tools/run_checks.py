@@ -240,6 +240,12 @@ def long_parts() -> dict[str, Part]:
         "pytorch": partial(
             command, "pytorch", "pytest", f"{KERNELS}/test_pytorch.py", "-m", "slow"
         ),
+        **{
+            module: partial(
+                command, KERNEL_OF[module], "pytest", f"{KERNELS}/test_{module}.py", "-m", "slow"
+            )
+            for module in ("keras_jax", "keras_torch")
+        },
     }
 
 

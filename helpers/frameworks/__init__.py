@@ -15,7 +15,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the comparison: a notebook, and how it is shown."""
+    """A row of the comparison: a notebook in a kernel, and how it is shown.
+
+    By these two, notebook and kernel, plans, journals and records tell rows apart: of a notebook
+    that has several, each is run in another kernel, and the first is the notebook's own.
+    """
 
     name: str
     """As tables and charts have it: the framework, and which notebook where it has several."""
@@ -39,8 +43,13 @@ class Row:
     """Why its notebook does not span several nodes; empty where it does."""
     many_nodes_only: bool = False
     """Whether it is run only where several nodes are asked for, or it is asked for by name."""
+    one_device_only: str = ""
+    """Why its notebook trains on one device; empty where it takes several."""
     optional: bool = False
-    """Whether its kernel is made, and its notebook run, only where that is asked for by name."""
+    """Whether it is run only where that is asked for by name; so is a kernel made that only such
+    rows have."""
+    asked: str = ""
+    """The word of ``--frameworks`` that asks for it, where that is not its framework."""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the runner gives its notebook beside the batch's own parameters."""
 
@@ -49,6 +58,8 @@ class Row:
         """The word that the framework's labels and notebooks begin with: ``MXNet``."""
         return self.framework.split()[0]
 
+
+_MESH = "a mesh of jax.sharding has each GPU once, so that a GPU has one replica and no second"
 
 ROWS = (
     Row(
@@ -88,6 +99,7 @@ ROWS = (
             "Keras 3's fit does not work under MultiWorkerMirroredStrategy "
             "(github.com/keras-team/keras/issues/20585); TensorFlow_MultiGPU spans nodes"
         ),
+        parameters={"backend": "tensorflow"},
     ),
     Row(
         name="TensorFlow",
@@ -149,6 +161,7 @@ ROWS = (
         marker="s",
         cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
+        asked="horovod",
     ),
     Row(
         name="TensorFlow Horovod",
@@ -161,6 +174,43 @@ ROWS = (
         marker="^",
         cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
+        asked="horovod",
+    ),
+    Row(
+        name="Keras on JAX",
+        framework="Keras",
+        module="keras_jax",
+        kernel="jax",
+        notebook="Keras_MultiGPU",
+        colour="#CC79A7",
+        dark_colour="#EE9CCB",
+        marker="s",
+        cannot_share=_MESH,
+        one_node_only=(
+            "its notebook does not call keras.distribution.initialize, which would join "
+            "processes; TensorFlow_MultiGPU and PyTorch_MultiGPU span nodes"
+        ),
+        optional=True,
+        asked="keras-jax",
+        parameters={"backend": "jax"},
+    ),
+    Row(
+        name="Keras on PyTorch",
+        framework="Keras",
+        module="keras_torch",
+        kernel="pytorch",
+        notebook="Keras_MultiGPU",
+        colour="#CC79A7",
+        dark_colour="#EE9CCB",
+        marker="s",
+        one_node_only="it trains on one device; PyTorch_MultiGPU spans nodes",
+        one_device_only=(
+            "on PyTorch Keras's fit has no data parallelism (keras.distribution needs JAX): "
+            "give it one device, or another backend"
+        ),
+        optional=True,
+        asked="keras-torch",
+        parameters={"backend": "torch"},
     ),
     Row(
         name="JAX",
@@ -171,9 +221,7 @@ ROWS = (
         colour="#5B2A86",
         dark_colour="#C3B1F2",
         marker="X",
-        cannot_share=(
-            "a mesh of jax.sharding has each GPU once, so that a GPU has one replica and no second"
-        ),
+        cannot_share=_MESH,
         optional=True,
     ),
 )
@@ -183,11 +231,34 @@ NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framewo
 """Each module's own notebook; a framework's others are variations of it."""
 
 
-def name_of(framework: str, notebook: str) -> str:
-    """A notebook's row's name; of one without a row the framework and what its name ends in."""
-    names = {(row.framework, row.notebook): row.name for row in ROWS}
+def rows_of(notebook: str) -> list[Row]:
+    """A notebook's rows, its own kernel's first; none of somebody's own notebook."""
+    return [row for row in ROWS if row.notebook == notebook]
+
+
+def row_of(notebook: str, kernel: str = "") -> Row | None:
+    """A notebook's row in a kernel, and its own where it has none there; None without any."""
+    rows = rows_of(notebook)
+    return next((row for row in rows if row.kernel == kernel), rows[0] if rows else None)
+
+
+def run_label(notebook: str, kernel: str) -> str:
+    """What a run's folder and title begin with: the notebook, and a kernel that is not its own.
+
+    ``Keras_MultiGPU``, and ``Keras_MultiGPU-jax``.
+    """
+    row = row_of(notebook, kernel)
+    return notebook if row is row_of(notebook) else f"{notebook}-{kernel}"
+
+
+def name_of(framework: str, notebook: str, kernel: str = "") -> str:
+    """A row's name; of a notebook without one the framework's there, and what its name ends in."""
+    row = row_of(notebook, kernel)
+    if row is not None and row.framework == framework:
+        return row.name
+    names = [row.name for row in ROWS if (row.framework, row.kernel) == (framework, kernel)]
     variant = notebook.partition("_MultiGPU")[2].replace("_", " ").strip()
-    return names.get((framework, notebook), f"{framework} {variant}".rstrip())
+    return f"{names[0] if names else framework} {variant}".rstrip()
 
 
 def networks_of(module: str) -> str:
@@ -206,21 +277,27 @@ def order(name: str) -> tuple[int, str]:
     return place, name
 
 
-def why_one_node(notebook: str) -> str:
+def why_one_node(notebook: str, kernel: str = "") -> str:
     """Why a notebook does not span nodes; empty where it does, or is of no row."""
-    return next((row.one_node_only for row in ROWS if row.notebook == notebook), "")
+    row = row_of(notebook, kernel)
+    return row.one_node_only if row else ""
+
+
+def why_not(notebook: str, kernel: str, devices: int, nodes: int = 1) -> str:
+    """Why a row does not train on so many devices of so many nodes; empty where it does."""
+    row = row_of(notebook, kernel)
+    if row and nodes > 1 and row.one_node_only:
+        return row.one_node_only
+    return row.one_device_only if row and devices > 1 else ""
 
 
 def optional_kernels() -> list[str]:
-    """The kernels that are made only where they are asked for."""
-    return list(dict.fromkeys(row.kernel for row in ROWS if row.optional))
+    """The kernels that are made only where they are asked for: no other row needs them."""
+    usual = {row.kernel for row in ROWS if not row.optional}
+    return list(dict.fromkeys(row.kernel for row in ROWS if row.kernel not in usual))
 
 
-def parameters_of(notebook: str) -> dict[str, Any]:
+def parameters_of(notebook: str, kernel: str = "") -> dict[str, Any]:
     """What its row says that a notebook gets beside the batch's own parameters."""
-    return {
-        name: value
-        for row in ROWS
-        if row.notebook == notebook
-        for name, value in row.parameters.items()
-    }
+    row = row_of(notebook, kernel)
+    return dict(row.parameters) if row else {}

@@ -18,7 +18,7 @@ import cloudpickle
 import numpy as np
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, mpi_ranks, over_nodes, place, remarks
+from helpers.frameworks import capabilities, channels, mpi_ranks, over_nodes, place, remarks
 from helpers.frameworks import tensorflow as backend  # it imports TensorFlow quietly
 
 # isort: split
@@ -123,7 +123,7 @@ def mean_gradients(
         loss = tf.reduce_sum(losses) * ranks / tf.cast(targets.size, dtype)
     found = hvd.DistributedGradientTape(tape).gradient(loss, list(variables.values()))
     return float(hvd.allreduce(loss)), {
-        name: backend._channels_first(gradient.numpy())
+        name: channels.first(gradient.numpy())
         for name, gradient in zip(variables, found, strict=True)
     }
 

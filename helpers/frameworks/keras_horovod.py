@@ -13,6 +13,7 @@ import numpy as np
 
 from helpers.frameworks import horovod_ranks as ranks
 from helpers.frameworks import keras as alone
+from helpers.frameworks import keras_models as models
 from helpers.frameworks.keras import (
     NAME,
     SKIPPED,
@@ -96,10 +97,5 @@ def gradients(
 
 
 def _trained(model: Model) -> Mapping[str, Any]:
-    """The model's trainable variables by torchvision's names."""
-    trainable = {id(variable) for variable in model.trainable_variables}
-    return {
-        name: variable.value
-        for name, variable in alone._variables(model).items()
-        if id(variable) in trainable
-    }
+    """The model's trainable variables, TensorFlow's own, by torchvision's names."""
+    return {name: variable.value for name, variable in models.trained(model).items()}

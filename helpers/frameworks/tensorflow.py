@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from helpers.errors import UserError
+from helpers.frameworks import channels, memory, precisions, remarks, tensorflow_ranks
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import memory, precisions, remarks, tensorflow_ranks
 from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -205,7 +205,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Raises:
         ValueError: an array is missing, or there is one that the model has not.
     """
-    _assign(_named(model), weights)
+    channels.assign(_named(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
@@ -213,7 +213,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 
     BatchNorm's statistics are each replica's own; these are replica 0's.
     """
-    return {name: _channels_first(v.numpy()) for name, v in _named(model).items()}
+    return {name: channels.first(v.numpy()) for name, v in _named(model).items()}
 
 
 def load_optimizer(
@@ -232,7 +232,7 @@ def load_optimizer(
     if not state:
         return
     for moment, variables in _moments(model, optimizer).items():
-        _assign(variables, under(f"{moment}/", state))
+        channels.assign(variables, under(f"{moment}/", state))
     optimizer.step.assign(float(state["step"]))
     optimizer.loss_scale.assign(float(state["scale"]))
 
@@ -253,7 +253,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         something scales fp16's loss, its factor (``scale``).
     """
     found = {
-        f"{moment}/{name}": _channels_first(variable.numpy())
+        f"{moment}/{name}": channels.first(variable.numpy())
         for moment, variables in _moments(model, optimizer).items()
         for name, variable in variables.items()
     }
@@ -359,7 +359,7 @@ def through_layer(
     """
     weights = arrays.keys() - {"images", "gradient"}
     with tf.device(device), tf.GradientTape() as tape:
-        given = {name: tf.constant(_channels_last(arrays[name])) for name in sorted(weights)}
+        given = {name: tf.constant(channels.last(arrays[name])) for name in sorted(weights)}
         given["images"] = _batch(arrays["images"], tf.float32)
         tape.watch(given)
         if layer == "convolution":
@@ -379,7 +379,7 @@ def through_layer(
     pictures = {"output": output, "images": found.pop("images")}
     return {
         **{name: tensor.numpy().transpose((0, 3, 1, 2)) for name, tensor in pictures.items()},
-        **{name: _channels_first(tensor.numpy()) for name, tensor in found.items()},
+        **{name: channels.first(tensor.numpy()) for name, tensor in found.items()},
     }
 
 
@@ -506,9 +506,7 @@ class _Shallow(tf.Module):
     def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__()
         self.parts = {
-            name: tf.Variable(
-                tf.zeros_like(_channels_last(array)), "running" not in name, name=name
-            )
+            name: tf.Variable(tf.zeros_like(channels.last(array)), "running" not in name, name=name)
             for name, array in weights.items()
         }
 
@@ -541,16 +539,6 @@ def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
     return {moment: dict(zip(names, found, strict=True)) for moment, found in lists}
 
 
-def _channels_last(array: np.ndarray) -> np.ndarray:
-    """OIHW to HWIO, and the classifier's (out, in) to (in, out)."""
-    return array.transpose((2, 3, 1, 0)) if array.ndim == 4 else array.T
-
-
-def _channels_first(array: np.ndarray) -> np.ndarray:
-    """The inverse of :func:`_channels_last`, as a copy of its own."""
-    return np.ascontiguousarray(array.transpose((3, 2, 0, 1)) if array.ndim == 4 else array.T)
-
-
 def _named(model: Model) -> dict[str, tf.Variable]:
     """The model's variables by their names, torchvision's.
 
@@ -562,23 +550,9 @@ def _named(model: Model) -> dict[str, tf.Variable]:
     return {variable.name.removesuffix(":0"): variable for variable in model.variables}
 
 
-def _assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
-    """Set ``variables`` by their canonical names; every one of them, and no other."""
-    wrong = sorted(variables.keys() ^ weights.keys())
-    wrong = wrong or [
-        name
-        for name, variable in variables.items()
-        if tuple(variable.shape) != _channels_last(weights[name]).shape
-    ]
-    if wrong:
-        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
-    for name, variable in variables.items():
-        variable.assign(_channels_last(weights[name]))
-
-
 def _batch(images: np.ndarray, dtype: Any) -> tf.Tensor:
     """(N, 3, H, W) as a channels-last tensor."""
-    return tf.constant(np.ascontiguousarray(images.transpose((0, 2, 3, 1))), dtype)
+    return tf.constant(channels.pictures(images), dtype)
 
 
 def _gradients(
@@ -628,7 +602,7 @@ def _gradients(
         results = strategy.run(replica, shares)
         loss, *found = (strategy.experimental_local_results(part)[0].numpy() for part in results)
     return float(loss), {
-        name: _channels_first(np.asarray(gradient))
+        name: channels.first(np.asarray(gradient))
         for name, gradient in zip(variables, found, strict=True)
     }
 

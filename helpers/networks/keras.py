@@ -4,18 +4,15 @@ DenseNet121 of ``keras.applications`` is torchvision's once BatchNorm's epsilon 
 momentum (0.99, which in Keras is the weight of the *old* value) are the recipe's. Its ResNet50 is
 another network: convolutions have biases, and a stage's first block halves the image in its first
 1x1 convolution and not in the 3x3. So both ResNets are made here, their layers named as
-torchvision's. One difference stays: Keras keeps the biased variance, PyTorch the unbiased one.
+torchvision's (``layer1_0_conv1``). One difference stays: Keras keeps the biased variance, PyTorch
+the unbiased one.
 """
 
-import os
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import layers
 
 from helpers.networks import own
@@ -57,12 +54,26 @@ def build(
 
 def _own(recipe: Recipe, outputs: int) -> Model:
     images = keras.ops.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
-    tf.random.set_seed(recipe.seed)
-    with tf.device("CPU:0"):  # where the same seed draws the same
+    _seed(recipe.seed)
+    with keras.device("cpu"):  # where the same seed draws the same
         model: Model = own.make(
             "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
         )
+    if keras.backend.backend() == "torch":
+        model.to(images.device)  # else it stays where it was made
     return model
+
+
+def _seed(seed: int) -> None:
+    """Of what the network draws by the backend itself; Keras draws by Python's."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.random.set_seed(seed)
+    elif keras.backend.backend() == "torch":
+        import torch
+
+        torch.manual_seed(seed)
 
 
 def _densenet121() -> tuple[Any, Any, str]:
@@ -113,11 +124,16 @@ def _convolution(x: Any, channels: int, size: int, name: str, stride: int = 1) -
     if stride > 1 and size > 1:  # "same" would pad on the right first, torchvision does both sides
         x = layers.ZeroPadding2D(size // 2)(x)
     padding = "same" if stride == 1 else "valid"
-    return layers.Conv2D(channels, size, stride, padding, use_bias=False, name=name)(x)
+    return layers.Conv2D(channels, size, stride, padding, use_bias=False, name=_name(name))(x)
 
 
 def _norm(x: Any, name: str) -> Any:
-    return layers.BatchNormalization(name=name)(x)
+    return layers.BatchNormalization(name=_name(name))(x)
+
+
+def _name(name: str) -> str:
+    """A layer's, of torchvision's: on PyTorch it may not have a dot."""
+    return name.replace(".", "_")
 
 
 def _norm_relu(x: Any, name: str) -> Any:

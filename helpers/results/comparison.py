@@ -53,7 +53,9 @@ class Entry:
         return self._named("")
 
     def _named(self, nodes: str) -> str:
-        name = name_of(str(self.content["framework"]["name"]), self.content["run"]["notebook"])
+        framework = self.content["framework"]
+        notebook = self.content["run"]["notebook"]
+        name = name_of(str(framework["name"]), notebook, str(framework["kernel"]))
         gpus = self.content.get("devices", {}).get("shared_gpus")
         shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
         return " ".join(part for part in (name, self.setting, nodes, shared) if part)

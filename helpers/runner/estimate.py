@@ -1,8 +1,8 @@
 """How long planned runs will take, from earlier runs of the same thing on this machine.
 
-The same thing is: notebook, recipe, epochs, batch size, loader workers, data folder, devices and
-the GPUs that they share, on this host. Where there is no such run there is no estimate: times of
-other data or other devices say little.
+The same thing is: notebook and kernel, recipe, epochs, batch size, loader workers, data folder,
+devices and the GPUs that they share, on this host. Where there is no such run there is no estimate:
+times of other data or other devices say little.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import devices as device_helpers
+from helpers.frameworks import run_label
 from helpers.recipe import lookup
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
@@ -62,7 +63,7 @@ class History:
             self._seconds.setdefault(self._key(state), []).append(state.seconds)
 
     def _key(self, state: RunState) -> Key:
-        where = (state.notebook, state.devices, state.gpus, state.nodes)
+        where = (state.label, state.devices, state.gpus, state.nodes)
         if where not in self._keys:
             found = device_helpers.resolve(state.devices, state.gpus)
             name = self._plan.recipe
@@ -72,7 +73,7 @@ class History:
             data = recipe.folder if self._plan.data == "auto" else self._plan.data
             folder = image_folders.data_folder(recipe, data)
             self._keys[where] = _key(
-                state.notebook,
+                state.label,
                 recipe.name,
                 _asked(self._plan, recipe.epochs, recipe.batch),
                 image_readers.called(recipe, folder),
@@ -115,7 +116,7 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
     content = json.loads(path.read_text(encoding="utf-8"))
     run, devices = content["run"], content["devices"]
     key = _key(
-        run["notebook"],
+        run_label(run["notebook"], content["framework"]["kernel"]),
         content["recipe"]["name"],
         _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch"]),
         content["data"]["folder"],
@@ -142,7 +143,7 @@ def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
 
 
 def _key(
-    notebook: str,
+    label: str,
     recipe: str,
     asked: tuple[Any, ...],
     folder: str,
@@ -151,4 +152,4 @@ def _key(
     shared_gpus: int | None,
     host: str,
 ) -> Key:
-    return notebook, recipe, asked, folder, kind, tuple(names), shared_gpus, host
+    return label, recipe, asked, folder, kind, tuple(names), shared_gpus, host

@@ -2,7 +2,7 @@
 
 from helpers import terminal
 from helpers.errors import UserError
-from helpers.frameworks import devices, installed, why_one_node
+from helpers.frameworks import devices, installed, why_not
 from helpers.results import comparability
 from helpers.runner import batch_folder, estimate, locks, recipes
 from helpers.runner.batch_folder import Batch
@@ -35,8 +35,7 @@ def announce(batch: Batch, history: History) -> None:
     }
     for state in batch.runs:
         problem = problems[state.kernel, state.devices, state.gpus] or unsuited[state.notebook]
-        if state.nodes > 1:
-            problem = problem or why_one_node(state.notebook)
+        problem = problem or why_not(state.notebook, state.kernel, state.devices, state.nodes)
         if batch.is_finished(state):
             note = "finished before, kept"
         elif problem:
@@ -87,7 +86,7 @@ def final_table(batch: Batch) -> str:
     for state in batch.runs:
         seconds = "-" if state.seconds is None else terminal.clock(state.seconds)
         apart = [state.variant.replace("-", " ") or "-"] * varied
-        name = [state.notebook, state.on, *apart]
+        name = [state.label, state.on, *apart]
         rows.append([*name, state.state, seconds, *figures(batch, state)])
     task = recipes.task(batch.plan)
     tested = f"Test {task.metric.short}"

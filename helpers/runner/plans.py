@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, order, why_one_node
 from helpers.frameworks import devices as device_helpers
+from helpers.frameworks import order, run_label
 from helpers.frameworks.capabilities import sharing
 from helpers.launch import engines
 from helpers.recipe import PRECISIONS, full_name, lookup
+from helpers.runner import offers
+from helpers.runner.offers import Offer
 from helpers.training import image_folders, parameters
 
 MOST_RUNS = 10_000
@@ -45,9 +47,14 @@ class RunState:
     """What earlier attempts at it came to, so that nothing is tried again silently."""
 
     @property
+    def label(self) -> str:
+        """Which row it is of: its notebook, and its kernel where that is not the notebook's own."""
+        return run_label(self.notebook, self.kernel)
+
+    @property
     def folder(self) -> str:
         """The run's folder in the batch."""
-        name = device_helpers.run_name(self.notebook, self.devices, self.shared_gpus, self.nodes)
+        name = device_helpers.run_name(self.label, self.devices, self.shared_gpus, self.nodes)
         return name + (f"-{self.variant}" if self.variant else "")
 
     @property
@@ -57,11 +64,11 @@ class RunState:
         if self.shared_gpus:
             found = sharing(self.devices, self.shared_gpus)
             among = f" on {self.nodes} nodes" if self.nodes > 1 else ""
-            return f"{self.notebook}{among}, {found}{each}{apart}"
+            return f"{self.label}{among}, {found}{each}{apart}"
         among = f"{self.nodes} nodes with " if self.nodes > 1 else ""
         kind = "virtual CPU device" if self.gpus == 0 else "device"
         kind += "s" * (self.devices != 1)
-        return f"{self.notebook} on {among}{self.devices} {kind}{each}{apart}"
+        return f"{self.label} on {among}{self.devices} {kind}{each}{apart}"
 
     @property
     def shared_gpus(self) -> int | None:
@@ -176,7 +183,8 @@ def make_plan(
     another that spans them.
 
     Args:
-        notebooks: names without ``.ipynb``; none means every framework notebook, in order.
+        notebooks: names without ``.ipynb``, each in its own kernel; none means every framework
+            notebook, in order.
         frameworks: all notebooks of these frameworks, instead of ``notebooks``.
         devices: how many on each node, several in turn, or ``auto``.
         gpus: on how many GPUs each of these numbers is; ``auto``: on as many.
@@ -218,9 +226,8 @@ def make_plan(
     if data != "auto":
         with _choosing("data"):
             data = str(image_folders.prepare_data(chosen, data))
-    known = framework_notebooks()
     with _choosing("frameworks" if frameworks else "notebooks"):
-        wanted = _chosen_notebooks(known, notebooks, frameworks)
+        wanted = offers.chosen(framework_notebooks(), notebooks, frameworks)
     with _choosing("gpus"):
         device_helpers.resolve("auto", gpus)
     with _choosing("devices"):
@@ -235,17 +242,17 @@ def make_plan(
     each_precision = dict.fromkeys(precision)
     with _choosing("repeats"):
         rounds = _whole("repeats", repeats, least=1)
-    spanning = {known[name][0] for name in wanted if not why_one_node(name)}
+    spanning = {offer.framework for offer in wanted if offer.spans}
 
-    def belongs(name: str, number: int) -> bool:
+    def belongs(offer: Offer, number: int) -> bool:
         """Whether a notebook that nobody named runs on so many nodes."""
         if number == 1:
-            return bool(frameworks) or name not in _OF_MANY_NODES
-        return not why_one_node(name) or known[name][0] not in spanning
+            return bool(frameworks) or not offer.of_many_nodes
+        return offer.spans or offer.framework not in spanning
 
     several = {
-        name: [number for number in each_nodes if notebooks or belongs(name, number)]
-        for name in wanted
+        offer: [number for number in each_nodes if notebooks or belongs(offer, number)]
+        for offer in wanted
     }
     combined = sum(map(len, several.values()))
     planned = rounds * len(each_seed) * len(each_precision) * combined * len(counts)
@@ -253,10 +260,9 @@ def make_plan(
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
     runs = [
         RunState(
-            name,
-            *known[name],
+            *offer,
             count,
-            digest(name),
+            digest(offer.notebook),
             seed=seed,
             precision=kind,
             variant="-".join(
@@ -269,50 +275,12 @@ def make_plan(
         )
         for number in range(1, rounds + 1)
         for seed in each_seed
-        for name in wanted
+        for offer in wanted
         for kind in each_precision
-        for among in several[name]
+        for among in several[offer]
         for count in counts
     ]
     return Plan(recipe, data, runs, epochs, batch_size, workers, warmup, launcher, digests)
-
-
-_OF_MANY_NODES = {row.notebook for row in ROWS if row.many_nodes_only}
-_OPTIONAL = {row.notebook: row.kernel for row in ROWS if row.optional}
-
-
-def _chosen_notebooks(
-    known: Mapping[str, tuple[str, str]], notebooks: Sequence[str], frameworks: Sequence[str]
-) -> list[str]:
-    """The notebooks somebody asked for, by their names or by their frameworks'; else all.
-
-    Those of an optional kernel are asked for by their names, or by the kernel's: ``horovod``.
-    """
-    if not known:
-        raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
-    if notebooks and frameworks:
-        raise UserError("notebooks and frameworks both choose what is run: give one of them")
-    wanted = [name.removesuffix(".ipynb") for name in notebooks]
-    for name in wanted:
-        if name not in known:
-            raise UserError(f"unknown notebook '{name}': the notebooks are {', '.join(known)}")
-    for asked in frameworks:
-        found = [
-            name
-            for name, (framework, _) in known.items()
-            if _is_named(_OPTIONAL.get(name, framework), asked)
-        ]
-        if not found:
-            names = dict.fromkeys(_OPTIONAL.get(name, known[name][0]) for name in known)
-            raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
-        wanted += found
-    return list(dict.fromkeys(wanted)) or [name for name in known if name not in _OPTIONAL]
-
-
-def _is_named(framework: str, asked: str) -> bool:
-    """Whether ``mxnet`` or ``mxnet gluon`` names ``MXNet Gluon``."""
-    name = framework.casefold()
-    return asked.casefold() in (name, name.split()[0])
 
 
 def _whole(what: str, value: int | str, least: int) -> int:

@@ -188,7 +188,7 @@ class Table(Lines):
         return Group(*(part for part in (above, grid, below, caption, now) if part))
 
     def _cells(self, state: RunState) -> list[str]:
-        name = state.notebook.replace("_MultiGPU", "").replace("_", " ")
+        name = state.label.replace("_MultiGPU", "").replace("_", " ").replace("-", " ")
         variant = state.variant.replace("-", " ")
         said = "running" if state is self._now else state.state
         measured, speed = self._figures.get(state.folder, ("", ""))

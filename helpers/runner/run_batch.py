@@ -25,7 +25,7 @@ from typing import Any
 from helpers import paths, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import installed, parameters_of, why_one_node
+from helpers.frameworks import installed, parameters_of, why_not
 from helpers.launch import coordinator, engines
 from helpers.runner import (
     batch_folder,
@@ -186,8 +186,8 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     probed = probes.as_record(batch, state)
     problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
     problem = problem or recipes.problem(batch.plan, state.notebook)
-    if state.nodes > 1:
-        problem = problem or why_one_node(state.notebook) or None
+    unsuited = why_not(state.notebook, state.kernel, state.devices, state.nodes)
+    problem = problem or unsuited or None
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
@@ -196,7 +196,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     batch.note(state, "running")
     started = time.monotonic()
     given = (
-        parameters_of(state.notebook)
+        parameters_of(state.notebook, state.kernel)
         | batch.plan.parameters()
         | {
             "devices": state.devices,

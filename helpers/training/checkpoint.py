@@ -47,7 +47,8 @@ class Checkpoint:
     weights: Arrays
     folder: Path
     about: dict[str, Any]
-    """What must be the same for a run to go on: the recipe, and the digest of the images."""
+    """What must be the same for a run to go on: the recipe, the digest of the images, and the
+    framework with its kernel."""
     code: str | None = None
     """Digest of the code that trains now."""
     changed_code: bool = False
@@ -151,7 +152,7 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     the name ``checkpoint.damaged`` and training begins anew; that is printed and recorded too.
 
     Raises:
-        UserError: the checkpoint is of another recipe or other images.
+        UserError: the checkpoint is of another recipe, other images or another framework.
     """
     path = run.folder / FILE
     about, code = _about(run.content), run_identity.of(run.content).get("code")
@@ -240,7 +241,13 @@ def _check_shapes(
 
 
 def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Raises UserError where a checkpoint is of another recipe or of other images."""
+    """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
+    if (before := was.get(_FRAMEWORK, about[_FRAMEWORK])) != about[_FRAMEWORK]:  # older lack it
+        raise UserError(
+            f"{path}: of a run by {before}, and this is {about[_FRAMEWORK]}; go on with it there, "
+            "or remove the file"
+        )
+    was = {**was, _FRAMEWORK: before}
     differing = sorted(key for key in about if was.get(key) != about[key])
     if differing == [_IMAGES]:
         raise UserError(
@@ -308,7 +315,7 @@ def remove(folder: Path) -> None:
     (Path(folder) / FILE).unlink(missing_ok=True)
 
 
-_IMAGES = "images"
+_IMAGES, _FRAMEWORK = "images", "framework"
 _IN_DIGESTS = ("text", "beside")  # whose digests are compared; and where it lies does not matter
 _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 
@@ -316,4 +323,9 @@ _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says that must be the same for a run to go on."""
     recipe = {key: value for key, value in content["recipe"].items() if key not in _IN_DIGESTS}
-    return {**recipe, _IMAGES: run_identity.of(content).get("data")}
+    framework = content["framework"]
+    return {
+        **recipe,
+        _IMAGES: run_identity.of(content).get("data"),
+        _FRAMEWORK: f"{framework['name']} in kernel {framework['kernel']}",
+    }

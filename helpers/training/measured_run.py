@@ -26,7 +26,7 @@ from helpers import terminal
 from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
-from helpers.frameworks import networks_of, place, replicas, why_one_node
+from helpers.frameworks import networks_of, place, replicas, run_label, why_not
 from helpers.launch import samplers, serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
@@ -88,9 +88,11 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any
         raise UserError(f"resume is {names['resume']!r}: give True or False")
     given = {name: names[name] for name in PARAMETERS}
     networks = networks_of(framework.__name__.rpartition(".")[2])
-    setup = parameters.resolve(notebook, networks, **given)
-    if setup.nodes > 1 and (why := why_one_node(notebook)):
-        raise UnsupportedError(f"nodes {setup.nodes}: {why}")
+    label = run_label(notebook, framework.KERNEL)
+    setup = parameters.resolve(label, networks, **given)
+    if why := why_not(notebook, framework.KERNEL, setup.devices.count, setup.nodes):
+        many = f"nodes {setup.nodes}" if setup.nodes > 1 else f"devices {setup.devices.count}"
+        raise UnsupportedError(f"{many}: {why}")
     for name, check in own.items():
         check(names[name], setup.devices.kind == "gpu", setup.replicas)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus

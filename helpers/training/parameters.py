@@ -91,7 +91,7 @@ def resolve(
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
     Args:
-        notebook: its name, without ``.ipynb``.
+        notebook: what its runs' folders begin with (``frameworks.run_label``).
         framework: the module of ``helpers.frameworks`` that is to train, if one is.
         recipe: one that ships, by name, or a file, ``mine.toml``. ``auto`` is ``chexnet`` where
             there is a GPU, else ``demo``. Without a GPU its table ``[demo]`` holds.

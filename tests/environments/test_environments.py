@@ -76,6 +76,10 @@ def locked(file: str) -> dict[str, str]:
         ("tensorflow", "tensorflow-gpu.txt"),
         ("keras", "tensorflow.txt"),
         ("keras", "tensorflow-gpu.txt"),
+        ("keras", "jax.txt"),
+        ("keras", "jax-gpu.txt"),
+        ("keras", "pytorch.txt"),
+        ("keras", "pytorch-gpu-cuda12.txt"),
         ("mxnet", "mxnet.txt"),
         ("mxnet-cu117", "mxnet-gpu.txt"),
         ("chainer", "chainer.txt"),
@@ -88,6 +92,12 @@ def locked(file: str) -> dict[str, str]:
 )
 def test_every_promised_package_has_its_place(package: str, lock: str) -> None:
     assert package in locked(lock)
+
+
+def test_keras_is_the_same_on_every_backend() -> None:
+    """Else a row of it would show another Keras, and not another backend."""
+    found = {lock: locked(lock).get("keras") for lock in LOCKS}
+    assert len({version for version in found.values() if version}) == 1, found
 
 
 @pytest.mark.parametrize("lock", LOCKS)

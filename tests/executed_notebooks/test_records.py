@@ -8,11 +8,9 @@ import pytest
 from helpers import paths
 from helpers.frameworks import ROWS
 from helpers.networks import weights
-from helpers.runner.plans import framework_notebooks
 from helpers.training import record
 
-OPTIONAL = [row.notebook for row in ROWS if row.optional]
-NOTEBOOKS = tuple(name for name in framework_notebooks() if name not in OPTIONAL)
+NOTEBOOKS = tuple(row.notebook for row in ROWS if not row.optional)
 
 
 @pytest.fixture(scope="module")

@@ -317,31 +317,49 @@ def test_who_survives_is_named(devices: int) -> None:
     assert average.reason == "the average of all replicas'"
 
 
+def with_variance(
+    trial: Trial, of: Callable[[list[np.ndarray]], np.ndarray], by: float = 0.0
+) -> Result:
+    """Every replica's mean, and the running variance that ``of`` makes of their values.
+
+    It is longer by the share ``by``.
+    """
+    values = [reference.after_conv0(START, grey) for grey, _ in trial.shares]
+    mean = np.mean([after_one_step(grey) for grey, _ in trial.shares], axis=0)
+    loss, after, _ = with_statistics(trial, mean)
+    after[VARIANCE] = (1 + by) * (0.9 * START[VARIANCE].astype(float) + 0.1 * of(values))
+    grey = np.concatenate([share for share, _ in trial.shares])
+    return loss, after, reference.shallow_logits(after, grey)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("bias", [0, 1])
 def test_the_global_batchs_are_told_from_an_average(precision: str, bias: int) -> None:
     """Their means are the same; of variances n or n - 1 make no such difference."""
 
-    def with_variance(trial: Trial, of: Callable[[list[np.ndarray]], np.ndarray]) -> Result:
-        values = [reference.after_conv0(START, grey) for grey, _ in trial.shares]
-        mean = np.mean([after_one_step(grey) for grey, _ in trial.shares], axis=0)
-        loss, after, _ = with_statistics(trial, mean)
-        after[VARIANCE] = 0.9 * START[VARIANCE].astype(float) + 0.1 * of(values)
-        grey = np.concatenate([share for share, _ in trial.shares])
-        return loss, after, reference.shallow_logits(after, grey)
-
     def variance(values: np.ndarray) -> np.ndarray:
         return np.asarray(values.var(axis=(0, 2, 3), ddof=bias))
 
-    for of, said in (
-        (lambda each: np.mean([variance(one) for one in each], axis=0), rehearsal.AVERAGE),
-        (lambda each: variance(np.concatenate(each)), rehearsal.GLOBAL),
+    for of, said, verdict in (
+        (lambda each: np.mean([variance(one) for one in each], axis=0), rehearsal.AVERAGE, "pass"),
+        (lambda each: variance(np.concatenate(each)), rehearsal.GLOBAL, "known"),
     ):
         checks = checks_of(
             lambda t, r, of=of: with_variance(t, of) if t.steps == 1 else r,  # type: ignore[misc]
             precision=precision,
         )
-        assert failed(checks) == [] and checks[SURVIVE].reason == said
+        row = checks.pop(SURVIVE)
+        assert failed(checks) == [] and (row.reason, row.verdict) == (said, verdict)
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "known"), (1.25, "fail")])
+def test_what_a_global_batch_does_not_explain_has_the_same_limit(by: float, verdict: str) -> None:
+    def together(each: list[np.ndarray]) -> np.ndarray:
+        return np.asarray(np.concatenate(each).var(axis=(0, 2, 3)))
+
+    limit = by * rehearsal.LIMITS["fp32"].values
+    checks = checks_of(lambda t, r: with_variance(t, together, limit) if t.steps == 1 else r)
+    assert checks[SURVIVE].verdict == verdict
 
 
 def test_statistics_of_nobody_fail() -> None:

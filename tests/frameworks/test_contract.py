@@ -18,6 +18,8 @@ from helpers.frameworks import NOTEBOOKS
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODEL = "pytorch"
 MODULES = sorted({row.module for row in frameworks.ROWS})
+PARTS = ("keras_models",)
+"""What several modules have for their own, and no row names."""
 
 # What every notebook defines, beside the functions that it brings to the measured run (`Lesson`).
 SHARED: tuple[str, ...] = ("images", "crop", "scaled", "initial", "model", "criterion")
@@ -76,7 +78,7 @@ def public(module: str) -> dict[str, str]:
 def taken_over(node: ast.ImportFrom) -> str | None:
     """The other framework's module whose names a module has for its own, as ChainerMN Chainer's."""
     package, _, other = (node.module or "").rpartition(".")
-    known = other.removesuffix("_ranks") in MODULES
+    known = other.removesuffix("_ranks") in MODULES or other in PARTS
     return other if package == "helpers.frameworks" and known else None
 
 
@@ -100,23 +102,34 @@ def described(module: str) -> dict[str, tuple[str, str]]:
 
 
 def test_modules_listed_are_those_there() -> None:
-    there = {path.stem for path in FOLDER.glob("*.py") if "NAME" in public(path.stem)}
+    there = {
+        path.stem for path in FOLDER.glob("*.py") if {"NAME", "KERNEL"} <= public(path.stem).keys()
+    }
     unlisted, absent = sorted(there - set(MODULES)), sorted(set(MODULES) - there)
     assert not unlisted, f"no row of the registry names the modules {unlisted}"
     assert not absent, f"the registry names modules that are not in helpers/frameworks: {absent}"
 
 
-@pytest.mark.parametrize("module", NOTEBOOKS)
+def constants(module: str) -> dict[str, object]:
+    """Names of a module with their values, its own or those of the module that it has them from."""
+    found: dict[str, object] = {}
+    for node in tree_of(module).body:
+        if isinstance(node, ast.ImportFrom) and (other := taken_over(node)):
+            theirs = constants(other)
+            found |= {name.name: theirs.get(name.name) for name in node.names}
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value.value if isinstance(node.value, ast.Constant) else None
+            found[node.targets[0].id] = value
+    return found
+
+
+BACKENDS = [row.module for row in frameworks.ROWS if "backend" in row.parameters]
+
+
+@pytest.mark.parametrize("module", sorted({*NOTEBOOKS, *BACKENDS}))
 def test_it_is_called_as_in_the_registry(module: str) -> None:
-    tree = tree_of(module)
-    said = {
-        node.targets[0].id: node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-    }
-    (row,) = (row for row in frameworks.ROWS if row.notebook == NOTEBOOKS[module])
+    said = constants(module)
+    row = next(row for row in frameworks.ROWS if row.module == module)
     found = said.get("NAME"), said.get("KERNEL")
     assert found == (row.framework, row.kernel), f"NAME and KERNEL of {module}.py are {found}"
 
@@ -135,7 +148,7 @@ def test_same_functions_same_signatures_same_order(module: str) -> None:
     assert order == wanted, f"the order in {module}.py is not that in {MODEL}.py: {order}"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", [*MODULES, *PARTS])
 def test_public_functions_are_documented(module: str) -> None:
     tree = tree_of(module)
     assert ast.get_docstring(tree), f"{module}.py does not say what is peculiar"

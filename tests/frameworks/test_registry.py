@@ -3,16 +3,18 @@
 import ast
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import records
 
 from helpers import frameworks, paths
-from helpers.frameworks import ROWS, Row, installed
+from helpers.errors import UserError
+from helpers.frameworks import ROWS, Row, installed, name_of, rows_of, run_label, why_not
 from helpers.results.comparison import Entry
-from helpers.runner import plans
+from helpers.runner import offers, plans
+from helpers.runner.offers import Offer
 
 sys.path.append(str(paths.ROOT / "environments"))
 
@@ -70,10 +72,13 @@ def test_a_second_list_would_be_found() -> None:
     assert lists("A = [('Keras', 1), ('Chainer', 2), ('PyTorch', 3)]") == []
 
 
-@pytest.mark.parametrize("field", ["name", "notebook"])
-def test_no_two_rows_have_the_same(field: str) -> None:
-    found = [getattr(row, field) for row in ROWS]
-    assert len(set(found)) == len(found)
+def test_no_two_rows_are_called_or_found_alike() -> None:
+    """By their names, and by what plans, journals and records know of them."""
+    for found in ([row.name for row in ROWS], [(row.notebook, row.kernel) for row in ROWS]):
+        assert len(set(found)) == len(found)
+    labels = [run_label(row.notebook, row.kernel) for row in ROWS]
+    assert len(set(labels)) == len(ROWS)
+    assert {"Keras_MultiGPU", "Keras_MultiGPU-jax", "Keras_MultiGPU-pytorch"} < set(labels)
 
 
 def test_rows_look_alike_where_they_are_of_one_framework_and_nowhere_else() -> None:
@@ -88,13 +93,22 @@ def test_its_notebook_says_the_same(row: Row) -> None:
     path = paths.NOTEBOOKS / f"{row.notebook}.ipynb"
     metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
     assert metadata["compare"]["framework"] == row.framework
-    assert metadata["kernelspec"]["name"] == row.kernel
+    assert metadata["kernelspec"]["name"] == rows_of(row.notebook)[0].kernel
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_its_runs_are_shown_by_its_name(row: Row) -> None:
-    entry = Entry(Path("run"), records.make(row.framework, notebook=row.notebook))
-    assert entry.label == row.name
+    content = records.make(row.framework, notebook=row.notebook, kernel=row.kernel)
+    assert Entry(Path("run"), content).label == row.name
+
+
+def test_somebodys_own_notebook_is_shown_by_its_framework_and_what_its_name_ends_in() -> None:
+    own = "Keras_MultiGPU_no_flip"
+    assert name_of("Keras", own, "tensorflow") == "Keras no flip"
+    assert name_of("Keras", own, "jax") == "Keras on JAX no flip"
+    assert name_of("Keras", own, "my-kernel") == "Keras no flip"
+    assert name_of("Keras", "Keras_MultiGPU", "my-kernel") == "Keras"
+    assert run_label(own, "jax") == own
 
 
 def test_every_framework_notebook_has_a_row() -> None:
@@ -106,14 +120,45 @@ def test_the_environments_have_the_same_kernels() -> None:
 
 
 def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
-    """By `make envs`, and by `compare`; its rows are run by its name, or by their notebooks'."""
+    """By `make envs`, and by `compare`; its rows are run by their word, or by their notebooks'."""
     assert set(kernels.KERNELS) - set(kernels.USUAL) == {"horovod", "jax"}
-    known = plans.framework_notebooks()
-    both = ["Keras_Horovod", "TensorFlow_Horovod"]
-    assert not set(both) & set(plans._chosen_notebooks(known, [], []))
-    assert plans._chosen_notebooks(known, [], ["horovod"]) == both
-    assert plans._chosen_notebooks(known, [], ["tensorflow"]) == ["TensorFlow_MultiGPU"]
-    assert plans._chosen_notebooks(known, both[1:], []) == both[1:]
+    assert not {"Keras_Horovod", "TensorFlow_Horovod"} & {offer.notebook for offer in wanted()}
+    assert notebooks_of(wanted(frameworks=["horovod"])) == ["Keras_Horovod", "TensorFlow_Horovod"]
+    assert notebooks_of(wanted(frameworks=["tensorflow"])) == ["TensorFlow_MultiGPU"]
+    assert notebooks_of(wanted(["TensorFlow_Horovod"])) == ["TensorFlow_Horovod"]
+
+
+def wanted(notebooks: Sequence[str] = (), frameworks: Sequence[str] = ()) -> list[Offer]:
+    return offers.chosen(plans.framework_notebooks(), notebooks, frameworks)
+
+
+def notebooks_of(chosen: list[Offer]) -> list[str]:
+    return [offer.notebook for offer in chosen]
+
+
+@pytest.mark.parametrize(
+    ("word", "kernel"),
+    [("keras", "tensorflow"), ("keras-jax", "jax"), ("KERAS-torch", "pytorch")],
+)
+def test_keras_on_another_backend_is_run_by_its_word_alone(word: str, kernel: str) -> None:
+    assert wanted(frameworks=[word]) == [Offer("Keras_MultiGPU", "Keras", kernel)]
+    assert [offer.kernel for offer in wanted() if offer.framework == "Keras"] == ["tensorflow"]
+    for framework in ("jax", "pytorch"):  # whose kernels it is in
+        assert "Keras" not in {offer.framework for offer in wanted(frameworks=[framework])}
+    assert wanted(["Keras_MultiGPU"]) == [Offer("Keras_MultiGPU", "Keras", "tensorflow")]
+
+
+def test_an_unknown_framework_is_refused_with_the_words_there_are() -> None:
+    with pytest.raises(UserError, match=r"unknown framework 'keras-mxnet'.*keras-jax, keras-torch"):
+        wanted(frameworks=["keras-mxnet"])
+
+
+def test_what_a_row_does_not_train_on_is_said() -> None:
+    assert not why_not("Keras_MultiGPU", "tensorflow", 8)
+    assert not why_not("Keras_MultiGPU", "jax", 8)
+    assert not why_not("Keras_MultiGPU", "pytorch", 1)
+    assert "one device" in why_not("Keras_MultiGPU", "pytorch", 2)
+    assert "PyTorch_MultiGPU spans" in why_not("Keras_MultiGPU", "pytorch", 1, nodes=2)
 
 
 def test_where_it_is_not_built_the_command_is_said(

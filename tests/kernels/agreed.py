@@ -250,13 +250,18 @@ def assert_warms_up(
 
 
 def assert_stops_within_an_epoch(
-    notebook: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, bits: bool = True
+    notebook: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    bits: bool = True,
+    **given: Any,
 ) -> None:
     """Asked to stop within an epoch and resumed, twice, it takes the steps of a whole run.
 
-    To the last bit of the weights with ``bits``.
+    To the last bit of the weights with ``bits``. ``given`` are more of the notebook's parameters.
     """
-    names = before_training(notebook, folder)
+    names = before_training(notebook, folder, **given)
     train_shallow(names)
     scaled = names["scaled"]
     shorter = replace(scaled, recipe=replace(scaled.recipe, epochs=2))

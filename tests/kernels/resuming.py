@@ -1,8 +1,9 @@
 """Train a notebook's own way, in a process that may be killed; and whether it can go on.
 
-    python tests/kernels/resuming.py NOTEBOOK DATA RUN RESUME RECIPE
+    python tests/kernels/resuming.py NOTEBOOK DATA RUN RESUME RECIPE GIVEN
 
-runs the notebook's cells up to its training, without the fairness check.
+runs the notebook's cells up to its training, without the fairness check. GIVEN are more of its
+parameters, as JSON.
 """
 
 import json
@@ -12,8 +13,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,9 +37,11 @@ ATTEMPTS = 5
 SAID = "said.txt"
 
 
-def run(notebook: str, data: str, folder: str, resume: bool, recipe: str) -> dict[str, Any]:
-    """All cells to the end of the training, 8 images on each of 2 devices."""
-    given: dict[str, Any] = {"data": data, "devices": 2, "run": folder, "recipe": recipe}
+def run(
+    notebook: str, data: str, folder: str, resume: bool, recipe: str, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All cells to the end of the training, 8 images on each of 2 devices unless told otherwise."""
+    given: dict[str, Any] = {"data": data, "devices": 2, "run": folder, "recipe": recipe, **more}
     names = run_cells(
         notebook,
         after=TRAINED,
@@ -50,12 +55,14 @@ def run(notebook: str, data: str, folder: str, resume: bool, recipe: str) -> dic
     return names
 
 
-def assert_resumes(notebook: str, folder: Path, *, bits: bool = False) -> None:
+def assert_resumes(notebook: str, folder: Path, *, bits: bool = False, **given: Any) -> None:
     """Killed at a random step and resumed, a run has the losses, AUC and weights of a whole one.
 
     To the last bit with ``bits``, of a framework that trains the same twice from the same seed.
+    ``given`` are more of the notebook's parameters.
     """
-    ends = _killed_and_whole(notebook, folder, str(write_small_images(folder / "data")), "demo")
+    data = str(write_small_images(folder / "data"))
+    ends = _killed_and_whole(notebook, folder, data, "demo", given=given)
     start = weights.canonical("seeded", seed=0).arrays
     trained = [name for name in start if "running" not in name]
     way, apart = (
@@ -74,11 +81,16 @@ def assert_own_resumes(notebook: str, folder: Path, recipe: Path) -> None:
 
 
 def _killed_and_whole(
-    notebook: str, folder: Path, data: str, recipe: str, metric: str = "valid_auc"
+    notebook: str,
+    folder: Path,
+    data: str,
+    recipe: str,
+    metric: str = "valid_auc",
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[dict[str, np.ndarray]]:
     """The weights of a run that was killed and resumed, and those of a whole one."""
     whole = folder / "whole"
-    start = partial(_start, notebook, data, recipe=recipe)
+    start = partial(_start, notebook, data, recipe=recipe, given=given)
     _end(start(whole, resume=False), whole)
     for attempt in range(1, ATTEMPTS + 1):  # on a busy machine a run ends before it is killed
         killed = folder / f"killed {attempt}"
@@ -115,18 +127,25 @@ def write_small_images(folder: Path) -> Path:
     return folder
 
 
-def before_training(notebook: str, folder: Path) -> dict[str, Any]:
+def before_training(
+    notebook: str, folder: Path, *, devices: int = 2, **given: Any
+) -> dict[str, Any]:
     """The notebook's names before its rehearsal: two devices, 8 small images each, no check."""
-    data = str(write_small_images(folder / "data"))
-    return namespace_of(
-        notebook, folder, devices=2, until=CERTIFIED, checked=False, data=data, batch_size=8
-    )
+    given = {"data": str(write_small_images(folder / "data")), "batch_size": 8, **given}
+    return namespace_of(notebook, folder, devices=devices, until=CERTIFIED, checked=False, **given)
 
 
 def _start(
-    notebook: str, data: str, folder: Path, *, resume: bool, recipe: str
+    notebook: str,
+    data: str,
+    folder: Path,
+    *,
+    resume: bool,
+    recipe: str,
+    given: Mapping[str, Any],
 ) -> "subprocess.Popen[str]":
     command = [sys.executable, __file__, notebook, data, str(folder), str(int(resume)), recipe]
+    command.append(json.dumps(dict(given)))
     folder.mkdir(exist_ok=True)
     with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild
         return subprocess.Popen(
@@ -171,4 +190,5 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4] == "1", sys.argv[5])
+    notebook, data, folder, resumes, recipe, given = sys.argv[1:]
+    run(notebook, data, folder, resumes == "1", recipe, json.loads(given))

@@ -113,6 +113,30 @@ def test_other_images_are_refused(tmp_path: Path) -> None:
     assert begin(tmp_path, resume=True).epoch == 1
 
 
+def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
+    """Its weights would fit, but a record is of one of them."""
+    write(tmp_path, framework={"name": "Keras", "kernel": "tensorflow"})
+    with pytest.raises(UserError) as refused:
+        begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "jax"})
+    assert str(refused.value) == (
+        f"{tmp_path / checkpoint.FILE}: of a run by Keras in kernel tensorflow, and this is Keras "
+        "in kernel jax; go on with it there, or remove the file"
+    )
+    assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
+
+
+def test_one_that_does_not_say_by_which_framework_goes_on(tmp_path: Path) -> None:
+    """As those of older versions."""
+    write(tmp_path)
+    path = tmp_path / checkpoint.FILE
+    with safe_open(path, "numpy") as file:
+        said = json.loads(file.metadata()["said"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del said["about"]["framework"]
+    save_file(arrays, path, {"said": json.dumps(said)})
+    assert begin(tmp_path, resume=True).epoch == 1
+
+
 def test_other_code_goes_on_and_that_is_said_and_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

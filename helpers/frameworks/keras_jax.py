@@ -1,0 +1,227 @@
+"""The few framework-bound helpers, for Keras 3 on the JAX backend.
+
+Peculiar to it: ``fit`` compiles one step for all devices, and ``keras.distribution.DataParallel``
+lays each batch out over them, so XLA splits what is written as for one device. BatchNorm therefore
+normalises by the statistics of the global batch. Devices and losses on them are those of
+``helpers.frameworks.jax``, models and their weights those of ``keras_models``. Keras computes in
+float64 only inside ``jax.enable_x64``. What the certificate computes a few times is compiled by
+itself, and not optimised. The same seed gives the same bits on CPUs.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+os.environ["KERAS_BACKEND"] = "jax"
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from helpers.frameworks import channels
+from helpers.frameworks import jax as backend
+from helpers.frameworks import keras_models as models
+from helpers.frameworks.jax import (
+    DeviceLosses,
+    all_reduced,
+    completion,
+    configure,
+    list_devices,
+    out_of_memory,
+    slowest,
+    synchronize,
+    through_layer,
+)
+from helpers.frameworks.keras_models import (
+    NAME,
+    Model,
+    dump_optimizer,
+    dump_weights,
+    learning_rate,
+    load_optimizer,
+    load_weights,
+)
+
+__all__ = [
+    "KERNEL",
+    "NAME",
+    "SKIPPED",
+    "Device",
+    "DeviceLosses",
+    "Model",
+    "all_reduced",
+    "completion",
+    "configure",
+    "dump_optimizer",
+    "dump_weights",
+    "exact",
+    "gradients",
+    "learning_rate",
+    "list_devices",
+    "load_optimizer",
+    "load_weights",
+    "logits",
+    "out_of_memory",
+    "shallow",
+    "skip",
+    "slowest",
+    "synchronize",
+    "through_layer",
+    "train_forward",
+    "versions",
+]
+
+KERNEL = "jax"
+
+Device: TypeAlias = jax.Device
+
+# What Keras cannot do on JAX, and why.
+SKIPPED = dict(backend.SKIPPED)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the framework and of the libraries its speed depends on."""
+    unused = ("flax", "optax", "grain")
+    found = {name: said for name, said in backend.versions().items() if name not in unused}
+    return {"keras": keras.__version__, **found}
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
+    with jax.enable_x64(True):
+        return models.exact(build_model, weights)
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
+
+    Args:
+        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
+    """
+    with jax.enable_x64(weights["classifier.bias"].dtype == np.float64):
+        return models.shallow(weights, devices)
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, outputs).
+    """
+    with _as_weights(model):
+        return _forward(model, images, training=False)[0]
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """A forward pass in training mode, on one device.
+
+    In full float32 whatever the run's precision, for the rounding of TF32 would hide a wrong
+    epsilon.
+
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
+    """
+    names = {id(variable): name for name, variable in models.variables(model).items()}
+    with _as_weights(model), jax.default_matmul_precision("float32"):
+        found, rest = _forward(model, images, training=True)
+        changed = zip(model.non_trainable_variables, rest, strict=True)
+        after = {names[id(each)]: channels.first(np.array(new)) for each, new in changed}
+        return found, dump_weights(model) | after
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of the mean loss, as the optimiser would get them.
+
+    As in ``fit``, the step is written as for one device, and XLA splits it by where the images lie.
+    Every device must have as many: where its share is smaller, images without a weight fill it up.
+
+    Args:
+        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
+            devices cannot change the result.
+        images: normalised floats (N, 3, H, W).
+        targets: labels (N, outputs), 0 or 1.
+        devices: the devices that share the batch.
+
+    Returns:
+        The mean loss, and the gradients by torchvision's names.
+    """
+    count = len(devices)
+    largest = -(-len(images) // count)
+    parts = np.array_split(np.arange(len(images)), count)
+    order = np.concatenate([np.resize(part, largest) for part in parts])
+    weights = np.concatenate([np.arange(largest) < len(part) for part in parts]) / len(images)
+    mesh = Mesh(np.array(devices), ("batch",))
+    everywhere, shared = NamedSharding(mesh, P()), NamedSharding(mesh, P("batch"))
+
+    def loss_of(trained: Any, rest: Any, x: Any, y: Any, weights: Any) -> jax.Array:
+        output, _ = model.stateless_call(trained, rest, x, training=False)
+        each = keras.ops.binary_crossentropy(y, output, from_logits=True).mean(axis=1)
+        return (each * weights).sum()
+
+    with _as_weights(model) as dtype:
+        held = jax.device_put(_values(model), everywhere)
+        batch = channels.pictures(images[order]), targets[order], weights
+        split = jax.device_put([jnp.asarray(part, dtype) for part in batch], shared)
+        step = jax.jit(jax.value_and_grad(loss_of), compiler_options=backend._ONCE)
+        loss, found = step(*held, *split)
+        names = {id(variable): name for name, variable in models.trained(model).items()}
+        pairs = zip(model.trainable_variables, found, strict=True)
+        return float(loss), {names[id(v)]: channels.first(np.array(each)) for v, each in pairs}
+
+
+def skip(capability: str) -> str | None:
+    """Why the framework cannot do something; None if it can.
+
+    Args:
+        capability: its name, as in ``SKIPPED``.
+    """
+    return SKIPPED.get(capability)
+
+
+@contextmanager
+def _as_weights(model: Model) -> Iterator[str]:
+    """The dtype of a model's weights; inside JAX computes in it, and not in 32 bits for 64."""
+    dtype = model.trainable_variables[0].dtype
+    with jax.enable_x64(dtype == "float64"), models.as_wide_as(dtype):
+        yield dtype
+
+
+def _values(model: Model) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """What the model holds, on the host: what is trained, and the rest."""
+    parts = model.trainable_variables, model.non_trainable_variables
+    trained, rest = ([np.array(variable.value) for variable in part] for part in parts)
+    return trained, rest
+
+
+def _forward(model: Model, images: np.ndarray, *, training: bool) -> tuple[np.ndarray, list[Any]]:
+    """The logits of one device, and what is not trained as it is afterwards."""
+
+    def call(trained: Any, rest: Any, x: Any) -> Any:
+        return model.stateless_call(trained, rest, x, training=training)
+
+    x = jnp.asarray(channels.pictures(images), model.compute_dtype)
+    found, rest = jax.jit(call, compiler_options=backend._ONCE)(*_values(model), x)
+    return np.array(found), rest

@@ -1,0 +1,296 @@
+"""What is the same for Keras 3 on every backend: its models, their weights and their optimiser.
+
+A model is built by ``keras.applications``, its layers have names of their own, and images are
+channels-last on every backend. Which backend Keras has is up to the module that imports this one:
+``keras``, ``keras_jax`` and ``keras_torch`` set ``KERAS_BACKEND`` before they do.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+from keras.src.backend.common import dtypes
+
+from helpers.errors import UserError
+from helpers.frameworks import channels
+from helpers.networks import own
+from helpers.networks.weights import under
+from helpers.recipe import RECIPES
+
+NAME = "Keras"
+
+Device: TypeAlias = Any
+Model: TypeAlias = keras.Model
+
+# Whatever ~/.keras/keras.json says.
+keras.config.set_floatx("float32")
+keras.config.set_image_data_format("channels_last")
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy canonical weights into ``model``, on every replica.
+
+    Args:
+        model: the notebook's model.
+        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
+
+    Raises:
+        ValueError: an array is missing, or there is one that the model has not.
+    """
+    channels.assign(variables(model), weights)
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
+
+    On TensorFlow BatchNorm's statistics are each replica's own; these are replica 0's.
+    """
+    return {name: channels.first(variable.numpy()) for name, variable in variables(model).items()}
+
+
+def load_optimizer(
+    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+) -> None:
+    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
+
+    The factor of fp16's loss is a ``LossScaleOptimizer``'s own, so there is no ``scaler``.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to restore.
+        state: arrays by name; if empty, nothing changes.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+    """
+    if not state:
+        return
+    factor = _in_velocity(optimizer)
+    for moment, held in _moments(model, optimizer).items():
+        found = under(f"{moment}/", state)
+        channels.assign(held, {name: factor * array for name, array in found.items()})
+    optimizer.iterations.assign(int(state["step"]))
+    if "scale" in state:
+        optimizer.dynamic_scale.assign(float(state["scale"]))
+
+
+def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+    """The optimiser's state as arrays in the canonical layout.
+
+    Args:
+        model: the model whose weights the optimiser updates.
+        optimizer: the optimiser to save.
+        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+    Returns:
+        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
+        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
+        something scales fp16's loss, its factor (``scale``).
+    """
+    factor = _in_velocity(optimizer)
+    found = {
+        f"{moment}/{name}": channels.first(variable.numpy()) / factor
+        for moment, held in _moments(model, optimizer).items()
+        for name, variable in held.items()
+    }
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        found["scale"] = np.array(optimizer.dynamic_scale.numpy())
+    return found | {"step": np.array(int(optimizer.iterations.numpy()))}
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The learning rate of the optimiser's last step."""
+    return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    """The notebook's model in float64.
+
+    Args:
+        build_model: the notebook's function, which makes a model of canonical weights.
+        weights: arrays by torchvision's names.
+    """
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64")  # of the input
+    keras.config.set_dtype_policy("float64")  # of the layers
+    try:
+        with as_wide_as("float64"):
+            return build_model(weights)
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
+
+    With float32 weights, the current dtype policy decides the precision of the computation.
+
+    Args:
+        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
+        devices: the devices that hold a replica.
+    """
+    recipe, kept = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
+    dtype = keras.config.dtype_policy() if kept == "float32" else kept
+    images = keras.Input((None, None, 3), dtype=kept)
+    x = keras.layers.ZeroPadding2D(3, dtype=dtype)(images)
+    x = keras.layers.Conv2D(64, 7, 2, use_bias=False, name="conv1_conv", dtype=dtype)(x)
+    momentum, epsilon = 1 - recipe.bn_momentum, recipe.bn_epsilon
+    norm = keras.layers.BatchNormalization(-1, momentum, epsilon, name="conv1_bn", dtype=dtype)
+    x = keras.layers.ReLU(dtype=dtype)(norm(x))
+    x = keras.layers.GlobalAveragePooling2D(dtype=dtype)(x)
+    logits = keras.layers.Dense(14, name="predictions", dtype=kept)(x)
+    model = keras.Model(images, logits)
+    load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    """The model's logits in evaluation mode.
+
+    Args:
+        model: the notebook's model.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits before the sigmoid (N, outputs).
+    """
+    with as_wide_as(model.compute_dtype):
+        found = model(_batch(model, images), training=False)
+    return keras.ops.convert_to_numpy(found)
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """A forward pass in training mode, on one device.
+
+    Args:
+        model: the notebook's model; it is not changed.
+        images: normalised floats (N, 3, H, W).
+
+    Returns:
+        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
+        statistics differ.
+    """
+    before = dump_weights(model)
+    with as_wide_as(model.compute_dtype):
+        found = model(_batch(model, images), training=True)
+    after = dump_weights(model)
+    load_weights(model, before)
+    return keras.ops.convert_to_numpy(found), after
+
+
+PARTS = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "beta": "bias",
+    "bias": "bias",
+    "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+}
+"""Keras's names of what a layer holds, and torchvision's."""
+
+
+@contextmanager
+def as_wide_as(dtype: str) -> Iterator[None]:
+    """Inside, Keras computes in float64 where ``dtype`` is that.
+
+    Everywhere but on TensorFlow it makes 32 bits of 64 where types meet, as in BatchNorm, by a
+    table of its own that nothing public changes.
+    """
+    before = dtypes.BIT64_TO_BIT32_DTYPE["float64"]
+    if dtype == "float64":
+        dtypes.BIT64_TO_BIT32_DTYPE["float64"] = dtype
+    try:
+        yield
+    finally:
+        dtypes.BIT64_TO_BIT32_DTYPE["float64"] = before
+
+
+def trained(model: Model) -> dict[str, keras.Variable]:
+    """The model's trainable variables by the names of :func:`variables`."""
+    trainable = {id(variable) for variable in model.trainable_variables}
+    found = variables(model)
+    return {name: variable for name, variable in found.items() if id(variable) in trainable}
+
+
+def variables(model: Model) -> dict[str, keras.Variable]:
+    """The model's variables by torchvision's names; of somebody's own network by Keras's."""
+    if own.is_own(model):
+        return _by_path(model)
+    return {
+        f"{_layer(layer.name)}.{PARTS[variable.name]}": variable
+        for layer in model.layers
+        for variable in layer.variables
+    }
+
+
+def _batch(model: Model, images: np.ndarray) -> Any:
+    """(N, 3, H, W) as the channels-last tensor that the model is given."""
+    return keras.ops.convert_to_tensor(channels.pictures(images), model.compute_dtype)
+
+
+def _by_path(model: Model) -> dict[str, keras.Variable]:
+    """The model's variables by their paths, such as ``conv2d_1/kernel``.
+
+    Keras numbers the layers of a whole session; here those of a model, so that each time that it
+    is made they are called the same.
+    """
+    found, names = {}, {}
+    taken: Counter[str] = Counter()
+    for variable in model.variables:
+        layer, _, part = variable.path.rpartition("/")
+        if layer not in names:
+            kind = re.sub(r"_\d+(?=/|$)", "", layer)
+            names[layer] = f"{kind}_{taken[kind]}" if taken[kind] else kind
+            taken[kind] += 1
+        found[f"{names[layer]}/{part}"] = variable
+    if len(found) < len(model.variables):
+        raise UserError("two layers of your own network have one name: give each its own")
+    return found
+
+
+def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:
+    """The variables in which Keras's optimiser keeps its moments, by torchvision's names."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    names = {id(variable): name for name, variable in variables(model).items()}
+    updated = [names[id(variable)] for variable in inner._trainable_variables]
+    if isinstance(inner, keras.optimizers.Adam):
+        lists = {"first": inner._momentums, "second": inner._velocities}
+    else:
+        lists = {"first": inner.momentums} if inner.momentum else {}
+    return {moment: dict(zip(updated, found, strict=True)) for moment, found in lists.items()}
+
+
+def _in_velocity(optimizer: Any) -> float:
+    """What Keras multiplies momentum's velocity by: minus the rate, which PyTorch keeps apart."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return 1.0 if isinstance(inner, keras.optimizers.Adam) else -learning_rate(optimizer)
+
+
+def _layer(name: str) -> str:
+    """torchvision's name of a layer of ``keras.applications.DenseNet121``.
+
+    Keras counts the stem as stage 1, so its conv2_block3_1_conv is denseblock1.denselayer3.conv1;
+    there 0_bn, 1_bn, 1_conv, 2_conv are norm1, norm2, conv1, conv2.
+    """
+    stem = {
+        "conv1_conv": "features.conv0",
+        "conv1_bn": "features.norm0",
+        "bn": "features.norm5",
+        "predictions": "classifier",
+    }
+    if name in stem:
+        return stem[name]
+    stage, *rest = name.split("_")
+    if stage.startswith("pool"):
+        kind = {"bn": "norm", "conv": "conv"}[rest[0]]
+        return f"features.transition{int(stage[4:]) - 1}.{kind}"
+    if not stage.startswith("conv") or len(rest) != 3:
+        return name.replace("_", ".")  # of a ResNet
+    block, number, kind = rest
+    part = f"norm{int(number) + 1}" if kind == "bn" else f"conv{number}"
+    return f"features.denseblock{int(stage[4:]) - 1}.denselayer{block[5:]}.{part}"

@@ -1,0 +1,96 @@
+"""Two rows of one notebook, each in its kernel: run, recorded, estimated and resumed apart."""
+
+import json
+from pathlib import Path
+
+import pytest
+from runner_tools import BEGIN, FINISH, PARAMETERS, Suite, images_fixture, suite_fixture
+
+from helpers import paths
+from helpers.results import comparison
+from helpers.runner import batch_folder
+from helpers.runner.estimate import History
+from helpers.training import record
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+NOTEBOOK = "Keras_MultiGPU"
+OWN, ON_JAX, ON_PYTORCH = f"{NOTEBOOK}-1x", f"{NOTEBOOK}-jax-1x", f"{NOTEBOOK}-pytorch-1x"
+# As Keras's modules have it, whose kernel the record says.
+NAMED = """
+kernel = {"tensorflow": "tiny", "jax": "jax", "torch": "pytorch"}[backend]
+MADE["framework"] |= {"name": "Keras", "kernel": kernel}
+MADE["data"]["folder"] = data
+with open(Path(run).parents[2] / "log", "a") as file:
+    file.write(f"{Path(run).name} {backend}\\n")"""
+FAULT = """
+assert backend != "jax" or (Path(run).parents[2] / "mended").exists(), "not yet"
+"""
+
+
+@pytest.fixture(name="rows")
+def rows_fixture(suite: Suite) -> Suite:
+    """A checkout with Keras's notebook, and with the kernels of its other rows."""
+    tiny = suite.folder / "jupyter" / "kernels" / "tiny" / "kernel.json"
+    for kernel in ("jax", "pytorch"):
+        folder = tiny.parents[1] / kernel
+        folder.mkdir()
+        (folder / "kernel.json").write_text(tiny.read_text("utf-8"), "utf-8")
+    parameters = f'{PARAMETERS}\nbackend = "none"'
+    cells = (BEGIN, NAMED, FAULT, FINISH)
+    suite.notebook(NOTEBOOK, *cells, parameters=parameters, framework="Keras")
+    return suite
+
+
+def states(suite: Suite, batch: str) -> dict[str, str]:
+    folder = suite.folder / "runs" / batch
+    return {each.folder: each.state for each in batch_folder.load(folder.name).runs}
+
+
+def test_they_are_run_recorded_and_resumed_apart(rows: Suite) -> None:
+    assert rows.compare("--frameworks", "keras,keras-jax,keras-torch", "--name", "three") == 1
+    expected = {OWN: "finished", ON_JAX: "failed", ON_PYTORCH: "finished"}
+    assert states(rows, "three") == expected
+    (rows.folder / "mended").touch()
+    assert rows.compare("--resume", "three") == 0
+    assert set(states(rows, "three").values()) == {"finished"}
+    ran = (rows.folder / "log").read_text("utf-8").splitlines()
+    once, twice = [f"{OWN} tensorflow", f"{ON_PYTORCH} torch"], [f"{ON_JAX} jax"]
+    assert sorted(ran) == sorted([*once, *twice, *twice])
+    labels = [entry.label for entry in comparison.load(rows.folder / "runs" / "three").entries]
+    assert labels == ["Keras", "Keras on JAX", "Keras on PyTorch"]
+
+
+def test_each_is_estimated_by_its_own_runs(rows: Suite) -> None:
+    (rows.folder / "mended").touch()
+    assert rows.compare("--frameworks", "keras,keras-jax", "--name", "first") == 0
+    path = paths.RUNS / "first" / "batch.json"
+    journal = json.loads(path.read_text("utf-8"))
+    for run, seconds in zip(journal["runs"], (100.0, 7.0), strict=True):
+        run["seconds"] = seconds
+    path.write_text(json.dumps(journal), "utf-8")
+    plan = batch_folder.load("first").plan
+    guesses = [History(plan).of(state) for state in plan.runs]
+    assert [guess.seconds for guess in guesses if guess] == [100.0, 7.0]
+
+
+def test_without_a_word_the_notebooks_own_row_alone_is_run(
+    rows: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rows.compare("--dry-run") == 0
+    said = capsys.readouterr().out
+    assert f"{NOTEBOOK} on 1 device, kernel tiny" in said and said.count(NOTEBOOK) == 1
+    assert rows.compare("--frameworks", "keras-jax", "--dry-run") == 0
+    assert f"{NOTEBOOK}-jax on 1 device, kernel jax" in capsys.readouterr().out
+
+
+def test_one_device_only_is_said_in_the_plan_and_in_the_record(
+    rows: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("--frameworks", "keras-torch", "--devices", "2", "--batch-size", "16")
+    assert rows.compare(*given, "--name", "two") == 1
+    said = capsys.readouterr().out
+    assert f"{NOTEBOOK}-pytorch on 2 devices, will be skipped: on PyTorch Keras's fit" in said
+    found = record.read(Path(paths.RUNS / "two" / f"{NOTEBOOK}-pytorch-2x"))
+    assert found["state"] == "skipped" and "give it one device" in found["reason"]
+    assert not (rows.folder / "log").exists()
