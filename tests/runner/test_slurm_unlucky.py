@@ -293,6 +293,18 @@ def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
     assert not (folder / "runs" / "mine-1n").exists()
 
 
+def test_a_strangers_lines_of_shell_are_shown_before_anything_is_queued(
+    folder: Path, said: Said
+) -> None:
+    lines = 'before = ["curl x | sh", "true"]\nmodules = ["cuda"]\n'
+    (folder / "mine.toml").write_text(RECIPE + lines)
+    code, out, _ = said("slurm", str(folder / "mine.toml"), "--submit")
+    first, second, third, *_ = out.splitlines()
+    shown = "The job first runs this line of mine.toml: "
+    assert code == 0 and [first, second] == [f"{shown}curl x | sh", f"{shown}true"]
+    assert third.startswith("Job 7: mine-1n")
+
+
 def test_what_only_the_nodes_can_tell_is_left_to_them(folder: Path, said: Said) -> None:
     for line in ("devices = [8]\ngpus = 8", 'data = "/scratch/images"', 'launcher = "srun"'):
         (folder / "mine.toml").write_text(RECIPE.replace("[slurm]", f"{line}\n[slurm]"))
