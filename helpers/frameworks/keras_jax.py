@@ -28,7 +28,6 @@ from helpers.frameworks import keras_models as models
 from helpers.frameworks.jax import (
     DeviceLosses,
     all_reduced,
-    completion,
     configure,
     list_devices,
     out_of_memory,
@@ -88,6 +87,24 @@ def versions() -> dict[str, str]:
     unused = ("flax", "optax", "grain")
     found = {name: said for name, said in backend.versions().items() if name not in unused}
     return {"keras": keras.__version__, **found}
+
+
+def completion(result: Any) -> Callable[[], None] | None:
+    """A callable that waits until ``result`` has been computed; None if it already has.
+
+    On virtual CPU devices it has when this returns. They share XLA's few threads, and a step whose
+    all-reduce waits for one that other queued work holds may wait for ever: ``fit`` stood still at
+    the end of an epoch, on two devices and two busy cores.
+
+    Args:
+        result: what a step returned.
+
+    Returns:
+        A callable for another thread, which does not wait for work queued later.
+    """
+    if all(device.platform == "cpu" for device in jax.tree.leaves(result)[0].devices()):
+        jax.block_until_ready(result)
+    return backend.completion(result)
 
 
 def exact(

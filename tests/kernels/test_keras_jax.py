@@ -161,6 +161,14 @@ def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> N
     assert ("scale" in state) == (precision == "fp16")
 
 
+def test_on_the_cpu_no_step_is_queued_behind_another(notebook: dict[str, Any]) -> None:
+    """Virtual devices share threads, and queued steps may wait for each other's for ever."""
+    replica = alike.shallow_replica(notebook)
+    found = replica.all_reduce()
+    assert framework.completion(found) is None
+    assert all(array.is_ready() for array in found)
+
+
 def test_devices_and_versions() -> None:
     assert framework.list_devices("cpu", 1) == TWO[:1]
     versions = framework.versions()
