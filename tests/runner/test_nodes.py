@@ -29,14 +29,12 @@ def test_each_number_of_nodes_is_a_run_of_its_own() -> None:
 
 def test_what_is_for_several_nodes_runs_only_there_unless_it_is_named(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU")
-    suite.notebook("Other_MultiNode")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plans, "_OF_MANY_NODES", {"Other_MultiNode"})
-        one, two = ("Other_MultiNode", 1, 1), ("Other_MultiNode", 2, 1)
-        plain = ("PyTorch_MultiGPU", 1, 1)
-        assert planned(devices=[1]) == [plain]
-        assert set(planned(devices=[1], nodes=[1, 2])) == {plain, ("PyTorch_MultiGPU", 2, 1), two}
-        assert planned(devices=[1], notebooks=["Other_MultiNode"], nodes=[1, 2]) == [one, two]
+    suite.notebook("ChainerMN_MultiNode", framework="Chainer")
+    one, two = ("ChainerMN_MultiNode", 1, 1), ("ChainerMN_MultiNode", 2, 1)
+    plain = ("PyTorch_MultiGPU", 1, 1)
+    assert planned(devices=[1]) == [plain]
+    assert set(planned(devices=[1], nodes=[1, 2])) == {plain, ("PyTorch_MultiGPU", 2, 1), two}
+    assert planned(devices=[1], notebooks=["ChainerMN_MultiNode"], nodes=[1, 2]) == [one, two]
 
 
 def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite: Suite) -> None:

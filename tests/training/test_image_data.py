@@ -169,7 +169,7 @@ def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) 
     images = load("resnet44-cifar10", batch_size=8)
     assert images.folder == small_sets / "demo-cifar10-1" and images.kind == "generated"
     assert (images.format, images.task, len(images.classes)) == ("memory", "classes", 10)
-    assert (images.recipe.resized, images.recipe.crop) == (32, 28)
+    assert (images.recipe.resized, images.recipe.crop) == (32, 16)
     assert images.array is not None and images.array.shape == (120, 32, 32, 3)
     row = int(images.test["row"].iloc[5])
     assert images.read(row).base is not None, "a view, no copy"

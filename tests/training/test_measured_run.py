@@ -74,6 +74,13 @@ CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
 CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
 
 
+def of_kernel(kernel: str, name: str = "framework") -> ModuleType:
+    """A framework's module of which only the kernel is asked."""
+    module = ModuleType(name)
+    module.__dict__["KERNEL"] = kernel
+    return module
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -104,14 +111,14 @@ def test_a_parameter_typed_wrongly_is_named_before_anything_starts(
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(paths, "DATA", tmp_path / "data")
     with pytest.raises(UserError, match=said):
-        begin("PyTorch_MultiGPU", ModuleType("framework"), CELL | typed)
+        begin("PyTorch_MultiGPU", of_kernel("pytorch"), CELL | typed)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_parameter_that_the_cell_does_not_set_is_named() -> None:
     cell = {name: value for name, value in CELL.items() if name != "epochs"} | {"epoch": 1}
     with pytest.raises(UserError, match=r"cell of A_MultiGPU does not set epochs$"):
-        begin("A_MultiGPU", ModuleType("framework"), cell)
+        begin("A_MultiGPU", of_kernel("a"), cell)
 
 
 @pytest.mark.parametrize("planes", [1, 3])
@@ -212,7 +219,7 @@ def test_without_a_network_for_its_framework_nothing_is_begun(
     recipe = tmp_path / "mine.toml"
     recipe.write_text('recipe = "demo"\n[model]\nmxnet = "mine.py:net"\n')
     names = CELL | {"recipe": str(recipe)}
-    framework = ModuleType("helpers.frameworks.keras")
+    framework = of_kernel("tensorflow", "helpers.frameworks.keras")
     reason = "the recipe mine has no network of its own for keras, only for mxnet"
     with pytest.raises(UnsupportedError, match=reason):
         begin("Keras_MultiGPU", framework, names)
