@@ -14,7 +14,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from threading import Timer
+from threading import Thread
 
 import faults
 import numpy as np
@@ -243,15 +243,18 @@ def test_a_disk_that_is_full_is_the_cause(tmp_path: Path) -> None:
             ranks.call(tools.fill_the_disk, 1)
         assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
         ranks = tools.start(run)
-        Timer(0.5, fill, [run / "more"]).start()  # while nobody but the coordinator writes much
+        Thread(target=fill_once_inside, args=[run], daemon=True).start()
         began = time.monotonic()
         with pytest.raises(RankError, match=r"^coordinator on .*alive: No space left on device$"):
             ranks.call(tools.wait_inside)
         assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
 
 
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, suppress(OSError):
+def fill_once_inside(run: Path) -> None:
+    """Fill the disk when the ranks have met: then nobody but the coordinator writes much."""
+    while not list(run.glob("ranks-*/port-0")):
+        time.sleep(0.01)
+    with (run / "more").open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
             pass
 

@@ -157,6 +157,14 @@ def stop_in_the_first_epoch(folder: Path, part: Part) -> None:
     writer.close()
 
 
+@pytest.mark.parametrize("said", [{}, {"said": "{}"}, {"said": "[]"}, {"said": "nothing"}])
+def test_a_file_that_does_not_say_how_far_it_is_has_nothing_done(
+    tmp_path: Path, said: dict[str, str]
+) -> None:
+    save_file({"weight": np.zeros(1)}, tmp_path / checkpoint.FILE, said)
+    assert checkpoint.position(tmp_path) == (0, 0)
+
+
 def test_a_part_of_the_first_epoch_comes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
