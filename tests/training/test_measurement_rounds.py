@@ -65,14 +65,14 @@ def test_one_device_has_nobody_to_be_silent_to() -> None:
     assert set(take([], together=False)) == {"files", "synthetic", "loader"}
 
 
-def test_a_turn_is_two_seconds_and_never_most_of_an_epoch() -> None:
+def test_a_turn_is_two_seconds_and_an_eighth_of_an_epoch_at_most() -> None:
     def steps(seconds: float, count: int) -> int:
         return measurement_rounds.steps_of_a_turn([{"train_seconds": seconds, "steps": count}])
 
     assert steps(20.0, 100) == 10
-    assert steps(8.0, 8) == 2
+    assert steps(16.0, 16) == 2
     assert steps(80.0, 8) == 1
-    assert steps(0.01, 8) == 2  # of eight
+    assert steps(0.01, 17) == 3
 
 
 def test_a_loader_is_counted_after_what_lay_ready(monkeypatch: pytest.MonkeyPatch) -> None:
