@@ -12,6 +12,7 @@ from helpers.results.scaling import over_nodes
 
 ALPHA, BETA, BYTES = 1e-3, 2e-9, 28e6
 OWN = 0.2
+RUNS_OF_TWO = [("PyTorch", 2), ("PyTorch", 4), ("PyTorch", 8), ("TensorFlow", 2), ("TensorFlow", 8)]
 
 
 def all_reduce(ranks: int, slower: float = 0.0) -> float:
@@ -57,6 +58,18 @@ def test_own_work_and_all_reduce_stand_side_by_side(tmp_path: Path) -> None:
     assert figure is not None
     tops = [bar.get_y() + bar.get_height() for bar in figure.axes[0].containers[1]]
     assert tops[-1] == pytest.approx(1000 * (OWN + all_reduce(4)))
+
+
+def test_each_panel_names_its_own_places(tmp_path: Path) -> None:
+    runs = [run(nodes, framework=name) for name, nodes in RUNS_OF_TWO]
+    figure = charts.iterations(compared(tmp_path, runs))
+    assert figure is not None
+    shown = [
+        [label.get_text() for label in axes.get_xticklabels()]
+        for axes in figure.axes
+        if axes.get_visible()
+    ]
+    assert shown == [["2 x 1", "4 x 1", "8 x 1"], ["2 x 1", "8 x 1"]]
 
 
 def test_one_number_of_nodes_is_not_drawn(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pandas as pd
 import pytest
 import records
 import scaling_records as law
+from matplotlib.figure import Figure
 
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.results import (
+    charts,
     comparison,
     learning_curves,
     machine_cards,
@@ -131,6 +134,38 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_pa
     assert set(split.numbers(one)["kind"]) == {"gpu", "shared"}  # images needed are told of both
     points = cost.pareto(one)
     assert not points[points["label"].str.startswith("Keras")]["front"].any()
+
+
+def in_precision(precision: str, content: dict[str, Any]) -> dict[str, Any]:
+    content["recipe"]["precision"] = precision
+    return content
+
+
+@pytest.mark.parametrize(
+    ("chart", "first"), [(charts.devices_against_time, 5.0), (charts.scaling, 0.2)]
+)
+def test_panels_that_share_their_axes_show_all_that_is_in_them(
+    tmp_path: Path, chart: Callable[..., Figure | None], first: float
+) -> None:
+    """A slow framework's curves are longer than those of the first panel, a fast one's higher."""
+    speeds = {"PyTorch": first} | dict.fromkeys(["Keras", "TensorFlow", "MXNet Gluon"], 1.0)
+    speeds["Chainer"] = 2.0
+    runs = [
+        in_precision(precision, law.make(name, count, faster=times))
+        for name, times in speeds.items()
+        for count in (1, 2, 4)
+        for precision in ("fp32", "bf16")
+    ]
+    figure = chart(comparison.load(law.save(tmp_path / "b", runs)))
+    assert figure is not None
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert len(panels) >= len(speeds)
+    for axes in panels:
+        ends = axes.get_xlim(), axes.get_ylim()
+        for line in axes.lines:
+            if line.get_transform() == axes.transData and len(line.get_xdata()):
+                for (low, high), values in zip(ends, line.get_data(), strict=True):
+                    assert low <= min(values) and max(values) <= high
 
 
 def ranks(**world: Any) -> str:

@@ -32,7 +32,7 @@ def iterations(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     if found.empty:
         return None
     series = list(found.groupby("series", sort=False))
-    figure, grid = small_multiples(len(series), width, 3.0)
+    figure, grid = small_multiples(len(series), width, 3.0, same_x=False)
     for axes, (name, rows) in zip(grid, series, strict=True):
         bottom = 0.0 * rows["own"]
         for part, (text, colour) in PARTS.items():

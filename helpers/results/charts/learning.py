@@ -190,12 +190,11 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
         for wanted in targets(compared):
             axes.axhline(metric.scale * wanted, color=FAINT, lw=0.8, ls=":")
         axes.set_title(safe(name, 30), loc="left", fontweight="bold")
+    # Panels share their axes, and whose limits are set once they keep: only now is all in them.
+    lines = [line for axes in grid for line in axes.lines if line.get_label() == _RUNS]
+    ends = [float(np.asarray(line.get_xdata())[-1]) for line in lines]
+    for axes in grid:
         _across_axis(axes, across)
-        ends = [
-            float(np.asarray(line.get_xdata())[-1])
-            for line in axes.lines
-            if line.get_label() == _RUNS
-        ]
         if across == "clock" and min(ends, default=0) > 0 and max(ends) > 8 * min(ends):
             axes.set_xscale("log")
     grid[0].plot([], [], color=FAINT, lw=1.8, label="fewest devices faint, most strong")

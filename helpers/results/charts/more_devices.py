@@ -80,6 +80,7 @@ def _throughput_by_framework(numbers: pd.DataFrame, labels: Sequence[str], width
             _ideal(axes, of_label)
         heading(axes, safe(own[0], 24))
         axes.legend(frameon=False, fontsize=7)
+    for axes in grid:  # they share their axes, so only when all is in them
         _device_axis(axes, sorted(numbers["devices"].unique()), both=True)
     figure.supylabel("images per second; dotted: ideal", fontsize=9, color=FAINT)
     return figure
