@@ -277,12 +277,6 @@ def order(name: str) -> tuple[int, str]:
     return place, name
 
 
-def why_one_node(notebook: str, kernel: str = "") -> str:
-    """Why a notebook does not span nodes; empty where it does, or is of no row."""
-    row = row_of(notebook, kernel)
-    return row.one_node_only if row else ""
-
-
 def why_not(notebook: str, kernel: str, devices: int, nodes: int = 1) -> str:
     """Why a row does not train on so many devices of so many nodes; empty where it does."""
     row = row_of(notebook, kernel)

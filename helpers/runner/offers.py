@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import row_of, rows_of, why_one_node
+from helpers.frameworks import row_of, rows_of, why_not
 
 
 class Offer(NamedTuple):
@@ -36,7 +36,7 @@ class Offer(NamedTuple):
     @property
     def spans(self) -> bool:
         """Whether it spans nodes."""
-        return not why_one_node(self.notebook, self.kernel)
+        return not why_not(self.notebook, self.kernel, devices=1, nodes=2)
 
 
 def chosen(

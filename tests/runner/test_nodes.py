@@ -9,7 +9,7 @@ from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, why_one_node
+from helpers.frameworks import ROWS, why_not
 from helpers.results import comparability, comparison, comparison_tables, limits, three_answers
 from helpers.runner import batch_folder, journal, messages, plans
 from helpers.training import record
@@ -121,7 +121,10 @@ def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
     suite.notebook("Keras_MultiGPU", "raise SystemExit", framework="Keras")
     assert suite.compare("--nodes", "2", "--batch-size", "8", "--name", "skips") == 1
     found = record.read(suite.folder / "runs" / "skips" / "Keras_MultiGPU-2n-1x")
-    assert (found["state"], found["reason"]) == ("skipped", why_one_node("Keras_MultiGPU"))
+    assert (found["state"], found["reason"]) == (
+        "skipped",
+        why_not("Keras_MultiGPU", "tensorflow", 1, 2),
+    )
 
 
 def test_every_reason_leads_on() -> None:
