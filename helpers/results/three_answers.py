@@ -210,7 +210,7 @@ def more_devices(compared: Comparison) -> Answer | None:
     text = " ".join(split.sentences_of(compared, last))
     if reached.empty:
         return Answer("More devices", "target not reached", text)
-    low, high = (f"{end:.1f}" for end in (reached[name].min(), reached[name].max()))
+    low, high = (split.short(end) for end in (reached[name].min(), reached[name].max()))
     verdict = f"{low} times {unit}" if low == high else f"{low} to {high} times {unit}"
     if ranked.empty:
         text += " These devices share something, so only the images needed say something of others."

@@ -86,7 +86,7 @@ def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None
     assert said[-1].startswith(failed)
     assert "top-1 80 % was not reached with 2,031,616 images (best 77.5 %)" in said[-1]
     answer = three_answers.answers(compared)[-1]
-    assert answer.question == "More devices" and answer.verdict == "6.0 times as soon"
+    assert answer.question == "More devices" and answer.verdict == "6.03 times as soon"
 
 
 def test_of_frameworks_alike_the_answer_names_one(tmp_path: Path) -> None:

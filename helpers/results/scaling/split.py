@@ -255,4 +255,9 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
 def _times(factor: float) -> str:
     if math.isnan(factor):
         return "nobody knows how many times"
-    return f"{factor:.2f} times" if factor < 10 else f"{factor:.1f} times"
+    return f"{short(factor)} times"
+
+
+def short(factor: float) -> str:
+    """A factor as sentences give it."""
+    return f"{factor:.2f}" if factor < 10 else f"{factor:.1f}"
