@@ -195,8 +195,8 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
     ends = [float(np.asarray(line.get_xdata())[-1]) for line in lines]
     for axes in grid:
         _across_axis(axes, across)
-        if across == "clock" and min(ends, default=0) > 0 and max(ends) > 8 * min(ends):
-            axes.set_xscale("log")
+    if across == "clock" and min(ends, default=0) > 0 and max(ends) > 8 * min(ends):
+        grid[0].set_xscale("log")
     grid[0].plot([], [], color=FAINT, lw=1.8, label="fewest devices faint, most strong")
     if targets(compared):
         grid[0].plot([], [], color=FAINT, lw=0.8, ls=":", label="the recipe's targets")
