@@ -121,6 +121,21 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
     assert way["hardware"] / way["learning"] == pytest.approx(way["speed_up"])
 
 
+@pytest.mark.parametrize(("needed", "came", "unit"), [(11, 1, "as soon"), (60, -1, "the time")])
+def test_a_sentence_gives_the_range_in_its_own_unit(
+    tmp_path: Path, needed: int, came: int, unit: str
+) -> None:
+    """Of what came later it is in times the time, too."""
+    rates = (0.9, 1.0, 1.1)
+    runs = [law.make(devices=1, faster=rate) for rate in rates]
+    runs += [law.make(devices=4, faster=rate, needed=needed) for rate in rates]
+    one = comparison.load(law.save(tmp_path / "b", runs))
+    said, way = split.sentences(one)[0], split.numbers(one).set_index("devices").loc[4]
+    low, high = sorted(way[f"speed_up_{end}"] ** came for end in ("low", "high"))
+    ends = f"3 runs against 3, {low:.2f} to {high:.2f} over the runs"
+    assert said.endswith(f"{way['speed_up'] ** came:.2f} times {unit} ({ends}).")
+
+
 def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_path: Path) -> None:
     runs = [law.make(devices=1), law.make(devices=4), law.make(devices=8, nodes=2)]
     runs += [law.make("Keras", devices=n, shared_gpus=1) for n in (1, 2)]

@@ -237,18 +237,16 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
         )
     counts = (row["runs"], row["base_runs"])
     runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
-    spread = ""
-    if row["speed_up_low"] < row["speed_up_high"]:
-        spread = f", {row['speed_up_low']:.2g} to {row['speed_up_high']:.2g} times over the runs"
-    soon = (
-        f"{_times(row['speed_up'])} as soon"
-        if row["speed_up"] >= 1
-        else f"later, after {_times(1 / row['speed_up'])} the time"
-    )
+    times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
+    came, unit = "it came", "as soon"
+    if times < 1:
+        times, low, high = 1 / times, 1 / high, 1 / low
+        came, unit = "it came later, after", "the time"
+    spread = f", {short(low)} to {short(high)} over the runs" * bool(low < high)
     return (
         f"{row['label']}: until {wanted}, {many} did {_times(row['hardware'])} the images a second "
-        f"of {base} and needed {_times(row['learning'])} the images, so it came {soon} "
-        f"({runs}{spread})."
+        f"of {base} and needed {_times(row['learning'])} the images, so {came} {_times(times)} "
+        f"{unit} ({runs}{spread})."
     )
 
 
