@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import records
@@ -178,9 +179,10 @@ def test_panels_that_share_their_axes_show_all_that_is_in_them(
     for axes in panels:
         ends = axes.get_xlim(), axes.get_ylim()
         for line in axes.lines:
-            if line.get_transform() == axes.transData and len(line.get_xdata()):
-                for (low, high), values in zip(ends, line.get_data(), strict=True):
-                    assert low <= min(values) and max(values) <= high
+            places = [np.asarray(values, dtype=float) for values in line.get_data()]
+            if line.get_transform() == axes.transData and places[0].size:
+                for (low, high), values in zip(ends, places, strict=True):
+                    assert low <= values.min() and values.max() <= high
 
 
 def ranks(**world: Any) -> str:
