@@ -165,6 +165,22 @@ def test_readme_figures_are_those_measured() -> None:
         assert cpu in text, f"README.md names another machine than {record}"
 
 
+@pytest.mark.parametrize("target", [0.65, 0.75])
+def test_the_images_that_four_devices_needed_are_those_measured(target: float) -> None:
+    text = " ".join((ROOT / "docs" / "report.md").read_text(encoding="utf-8").split())
+    folder = ROOT / "docs" / "results" / "cpu-2-cores" / "scaling-demo" / "csv"
+    found = pd.read_csv(folder / "split.csv")
+    found = found[(found["devices"] == 4) & (found["target"] == target)]
+    assert list(found["runs"]) == [3] * 4 and (found["reached"] == 3).all()
+    low, high = found["learning"].min(), found["learning"].max()
+    ends = found["learning_low"].min(), found["learning_high"].max()
+    assert re.search(
+        rf"{low:.2f} to {high:.2f} times (the images of one )?until AUC {target} "
+        rf"\({ends[0]:.2f} to {ends[1]:.2f}( over all runs)?\)",
+        text,
+    )
+
+
 def test_every_row_of_the_certificate_is_explained() -> None:
     text = (ROOT / "docs" / "fairness.md").read_text(encoding="utf-8")
     checks = ("reference_checks", "rehearsal")
