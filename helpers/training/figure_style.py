@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from textwrap import fill
 from typing import Any, TypeVar
 
 import matplotlib as mpl
@@ -19,6 +20,8 @@ WIDTH = 9.0
 """Inches: a notebook's column."""
 NARROW = 6.0
 """Narrower than this, what stands side by side stands below each other."""
+LETTERS = 13
+"""Of a label's, to an inch."""
 LONGEST = 40
 """Letters of a label."""
 LONGEST_NARROW = 20
@@ -49,9 +52,24 @@ def styled(draw: Drawing) -> Drawing:
     @wraps(draw)
     def inside(*given: Any, **named: Any) -> Any:
         with mpl.rc_context(_RC):  # type: ignore[arg-type]
-            return draw(*given, **named)
+            drawn = draw(*given, **named)
+            if isinstance(drawn, Figure):
+                _fold_labels(drawn)
+            return drawn
 
     return inside  # type: ignore[return-value]
+
+
+def _fold_labels(figure: Figure) -> None:
+    """Fold the labels below axes that would reach into the next panel, or out of the chart."""
+    for axes in figure.axes:
+        place = axes.get_subplotspec()
+        columns = place.get_gridspec().ncols if place else 1
+        names = [line for name in axes.get_yticklabels() for line in name.get_text().split("\n")]
+        beside = max([6, *map(len, names)])
+        letters = int(LETTERS * figure.get_figwidth() / columns) - beside
+        lines = axes.get_xlabel().split("\n")
+        axes.set_xlabel("\n".join(fill(line, max(12, letters)) for line in lines))
 
 
 def figure_of(height: float, width: float, grid: str = "x") -> tuple[Figure, Axes]:

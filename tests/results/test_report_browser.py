@@ -55,6 +55,10 @@ def test_on_a_phone_only_tables_scroll_sideways(tab: browser.Page, address: str)
     tab.size(*PHONE)
     tab.open(address)
     assert tab.run("document.documentElement.scrollWidth") <= PHONE[0]
+    for width in (500, 700, 800, 900):
+        tab.size(width, 900)
+        assert tab.run("document.documentElement.scrollWidth") <= width
+    tab.size(*PHONE)
     wide = "[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth)"
     assert tab.run(f"{wide}.length") > 0
     assert tab.run(f"{wide}.every(b => getComputedStyle(b).overflowX === 'auto')")

@@ -185,6 +185,21 @@ def test_panels_that_share_their_axes_show_all_that_is_in_them(
                     assert low <= values.min() and values.max() <= high
 
 
+@pytest.mark.parametrize("chart", [charts.devices_against_time, charts.factors, charts.steps])
+def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
+    tmp_path: Path, chart: Callable[..., Figure | None]
+) -> None:
+    names = ("PyTorch", "TensorFlow", "MXNet Gluon")
+    runs = [law.make(name, count, gpu=False) for name in names for count in (1, 2, 4)]
+    figure = chart(comparison.load(law.save(tmp_path / "b", runs)), width=4.2)
+    assert figure is not None
+    figure.draw_without_rendering()
+    labels = [axes.xaxis.label.get_window_extent() for axes in figure.axes if axes.get_visible()]
+    for number, label in enumerate(labels):
+        assert 0 <= label.x0 and label.x1 <= figure.bbox.width
+        assert not any(label.overlaps(other) for other in labels[:number])
+
+
 def ranks(**world: Any) -> str:
     """What is said of a run on two nodes with these parts."""
     content = law.make(devices=4, nodes=2)
