@@ -358,7 +358,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
     ends = [split[ups.index(min(ups))], split[ups.index(max(ups))]]
     return {
         *(f"- {said}" for said in split),
-        f"- **More devices** {min(ups):.1f} to {max(ups):.1f} times as soon: {' '.join(ends)}",
+        f"- **More devices** {min(ups):.2f} to {max(ups):.2f} times as soon: {' '.join(ends)}",
         f"{label(first)} trained fastest on {machine}; the comparison is fair; "
         "the devices waited for data.",
         f"- **Fastest** {label(first)}: {time_text(seconds)} (one run) on 2 devices, {short(rate)} "
