@@ -196,7 +196,8 @@ def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
     figure.draw_without_rendering()
     labels = [axes.xaxis.label.get_window_extent() for axes in figure.axes if axes.get_visible()]
     for number, label in enumerate(labels):
-        assert 0 <= label.x0 and label.x1 <= figure.bbox.width
+        assert label.x0 >= 0
+        assert label.x1 <= figure.bbox.width
         assert not any(label.overlaps(other) for other in labels[:number])
 
 
