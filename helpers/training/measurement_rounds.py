@@ -42,8 +42,8 @@ each."""
 def steps_of_a_turn(history: Sequence[Mapping[str, Any]]) -> int:
     """How many steps a turn counts, from what one took in training; at most an eighth of an epoch.
 
-    In six rounds of three turns, each with a step that is not counted, a short training would
-    otherwise wait longer for its measurements than for its epochs.
+    Six rounds of three turns, each with a step more that is not counted, take a short training
+    long enough.
     """
     last = history[-1]
     wanted = round(TURN_SECONDS * last["steps"] / last["train_seconds"])

@@ -12,7 +12,6 @@ from helpers.results.scaling import over_nodes
 
 ALPHA, BETA, BYTES = 1e-3, 2e-9, 28e6
 OWN = 0.2
-RUNS_OF_TWO = [("PyTorch", 2), ("PyTorch", 4), ("PyTorch", 8), ("TensorFlow", 2), ("TensorFlow", 8)]
 
 
 def all_reduce(ranks: int, slower: float = 0.0) -> float:
@@ -61,7 +60,8 @@ def test_own_work_and_all_reduce_stand_side_by_side(tmp_path: Path) -> None:
 
 
 def test_each_panel_names_its_own_places(tmp_path: Path) -> None:
-    runs = [run(nodes, framework=name) for name, nodes in RUNS_OF_TWO]
+    ran = {"PyTorch": (2, 4, 8), "TensorFlow": (2, 8)}
+    runs = [run(nodes, framework=name) for name, of in ran.items() for nodes in of]
     figure = charts.iterations(compared(tmp_path, runs))
     assert figure is not None
     shown = [
