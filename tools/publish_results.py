@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -30,6 +31,7 @@ HOME = (str(paths.ROOT),)
 def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> list[str]:
     """Copies the runs and makes the report; the names of the runs' folders.
 
+    Of repeats the last one's notebook and traces come along, because the report shows that one.
     ``home`` are the folders of the machine they ran on, which nobody else has.
     """
     records = {
@@ -41,25 +43,30 @@ def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> li
     if not finished:
         raise SystemExit(f"no finished run in {', '.join(map(str, batches)) or 'any batch'}")
     shutil.rmtree(target, ignore_errors=True)
-    found, shown = [], set()
+    found = []
+    by_start = sorted(finished, key=lambda path: str(finished[path]["run"]["started"]))
+    last = {_what(finished[path]): path for path in by_start}
     for record, content in finished.items():
         folder = target / record.parent.name
         if folder.exists():  # another batch's
             folder = target / f"{record.parent.name}-{record.parent.parent.name}"
         folder.mkdir(parents=True)
         found.append(folder.name)
-        row = run_label(content["run"]["notebook"], content["framework"]["kernel"])
-        what = row, content["devices"]["count"]
-        traces = record.parent.glob("trace*.jsonl") if what not in shown else ()
+        shown = last[_what(content)] == record
+        traces = record.parent.glob("trace*.jsonl") if shown else ()
         for file in [record, *traces]:
             (folder / file.name).write_text(_anywhere(file.read_text("utf-8"), home), "utf-8")
-        if what in shown:
-            continue
-        shown.add(what)
-        _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb", home)
+        if shown:
+            _copy_notebook(record.parent / "notebook.ipynb", folder / "notebook.ipynb", home)
     report.write([target])
     _format(target)
     return found
+
+
+def _what(content: dict[str, Any]) -> tuple[str, int]:
+    """What runs are repeats of each other by: the framework's row, and on how many devices."""
+    row = run_label(content["run"]["notebook"], content["framework"]["kernel"])
+    return row, content["devices"]["count"]
 
 
 def place(name: str) -> Path:

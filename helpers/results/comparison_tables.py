@@ -296,10 +296,10 @@ def time_text(seconds: float) -> str:
 
 
 def short_number(value: float) -> str:
-    """Three digits that count: 1,234, 12.3, -1.23."""
+    """Three digits that count: 1,234, 12.3, -1.23; what rounds to nothing has no sign."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:z.2f}"
 
 
 def _table(rows: list[dict[str, str]], columns: list[str]) -> pd.DataFrame:

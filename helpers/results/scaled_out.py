@@ -1,6 +1,8 @@
-"""Efficiencies that others published of many GPUs, to stand beside a model; not measured here."""
+"""Efficiencies that others published of many GPUs, to stand beside ours; not measured here."""
 
 from typing import NamedTuple
+
+from helpers.results.comparison import Comparison
 
 
 class Point(NamedTuple):
@@ -12,9 +14,10 @@ class Point(NamedTuple):
     """1 is perfect."""
 
 
+CHAINERMN = "ChainerMN"
 POINTS = (
-    Point("ChainerMN", 4, 0.88),
-    Point("ChainerMN", 128, 0.7916),
+    Point(CHAINERMN, 4, 0.88),
+    Point(CHAINERMN, 128, 0.7916),
     Point("Goyal", 256, 0.90),
     Point("Akiba", 1024, 0.80),
     Point("Mikami", 1088, 0.9162),
@@ -24,3 +27,28 @@ CALIBRATED = (
     "Calibrated, theirs: on Oakforest-PACS RSAP made ChainerMN's all-reduce 2.1 times faster, on "
     "grids of 64x4, 2x128 and 16x16 ranks (Hanawa, Tamura)."
 )
+STUDY = {"task": "classes", "network": "resnet50"}
+NAME = "published: ChainerMN on GPUs, 2017"
+
+
+def beside(compared: Comparison) -> list[Point]:
+    """ChainerMN's points, where all runs are of the network and the task of its study."""
+    recipes = [entry.content["recipe"] for entry in compared.entries if "recipe" in entry.content]
+    same = recipes and all((STUDY | recipe).items() >= STUDY.items() for recipe in recipes)
+    return [point for point in POINTS if point.who == CHAINERMN] if same else []
+
+
+def notes(compared: Comparison) -> list[str]:
+    """What to know about these points, where they stand beside the runs."""
+    points = beside(compared)
+    if not points:
+        return []
+    each = " and ".join(f"{100 * p.efficiency:.0f} % on {p.devices} GPUs" for p in points)
+    return [
+        f"ChainerMN's study trained ResNet50 on ImageNet at 224 px: an efficiency of {each} "
+        "against one GPU, and a top-1 of 71 to 72 % on up to 128 GPUs. Other pictures, other "
+        "hardware, another year; nothing here was measured on it.",
+        "Read from its post, https://chainer.org/general/2017/02/08/"
+        "Performance-of-Distributed-Deep-Learning-Using-ChainerMN.html, and from Akiba, Fukuda, "
+        "Suzuki 2017, https://arxiv.org/abs/1710.11351.",
+    ]

@@ -172,13 +172,17 @@ def test_the_images_that_four_devices_needed_are_those_measured(target: float) -
     found = pd.read_csv(folder / "split.csv")
     found = found[(found["devices"] == 4) & (found["target"] == target)]
     assert list(found["runs"]) == [3] * 4 and (found["reached"] == 3).all()
+    assert found["by_seed"].all()
     low, high = found["learning"].min(), found["learning"].max()
     ends = found["learning_low"].min(), found["learning_high"].max()
     assert re.search(
         rf"{low:.2f} to {high:.2f} times (the images of one )?until AUC {target} "
-        rf"\({ends[0]:.2f} to {ends[1]:.2f}( over all runs)?\)",
+        rf"\({ends[0]:.2f} to {ends[1]:.2f}( over the seeds)?\)",
         text,
     )
+    if target == 0.65:
+        others = found[found["label"] != "PyTorch"]["learning_low"].min()
+        assert f"TensorFlow, MXNet and ChainerMN by {others:.2f} times or more" in text
 
 
 def test_every_row_of_the_certificate_is_explained() -> None:

@@ -25,9 +25,11 @@ import gpu_steps  # noqa: E402
 import gpu_summary  # noqa: E402
 import pack  # noqa: E402
 import publish_results  # noqa: E402
+import records  # noqa: E402
 from gpu_place import ROOT  # noqa: E402
 from gpu_steps import Step  # noqa: E402
 
+NOTEBOOK = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
 PYTORCH = ROOT / ".venvs" / "pytorch" / "bin" / "python"
 
 
@@ -145,6 +147,23 @@ def test_without_a_finished_run_the_published_one_stays(results: Path, tmp_path:
     with pytest.raises(SystemExit, match=r"no finished run in .*/mistyped"):
         publish_results.publish([tmp_path / "mistyped"], results / "cpu" / "demo")
     assert (results / "cpu" / "demo" / "report.html").exists()
+
+
+def test_of_repeats_the_last_ones_notebook_and_traces_are_published(
+    results: Path, tmp_path: Path
+) -> None:
+    """The report shows the last run's lanes, and says so."""
+    batch = tmp_path / "batch"
+    for number, name in enumerate(["seed10", "seed9"]):  # started in another order than named
+        content = records.make()
+        content["run"]["started"] = f"2026-11-21T01:00:0{number}+00:00"
+        folder = records.save(batch, content).rename(batch / name)
+        for file, text in (("trace.jsonl", ""), ("notebook.ipynb", NOTEBOOK)):
+            (folder / file).write_text(text, encoding="utf-8")
+    target = results / "cpu" / "sweep"
+    assert publish_results.publish([batch], target) == ["seed10", "seed9"]
+    assert [path.parent.name for path in target.glob("*/notebook.ipynb")] == ["seed9"]
+    assert [path.parent.name for path in target.glob("*/trace.jsonl")] == ["seed9"]
 
 
 # --- Its steps -------------------------------------------------------------------------------

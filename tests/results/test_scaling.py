@@ -23,6 +23,7 @@ from helpers.results import (
     machine_cards,
     prices,
     report,
+    scaled_out,
     three_answers,
 )
 from helpers.results.report import tidy
@@ -133,8 +134,25 @@ def test_a_sentence_gives_the_range_in_its_own_unit(
     one = comparison.load(law.save(tmp_path / "b", runs))
     said, way = split.sentences(one)[0], split.numbers(one).set_index("devices").loc[4]
     low, high = sorted(way[f"speed_up_{end}"] ** came for end in ("low", "high"))
-    ends = f"3 runs against 3, {low:.2f} to {high:.2f} over the runs"
+    ends = f"3 runs against 3, {low:.2f} to {high:.2f} over the pairs of runs"
     assert said.endswith(f"{way['speed_up'] ** came:.2f} times {unit} ({ends}).")
+
+
+def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
+    """Seeds differ far more than the devices: of all pairs, 4 devices may look the worse."""
+    needed = {0: 10, 1: 20, 2: 30}
+    runs = [law.make(devices=1, seed=seed, needed=epochs) for seed, epochs in needed.items()]
+    runs += [law.make(devices=4, seed=seed, needed=epochs + 1) for seed, epochs in needed.items()]
+    one = comparison.load(law.save(tmp_path / "b", runs[::-1]))
+    way = split.numbers(one, law.TARGET).set_index("devices").loc[4]
+    assert way["by_seed"]
+    assert way["learning_low"] == pytest.approx(31 / 30)
+    assert way["learning_high"] == pytest.approx(11 / 10)
+    assert way["learning"] == pytest.approx((11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3))
+    assert split.sentences(one)[0].endswith("over the seeds).")
+    other = comparison.load(law.save(tmp_path / "c", runs[:-1]))  # a seed less on 4 devices
+    apart = split.numbers(other, law.TARGET).set_index("devices").loc[4]
+    assert not apart["by_seed"] and apart["learning_low"] == pytest.approx(11 / 30)
 
 
 def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_path: Path) -> None:
@@ -243,6 +261,46 @@ def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
     waited = found.loc[("by ablation", "all-reduce"), "seconds"]
     assert waited == pytest.approx(batch / rate * (1 / 1.25 - 1 / 1.6), rel=0.01)
     assert ("by ablation", "update") not in found.index
+
+
+def on_imagenet(content: dict[str, Any], network: str = "resnet50") -> dict[str, Any]:
+    content["recipe"] |= {"name": "resnet50-imagenet", "network": network}
+    return content
+
+
+def test_what_chainermn_published_stands_beside_its_own_study_only(tmp_path: Path) -> None:
+    runs = [on_imagenet(law.make(devices=count)) for count in (1, 4)]
+    one = comparison.load(law.save(tmp_path / "b", runs))
+    figure = charts.scaling(one)
+    assert figure is not None
+    right = figure.axes[1]
+    crosses = [
+        np.asarray(line.get_xydata()).tolist() for line in right.lines if line.get_marker() == "x"
+    ]
+    assert crosses == [[[4.0, 88.0]], [[128.0, 79.16]]]
+    assert scaled_out.NAME in [text.get_text() for text in figure.legends[0].get_texts()]
+    about = scaled_out.notes(one)
+    assert "88 % on 4 GPUs and 79 % on 128 GPUs" in about[0]
+    report.write([tmp_path / "b"])
+    assert about[0] in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
+    other = [on_imagenet(law.make(devices=count), "resnet44") for count in (1, 4)]
+    assert scaled_out.notes(comparison.load(law.save(tmp_path / "c", other))) == []
+
+
+def test_a_run_whose_measurement_contradicts_itself_is_named_beside_the_parts(
+    tmp_path: Path,
+) -> None:
+    fast, none = law.make("Keras", devices=4), law.make("MXNet Gluon", devices=4)
+    fast["attribution"]["invalid"] = "in every round training on files was faster"
+    del none["files"]
+    runs = [law.make(), law.make(devices=4), fast, none]
+    one = comparison.load(law.save(tmp_path / "b", runs))
+    assert set(step_parts.numbers(one)["label"]) == {"PyTorch"}
+    keras, gluon = step_parts.left_out(one)
+    assert keras == "Keras, 4 devices: in every round training on files was faster."
+    assert gluon == "MXNet Gluon, 4 devices: it has no rounds on files data."
+    report.write([tmp_path / "b"])
+    assert keras in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
 
 
 def test_costs_are_those_of_the_records_or_empty(compared: comparison.Comparison) -> None:

@@ -266,10 +266,10 @@ def by_class(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axes.axvline(scale * chance, color=FAINT, lw=1, ls=":")
     for place in range(len(names), len(rows)):
         axes.axhline(place - 0.5, color=GRID, lw=1.2)
-    longest, between = (LONGEST, "; ") if width >= NARROW else (LONGEST_NARROW, "\n")
+    longest = LONGEST if width >= NARROW else LONGEST_NARROW
     name_rows(axes, [safe(name.replace("_", " "), longest) for name in rows], above=0.6, below=0.6)
     unit = ", %" if task.metric.percent else ""
-    axes.set_xlabel(f"test {task.metric.short}{unit}{between}lines: 95 % interval, dotted: chance")
+    axes.set_xlabel(f"test {task.metric.short}{unit}; lines: 95 % interval, dotted: chance")
     legend_below(figure, axes)
     return figure
 

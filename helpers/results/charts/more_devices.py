@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from helpers.results import published
+from helpers.results import published, scaled_out
 from helpers.results.charts.style import colour_of, faded, line_of, name_rows
 from helpers.results.comparison import Comparison
 from helpers.results.comparison_tables import short_number, time_text
@@ -37,8 +37,8 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Throughput against devices with each series' ideal line, and parallel efficiency.
 
     None where everything was run on one number of GPUs. Lines from the least to the most of the
-    repeats. The published efficiency is drawn faint and dotted, marked as such, beside runs of the
-    article's network.
+    repeats. Published efficiencies are crosses, marked as such, beside runs of the article's
+    network or of ChainerMN's study.
     """
     if not speed.several(compared):
         return None
@@ -53,17 +53,23 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         _line(right, of_label, "efficiency", 100, **line_of(label, labels))
         _ideal(left, of_label)
     beside = published.belong(compared)
+    far = scaled_out.beside(compared)
     if beside:
         _published_efficiency(right)
+    for point in far:
+        right.plot(point.devices, 100 * point.efficiency, "x", color=FAINT, ms=6)
     heading(left, "Images per second; dotted: ideal")
     heading(right, "Parallel efficiency, %")
     right.axhline(100, color=FAINT, lw=1, ls=":")
     right.set_ylim(0, max(110.0, right.get_ylim()[1]))
     if beside:
         left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
+    if far:
+        left.plot([], [], "x", color=FAINT, ms=6, label=scaled_out.NAME)
     counts = sorted(numbers["devices"].unique())
     _device_axis(left, counts, both=True)
-    _device_axis(right, sorted({*counts, *((1, 4) if beside else ())}))
+    theirs = (1, 4) if beside else [point.devices for point in far]
+    _device_axis(right, sorted({*counts, *theirs}))
     legend_below(figure, left)
     return figure
 

@@ -14,6 +14,7 @@ from helpers.results import (
     limits,
     machine_cards,
     published,
+    scaled_out,
 )
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.report import chart_descriptions
@@ -165,7 +166,7 @@ def _limits(compared: Comparison) -> Section:
         ),
         Texts(
             "About the published figures",
-            published.notes() if published.belong(compared) else [],
+            published.notes() if published.belong(compared) else scaled_out.notes(compared),
         ),
     ]
     return Section("limits", "What this does not show", lead, blocks)

@@ -100,7 +100,8 @@ def more_devices(compared: Comparison) -> Section:
                 split.table(compared),
                 "Speed-up = hardware / learning, over the fewest devices that reached the target. "
                 "Of repeats and seeds the geometric mean, so that the factors multiply, with the "
-                "least and the most that the runs allow. No factor where any run did not reach it.",
+                "least and the most, seed by seed where both have one run of each seed, else over "
+                "all pairs of runs. No factor where any run did not reach it.",
                 kind="wide",
             ),
             Chart("scaling", "Throughput", charts.scaling, chart_descriptions.scaling(compared)),
@@ -148,6 +149,7 @@ def _steps(compared: Comparison) -> list[Block]:
             "and maximum of the rounds, and the update is in compute. The all-reduce is what "
             "compute did not hide.",
         ),
+        Texts("Not among them", step_parts.left_out(compared)),
         Texts("What the ranks wait for", step_parts.sentences(compared)),
         *_iterations(compared),
     ]

@@ -8,6 +8,7 @@ way: first step, validation and waiting included, so that the two factors give t
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -15,7 +16,7 @@ import pandas as pd
 from helpers.results import comparability, learning_curves
 from helpers.results.comparability import marked, together
 from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
-from helpers.results.learning_curves import NOT_REACHED
+from helpers.results.learning_curves import NOT_REACHED, Reached
 from helpers.results.repeated_runs import with_range
 
 MOST_SENTENCES = 12
@@ -52,9 +53,10 @@ def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
     the series that every run reached it on; NaN if there are none), base_runs, seconds, images,
     images_per_second until the target (geometric means over the runs, NaN if not all reached it),
     speed_up, hardware and learning (speed_up = hardware / learning; 1 at the base) and the least
-    and the most that the runs allow (``_low``, ``_high``), best (the highest validation of any
-    run), images_seen (the most that any run was trained on), rate (images/s of all epochs,
-    validation included, a geometric mean), rate_factor (that over the base's), marks.
+    and the most of them (``_low``, ``_high``) over the pairs of runs, which are those of equal
+    seeds if by_seed, else all, best (the highest validation of any run), images_seen (the most
+    that any run was trained on), rate (images/s of all epochs, validation included, a geometric
+    mean), rate_factor (that over the base's), marks.
 
     Where some run of a row did not reach the target there is no factor: those that did would make
     it look better than it is.
@@ -72,7 +74,7 @@ def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
         base = next((row for row in found if row["reached"] == row["runs"]), None)
         found.sort(key=lambda row: (row["devices"], row["nodes"]))
         rows += [_split(row, base) for row in found]
-    return pd.DataFrame(rows).drop(columns="ways", errors="ignore")
+    return pd.DataFrame(rows).drop(columns=["ways", "seeds"], errors="ignore")
 
 
 def _ways(compared: Comparison, group: Sequence[Entry], wanted: float) -> dict[str, Any]:
@@ -92,6 +94,7 @@ def _ways(compared: Comparison, group: Sequence[Entry], wanted: float) -> dict[s
         "runs": len(group),
         "reached": len(got),
         "ways": got,
+        "seeds": [entry.content["recipe"]["seed"] for entry in group],
         "seconds": math.nan,
         "images": math.nan,
         "images_per_second": math.nan,
@@ -111,25 +114,42 @@ def _ways(compared: Comparison, group: Sequence[Entry], wanted: float) -> dict[s
 def _split(row: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
     """``row`` with its factors over ``base``."""
     factors = {f"{name}{end}": math.nan for name in FACTORS for end in ("", "_low", "_high")}
+    found = row | {"base": math.nan, "base_runs": 0, "rate_factor": math.nan, "by_seed": False}
     if base is None:
-        return row | {"base": math.nan, "base_runs": 0, "rate_factor": math.nan} | factors
-    found = row | {"base": base["devices"], "base_runs": base["runs"]}
+        return found | factors
+    found |= {"base": base["devices"], "base_runs": base["runs"]}
     found["rate_factor"] = _ratio(row["rate"], base["rate"])
     if row["reached"] < row["runs"]:
         return found | factors
-    rates = [[_ratio(way.images, way.seconds) for way in one["ways"]] for one in (row, base)]
-    times = [[way.seconds for way in one["ways"]] for one in (row, base)]
-    images = [[float(way.images) for way in one["ways"]] for one in (row, base)]
-    for name, above, below in (
-        ("speed_up", times[1], times[0]),
-        ("hardware", rates[0], rates[1]),
-        ("learning", images[0], images[1]),
-    ):
-        found[name] = _ratio(_middle(above), _middle(below))
+    pairs, found["by_seed"] = _pairs(row, base)
+    ratios = {
+        "speed_up": [_ratio(few.seconds, many.seconds) for many, few in pairs],
+        "hardware": [_ratio(_rate(many), _rate(few)) for many, few in pairs],
+        "learning": [_ratio(many.images, few.images) for many, few in pairs],
+    }
+    for name, each in ratios.items():
+        found[name] = _middle(each)
         alone = row is base
-        found[f"{name}_low"] = 1.0 if alone else _ratio(min(above), max(below))
-        found[f"{name}_high"] = 1.0 if alone else _ratio(max(above), min(below))
+        found[f"{name}_low"] = 1.0 if alone else min(each)
+        found[f"{name}_high"] = 1.0 if alone else max(each)
     return found
+
+
+def _pairs(row: dict[str, Any], base: dict[str, Any]) -> tuple[list[tuple[Reached, Reached]], bool]:
+    """Which run is held against which of the base, and whether by seed.
+
+    Runs of one seed have the split, the weights and the augmentation in common, so that what
+    they differ in is the number of devices. Without one run of each seed on both, it is every run
+    against every one.
+    """
+    many, few = (dict(zip(one["seeds"], one["ways"], strict=True)) for one in (row, base))
+    if many.keys() == few.keys() and len(many) == row["runs"] == base["runs"]:
+        return [(many[seed], few[seed]) for seed in many], True
+    return list(product(row["ways"], base["ways"])), False
+
+
+def _rate(way: Reached) -> float:
+    return _ratio(way.images, way.seconds)
 
 
 def _middle(values: Sequence[float]) -> float:
@@ -242,7 +262,8 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     if times < 1:
         times, low, high = 1 / times, 1 / high, 1 / low
         came, unit = "it came later, after", "the time"
-    spread = f", {short(low)} to {short(high)} over the runs" * bool(low < high)
+    over = "seeds" if row["by_seed"] else "pairs of runs"
+    spread = f", {short(low)} to {short(high)} over the {over}" * bool(low < high)
     return (
         f"{row['label']}: until {wanted}, {many} did {_times(row['hardware'])} the images a second "
         f"of {base} and needed {_times(row['learning'])} the images, so {came} {_times(times)} "

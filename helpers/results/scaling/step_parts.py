@@ -30,7 +30,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     Columns: run, label, devices, nodes, how (``measured`` or ``by ablation``), part, seconds (the
     median over the ranks, or over the rounds), low and high (over the ranks, or the rounds), ranks
     (how many were measured; 0 by ablation). A part that cannot be told from compute has no row; a
-    run whose measurement contradicts itself has none.
+    run whose measurement contradicts itself has none (:func:`left_out`).
     """
     rows = []
     for entry in latest_of_each(compared.finished):
@@ -65,9 +65,7 @@ def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
         return MEASURED, {
             part: values for part, values in found.items() if all(v is not None for v in values)
         }
-    if attribution.read(content).get("invalid") or any(
-        "rounds" not in content.get(kind, {}) for kind in ("files", "synthetic")
-    ):
+    if _not_told(content):
         return BY_ABLATION, {}
     batch = content["recipe"]["global_batch"]
     files, synthetic = (
@@ -78,6 +76,24 @@ def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
     if alone:
         each["all-reduce"] = _less(synthetic, alone)
     return BY_ABLATION, {part: values for part, values in each.items() if values}
+
+
+def _not_told(content: dict[str, Any]) -> str | None:
+    """Why section 11 of a run tells no parts, if it does not."""
+    missing = [name for name in ("files", "synthetic") if "rounds" not in content.get(name, {})]
+    if missing:
+        return f"it has no rounds on {' and '.join(missing)} data"
+    invalid = attribution.read(content).get("invalid")
+    return str(invalid) if invalid else None
+
+
+def left_out(compared: Comparison) -> list[str]:
+    """Which runs have no parts here, and why; a line a run."""
+    return [
+        f"{entry.timed}: {_not_told(entry.content) or 'its ranks timed no part of their steps'}."
+        for entry in latest_of_each(compared.finished)
+        if not parts_of(entry)[1]
+    ]
 
 
 def _less(these: Sequence[float], those: Sequence[float]) -> list[float]:
