@@ -192,6 +192,7 @@ def test_panels_that_share_their_axes_show_all_that_is_in_them(
     ]
     figure = chart(comparison.load(law.save(tmp_path / "b", runs)))
     assert figure is not None
+    figure.draw_without_rendering()  # an axis that begins at 0 has no logarithm
     panels = [axes for axes in figure.axes if axes.get_visible()]
     assert len(panels) >= len(speeds)
     for axes in panels:

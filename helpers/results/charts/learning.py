@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from helpers.results import by_class as by_class_of
 from helpers.results import published
@@ -192,11 +192,12 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
         axes.set_title(safe(name, 30), loc="left", fontweight="bold")
     # Panels share their axes, and whose limits are set once they keep: only now is all in them.
     lines = [line for axes in grid for line in axes.lines if line.get_label() == _RUNS]
-    ends = [float(np.asarray(line.get_xdata())[-1]) for line in lines]
+    places = [np.asarray(line.get_xdata(), dtype=float) for line in lines]
+    starts, ends = ([float(place[at]) for place in places] for at in (0, -1))
     for axes in grid:
         _across_axis(axes, across)
-    if across == "clock" and min(ends, default=0) > 0 and max(ends) > 8 * min(ends):
-        grid[0].set_xscale("log")
+    if across == "clock" and min(starts, default=0) > 0 and max(ends) > 8 * min(ends):
+        _logarithmic(grid, min(starts), max(ends))
     grid[0].plot([], [], color=FAINT, lw=1.8, label="fewest devices faint, most strong")
     if targets(compared):
         grid[0].plot([], [], color=FAINT, lw=0.8, ls=":", label="the recipe's targets")
@@ -205,6 +206,17 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
     figure.supylabel(metric.heading, fontsize=9, color=FAINT)
     legend_below(figure, grid[0])
     return figure
+
+
+def _logarithmic(grid: Sequence[Axes], least: float, most: float) -> None:
+    """Their shared horizontal axis, with room for the number beside the last curve's end."""
+    grid[0].set_xlim(least / 1.2, 1.2 * most)  # first: it began at 0, which no logarithm reaches
+    grid[0].set_xscale("log")
+    for axes in grid:
+        axes.set_xlabel(f"{axes.get_xlabel()}, on a logarithmic axis")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _thousands(value)))
 
 
 def _chance(axes: Axes, value: float) -> None:
