@@ -123,11 +123,18 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
     assert way["hardware"] / way["learning"] == pytest.approx(way["speed_up"])
 
 
-@pytest.mark.parametrize(("needed", "came", "unit"), [(11, 1, "as soon"), (60, -1, "the time")])
+@pytest.mark.parametrize(
+    ("needed", "came", "said_first", "unit"),
+    [
+        (11, 1, "so it came ", "as soon"),
+        (38, 1, "so whether it came sooner cannot be told: ", "as soon"),
+        (60, -1, "so it came later, after ", "the time"),
+    ],
+)
 def test_a_sentence_gives_the_range_in_its_own_unit(
-    tmp_path: Path, needed: int, came: int, unit: str
+    tmp_path: Path, needed: int, came: int, said_first: str, unit: str
 ) -> None:
-    """Of what came later it is in times the time, too."""
+    """Of what came later it is in times the time, too; a range with 1 in it tells neither."""
     rates = (0.9, 1.0, 1.1)
     runs = [law.make(devices=1, faster=rate) for rate in rates]
     runs += [law.make(devices=4, faster=rate, needed=needed) for rate in rates]
@@ -135,7 +142,8 @@ def test_a_sentence_gives_the_range_in_its_own_unit(
     said, way = split.sentences(one)[0], split.numbers(one).set_index("devices").loc[4]
     low, high = sorted(way[f"speed_up_{end}"] ** came for end in ("low", "high"))
     ends = f"3 runs against 3, {low:.2f} to {high:.2f} over the pairs of runs"
-    assert said.endswith(f"{way['speed_up'] ** came:.2f} times {unit} ({ends}).")
+    times = f"{way['speed_up'] ** came:.2f} times {unit}"
+    assert said.endswith(f"{said_first}{times} ({ends}).")
 
 
 def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
@@ -262,6 +270,20 @@ def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
     waited = found.loc[("by ablation", "all-reduce"), "seconds"]
     assert waited == pytest.approx(batch / rate * (1 / 1.25 - 1 / 1.6), rel=0.01)
     assert ("by ablation", "update") not in found.index
+
+
+def test_one_loss_far_above_all_others_does_not_press_them_to_the_ground(tmp_path: Path) -> None:
+    far, near = law.make(devices=4, seed=1), law.make("Keras", devices=4)
+    far["epochs"][0]["valid_loss"] = 454.0
+    for name, runs, scale in (("far", [far, near], "log"), ("near", [near], "linear")):
+        figure = charts.curves(comparison.load(law.save(tmp_path / name, runs)))
+        assert figure is not None
+        figure.draw_without_rendering()
+        left = figure.axes[0]
+        assert left.get_yscale() == scale
+        assert ("(logarithmic)" in left.get_title(loc="left")) == (scale == "log")
+        lowest = min(line.get_ydata().min() for line in left.lines if len(line.get_ydata()))
+        assert left.get_ylim()[0] <= lowest
 
 
 def on_imagenet(content: dict[str, Any], network: str = "resnet50") -> dict[str, Any]:

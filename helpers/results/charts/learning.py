@@ -32,6 +32,8 @@ from helpers.training.figure_style import (
 from helpers.training.tasks import Metric
 
 _PUBLISHED = "Mean, published"
+FAR_APART = 100
+"""Times the smallest loss, from which on losses stand on a logarithmic axis."""
 
 
 @styled
@@ -81,7 +83,8 @@ def _curves(compared: Comparison, across: str, width: float) -> Figure | None:
             ends = [epochs[f"valid_loss{end}"] for end in ("_low", "_high")]
             left.fill_between(x, *ends, color=style["color"], alpha=0.15, lw=0)
         dropped |= _mark_drops(right, metric, epochs, across, drops(entry), style["color"])
-    left.set_title("Loss: validation bold, training thin", loc="left")
+    far = _far_apart(left)
+    left.set_title(f"Loss{far}: validation bold, training thin", loc="left")
     right.set_title(metric.heading, loc="left")
     for axes in (left, right):
         _across_axis(axes, across)
@@ -92,6 +95,22 @@ def _curves(compared: Comparison, across: str, width: float) -> Figure | None:
         left.plot([], [], ls="none", marker="v", color=FAINT, label=_DROP)
     legend_below(figure, left)
     return figure
+
+
+def _far_apart(axes: Axes) -> str:
+    """A logarithmic axis where the largest loss would press all others to the ground; says so.
+
+    Few steps after random weights BatchNorm's running averages are still far off.
+    """
+    least, most = axes.dataLim.intervaly
+    if not (np.isfinite([least, most]).all() and 0 < FAR_APART * least < most):
+        return ""
+    axes.set_ylim(least / 1.2, most * 1.2)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    return " (logarithmic)"
 
 
 _DROP = "the learning rate drops"

@@ -259,7 +259,9 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
     times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
     came, unit = "it came", "as soon"
-    if times < 1:
+    if low < 1 < high:
+        came = "whether it came sooner cannot be told:"
+    elif times < 1:
         times, low, high = 1 / times, 1 / high, 1 / low
         came, unit = "it came later, after", "the time"
     over = "seeds" if row["by_seed"] else "pairs of runs"
