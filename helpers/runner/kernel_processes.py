@@ -120,13 +120,15 @@ def execute(
                 execution_timeout=None,
                 start_timeout=300,  # importing a framework from a cold disk
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        # papermill writes the notebook on its way out; an error there hides what it was stopped by.
+        asked = error if isinstance(error, KeyboardInterrupt) else stopping.raised()
+        if asked is None:
+            raise watch.error or error from None
         # Of the tasks that were cut off in nbclient's loop, asyncio would print a traceback each.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         give_up()
-        raise
-    except Exception as error:
-        raise watch.error or error from None
+        raise asked from None
     finally:
         with stopping.held():
             for client in manager.clients:

@@ -115,6 +115,11 @@ def wished() -> bool:
     return _Asked.wished
 
 
+def raised() -> KeyboardInterrupt | None:
+    """The request to stop that was acted on; it comes once, so nobody may lose it."""
+    return _Asked.raised
+
+
 def again(asked: KeyboardInterrupt, said: str) -> KeyboardInterrupt:
     """The same request with more to say."""
     return InOrder(said, asked.code) if isinstance(asked, InOrder) else KeyboardInterrupt(said)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,6 +74,20 @@ def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.S
     assert content["state"] == "interrupted" and content["reason"].startswith(f"stopped by {said}")
     assert suite.journal("cut")["runs"][1]["reason"] == content["reason"]
     assert not (paths.RUNS / "cut" / ".reserve").exists()
+
+
+def test_a_signal_is_not_lost_where_the_notebook_cannot_be_written(suite: Suite) -> None:
+    """Somebody removed the run's folder: papermill's own error had hidden the request, for good."""
+    suite.notebook(SLOW, REAL, WAIT)
+    suite.notebook("PyTorch_MultiGPU_Then", BEGIN, FINISH)
+    command = suite.start("--name", "gone", errors=subprocess.PIPE)
+    started = waiting(suite, "gone")
+    shutil.rmtree(suite.run("gone", SLOW))
+    command.send_signal(signal.SIGTERM)
+    shown, errors = command.communicate(timeout=300)
+    assert command.returncode in (2, 130) and len(errors.splitlines()) == 1, shown + errors
+    assert not [pid for pid in started if psutil.pid_exists(pid)] and not marked(suite, "gone")
+    assert not suite.run("gone", "PyTorch_MultiGPU_Then").exists()
 
 
 def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:
