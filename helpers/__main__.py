@@ -40,7 +40,7 @@ SLURM = ("slurm", "status")
 
 EXAMPLES = """\
 examples:
-  compare                                        the usual six notebooks, on all GPUs (or two
+  compare                                        the usual seven notebooks, on all GPUs (or two
                                                  virtual CPU devices where there is none)
   compare --frameworks pytorch,keras --devices 1,2
   compare --devices 4 --gpus 1                   4 replicas on one GPU: is the parallel path right?
@@ -179,8 +179,8 @@ def _parser() -> argparse.ArgumentParser:
         "--notebooks",
         type=listed,
         metavar="NAME,...",
-        help="which notebooks, without .ipynb (default: every framework's, but JAX's and Horovod's "
-        "only if named, and ChainerMN's only on several nodes or if named)",
+        help="which notebooks, without .ipynb (default: every framework's, but Horovod's only if "
+        "named, and ChainerMN's only on several nodes or if named)",
     )
     parser.add_argument(
         "--frameworks",

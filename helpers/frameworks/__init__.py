@@ -222,7 +222,6 @@ ROWS = (
         dark_colour="#C3B1F2",
         marker="X",
         cannot_share=_MESH,
-        optional=True,
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""

@@ -121,7 +121,7 @@ def test_the_environments_have_the_same_kernels() -> None:
 
 def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
     """By `make envs`, and by `compare`; its rows are run by their word, or by their notebooks'."""
-    assert set(kernels.KERNELS) - set(kernels.USUAL) == {"horovod", "jax"}
+    assert set(kernels.KERNELS) - set(kernels.USUAL) == {"horovod"}
     assert not {"Keras_Horovod", "TensorFlow_Horovod"} & {offer.notebook for offer in wanted()}
     assert notebooks_of(wanted(frameworks=["horovod"])) == ["Keras_Horovod", "TensorFlow_Horovod"]
     assert notebooks_of(wanted(frameworks=["tensorflow"])) == ["TensorFlow_MultiGPU"]
