@@ -185,6 +185,24 @@ def test_the_images_that_four_devices_needed_are_those_measured(target: float) -
         assert f"TensorFlow, MXNet and ChainerMN by {others:.2f} times or more" in text
 
 
+def test_where_cifars_targets_were_lost_is_as_measured() -> None:
+    text = " ".join((ROOT / "docs" / "report.md").read_text(encoding="utf-8").split())
+    folder = ROOT / "docs" / "results" / "cpu-2-cores" / "scaling-cifar10" / "csv"
+    found = pd.read_csv(folder / "split.csv")
+    reached = found[found["target"] == 0.7].set_index(["devices", "label"])["reached"]
+    assert (found["runs"] == 3).all() and (reached[1] == 3).all() and (reached[2] == 3).all()
+    four = {"PyTorch": 1, "TensorFlow": 1, "MXNet Gluon": 1, "ChainerMN": 0}
+    assert reached[4].to_dict() == four
+    half = found[(found["devices"] == 4) & (found["target"] == 0.5)]
+    assert (half["reached"] == 3).all() and half["by_seed"].all()
+    assert (
+        f"{half['learning'].min():.2f} to {half['learning'].max():.2f} times the images of one "
+        f"({half['learning_low'].min():.2f} to {half['learning_high'].max():.2f} over the seeds)"
+    ) in text
+    epochs = pd.read_csv(folder / "epochs.csv")
+    assert set(epochs[epochs["devices"] == 4]["steps"]) == {17}
+
+
 def test_every_row_of_the_certificate_is_explained() -> None:
     text = (ROOT / "docs" / "fairness.md").read_text(encoding="utf-8")
     checks = ("reference_checks", "rehearsal")
