@@ -185,7 +185,7 @@ def test_the_images_that_four_devices_needed_are_those_measured(target: float) -
         assert f"TensorFlow, MXNet and ChainerMN by {others:.2f} times or more" in text
 
 
-def test_where_cifars_targets_were_lost_is_as_measured() -> None:
+def test_where_the_resnets_targets_were_lost_is_as_measured() -> None:
     text = " ".join((ROOT / "docs" / "report.md").read_text(encoding="utf-8").split())
     folder = ROOT / "docs" / "results" / "cpu-2-cores" / "scaling-cifar10" / "csv"
     found = pd.read_csv(folder / "split.csv")
@@ -201,6 +201,12 @@ def test_where_cifars_targets_were_lost_is_as_measured() -> None:
     ) in text
     epochs = pd.read_csv(folder / "epochs.csv")
     assert set(epochs[epochs["devices"] == 4]["steps"]) == {17}
+    folder = folder.parents[1] / "scaling-resnet50" / "csv"
+    found = pd.read_csv(folder / "split.csv")
+    reached = found[found["target"] == 0.3].set_index("devices")["reached"]
+    assert len(reached[4]) == 5 and not reached[4].any() and reached[1].all()
+    epochs = pd.read_csv(folder / "epochs.csv")
+    assert set(epochs[epochs["devices"] == 4]["steps"]) == {8}
 
 
 def test_every_row_of_the_certificate_is_explained() -> None:
