@@ -194,11 +194,11 @@ def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -
 
 def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) -> None:
     images = load("resnet50-imagenet", batch_size=4)
-    assert images.folder == small_sets / "demo-imagefolder-1-64-rgb" and images.files
+    assert images.folder == small_sets / "demo-imagefolder-1-40-rgb" and images.files
     assert (images.format, images.recipe.resized, images.recipe.crop) == ("jpg", 40, 32)
     row = images.train.iloc[7]
     with Image.open(row["path"]) as image:
-        assert image.size == (64, 64) and image.mode == "RGB"
+        assert image.size == (40, 40) and image.mode == "RGB"
         assert np.array_equal(images.read(row["row"]), np.asarray(image))
     assert row["path"].split("/")[-2] == images.classes[row["class"]]
     assert data_prep.is_complete(images.folder)
