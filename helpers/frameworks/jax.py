@@ -532,6 +532,8 @@ def _filled(state: Any, arrays: Mapping[str, np.ndarray], is_own: bool) -> Any:
 
 def _cut(sharding: NamedSharding, array: Any) -> jax.Array:
     """An array that every process has whole, over devices of which some may be another's."""
+    if jax_ranks.is_key(array):
+        return jax_ranks.placed_key(array, partial(_cut, sharding))
     whole = np.asarray(array)
     return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 

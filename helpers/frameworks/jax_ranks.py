@@ -83,12 +83,22 @@ def shard(tree: Any, sharding: NamedSharding) -> Any:
     def placed(array: Any) -> jax.Array:
         if isinstance(array, jax.Array) and not array.is_fully_addressable:
             return array
-        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):  # of a layer that draws
-            data, drawn_by = jax.random.key_data(array), jax.random.key_impl(array)
-            return jax.random.wrap_key_data(placed(data), impl=drawn_by)
+        if is_key(array):
+            return placed_key(array, placed)
         return jax.make_array_from_process_local_data(sharding, np.asarray(array))
 
     return jax.tree.map(placed, tree)
+
+
+def is_key(array: Any) -> bool:
+    """Whether it is a random key, of a layer that draws: NumPy has no array of those."""
+    return bool(jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key))
+
+
+def placed_key(key: jax.Array, placed: Callable[[Any], jax.Array]) -> jax.Array:
+    """The key whose data ``placed`` puts where they belong."""
+    data, drawn_by = jax.random.key_data(key), jax.random.key_impl(key)
+    return jax.random.wrap_key_data(placed(data), impl=drawn_by)
 
 
 def own_part(array: jax.Array) -> np.ndarray:
