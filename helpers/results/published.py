@@ -22,9 +22,13 @@ NAME = "published, 4 x V100, 2018"
 
 def belong(compared: Comparison) -> bool:
     """Whether they may stand beside these runs: of the article's task, and of its network."""
+    return all_are(compared, {"task": "findings", "network": "densenet121"})
+
+
+def all_are(compared: Comparison, study: dict[str, str]) -> bool:
+    """Whether all runs are of a study's task and network; an old record that says neither is."""
     recipes = [e.content["recipe"] for e in compared.entries if "recipe" in e.content]
-    article = {"task": "findings", "network": "densenet121"}
-    return all((article | recipe).items() >= article.items() for recipe in recipes)
+    return all((study | recipe).items() >= study.items() for recipe in recipes)
 
 
 @cache

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from helpers.results.comparison import Comparison
+from helpers.results.published import all_are
 
 
 class Point(NamedTuple):
@@ -33,9 +34,9 @@ NAME = "published: ChainerMN on GPUs, 2017"
 
 def beside(compared: Comparison) -> list[Point]:
     """ChainerMN's points, where all runs are of the network and the task of its study."""
-    recipes = [entry.content["recipe"] for entry in compared.entries if "recipe" in entry.content]
-    same = recipes and all((STUDY | recipe).items() >= STUDY.items() for recipe in recipes)
-    return [point for point in POINTS if point.who == CHAINERMN] if same else []
+    if not any(entry.task for entry in compared.entries) or not all_are(compared, STUDY):
+        return []
+    return [point for point in POINTS if point.who == CHAINERMN]
 
 
 def notes(compared: Comparison) -> list[str]:

@@ -282,8 +282,8 @@ def test_one_loss_far_above_all_others_does_not_press_them_to_the_ground(tmp_pat
         left = figure.axes[0]
         assert left.get_yscale() == scale
         assert ("(logarithmic)" in left.get_title(loc="left")) == (scale == "log")
-        lowest = min(line.get_ydata().min() for line in left.lines if len(line.get_ydata()))
-        assert left.get_ylim()[0] <= lowest
+        losses = [np.asarray(line.get_ydata(), dtype=float) for line in left.lines]
+        assert left.get_ylim()[0] <= min(each.min() for each in losses if each.size)
 
 
 def on_imagenet(content: dict[str, Any], network: str = "resnet50") -> dict[str, Any]:

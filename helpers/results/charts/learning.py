@@ -1,11 +1,12 @@
 """Charts of how well and how quickly it was learnt."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -107,9 +108,7 @@ def _far_apart(axes: Axes) -> str:
         return ""
     axes.set_ylim(least / 1.2, most * 1.2)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    _few_ticks(axes.yaxis, "{:g}".format)
     return " (logarithmic)"
 
 
@@ -154,6 +153,13 @@ def _across_axis(axes: Axes, across: str) -> None:
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _thousands(value)))
+
+
+def _few_ticks(axis: Axis, text: Callable[[float], str]) -> None:
+    """Of a logarithmic axis: 1, 3, 10, 30, and none between."""
+    axis.set_major_locator(LogLocator(subs=(1, 3)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
 
 
 def _thousands(value: float) -> str:
@@ -233,9 +239,7 @@ def _logarithmic(grid: Sequence[Axes], least: float, most: float) -> None:
     grid[0].set_xscale("log")
     for axes in grid:
         axes.set_xlabel(f"{axes.get_xlabel()}, on a logarithmic axis")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _thousands(value)))
+        _few_ticks(axes.xaxis, _thousands)
 
 
 def _chance(axes: Axes, value: float) -> None:
