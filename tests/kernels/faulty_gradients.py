@@ -186,12 +186,12 @@ def in_jax(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> N
         return loss, {name: (2 if fault == SUM else 1) * each for name, each in found.items()}
 
     patch.setattr(work.framework, "gradients", faulty)
-    if fault == WEIGHT and world.rank == 1:
-        with_another_weight(patch, work.framework)
+    if fault == WEIGHT:  # on all ranks, since each waits while Keras fills variables in another
+        with_another_weight(patch, work.framework, OTHER * world.rank)
 
 
-def with_another_weight(patch: pytest.MonkeyPatch, framework: Any) -> None:
-    """Networks that are made from now on have one on this rank."""
+def with_another_weight(patch: pytest.MonkeyPatch, framework: Any, by: float = OTHER) -> None:
+    """Networks that are made from now on have one on this rank, another by so much."""
     for name in ("exact", "shallow"):
         sound = getattr(framework, name)
 
@@ -199,7 +199,7 @@ def with_another_weight(patch: pytest.MonkeyPatch, framework: Any) -> None:
             model = sound(*args)
             weights = framework.dump_weights(model)
             first = next(iter(weights))
-            framework.load_weights(model, weights | {first: weights[first] + OTHER})
+            framework.load_weights(model, weights | {first: weights[first] + by})
             return model
 
         patch.setattr(framework, name, other)
