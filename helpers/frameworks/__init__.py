@@ -186,10 +186,6 @@ ROWS = (
         dark_colour="#EE9CCB",
         marker="s",
         cannot_share=_MESH,
-        one_node_only=(
-            "its notebook does not call keras.distribution.initialize, which would join "
-            "processes; TensorFlow_MultiGPU and PyTorch_MultiGPU span nodes"
-        ),
         optional=True,
         asked="keras-jax",
         parameters={"backend": "jax"},

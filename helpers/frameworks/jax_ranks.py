@@ -115,7 +115,17 @@ def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> over_nod
     """
     from flax import nnx
 
-    length = sum(each.size for each in jax.tree.leaves(nnx.state(replica.network, nnx.Param)))
+    parameters = jax.tree.leaves(nnx.state(replica.network, nnx.Param))
+    return all_reduce_of(sum(each.size for each in parameters), devices)
+
+
+def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> over_nodes.AllReduce:
+    """The mean of one vector of that length on each device, over the mesh.
+
+    Args:
+        length: of all gradients.
+        devices: this node's.
+    """
     by = "nccl" if devices[0].platform == "gpu" else "gloo"
     mean = _mean_of_zeros(all_devices(devices), len(devices), length)
     return over_nodes.AllReduce(mean, 4 * length, by)

@@ -2,15 +2,17 @@
 
 Peculiar to it: ``fit`` compiles one step for all devices, and ``keras.distribution.DataParallel``
 lays each batch out over them, so XLA splits what is written as for one device. BatchNorm therefore
-normalises by the statistics of the global batch. Devices and losses on them are those of
-``helpers.frameworks.jax``, models and their weights those of ``keras_models``. Keras computes in
-float64 only inside ``jax.enable_x64``. What the certificate computes a few times is compiled by
-itself, and not optimised. The same seed gives the same bits on CPUs.
+normalises by the statistics of the global batch. Over several nodes (``keras_jax_ranks``) these are
+the devices of all. Devices and losses on them are those of ``helpers.frameworks.jax``, models and
+their weights those of ``keras_models``. Keras computes in float64 only inside ``jax.enable_x64``.
+What the certificate computes a few times is compiled by itself, and not optimised. The same seed
+gives the same bits on CPUs.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -199,10 +201,12 @@ def gradients(
         return (each * weights).sum()
 
     with _as_weights(model) as dtype:
-        held = jax.device_put(_values(model), everywhere)
+        held = jax.tree.map(partial(backend._cut, everywhere), _values(model))
         batch = channels.pictures(images[order]), targets[order], weights
-        split = jax.device_put([jnp.asarray(part, dtype) for part in batch], shared)
-        step = jax.jit(jax.value_and_grad(loss_of), compiler_options=backend._ONCE)
+        split = [backend._cut(shared, np.asarray(part, dtype)) for part in batch]
+        step = jax.jit(
+            jax.value_and_grad(loss_of), out_shardings=everywhere, compiler_options=backend._ONCE
+        )
         loss, found = step(*held, *split)
         names = {id(variable): name for name, variable in models.trained(model).items()}
         pairs = zip(model.trainable_variables, found, strict=True)

@@ -55,13 +55,22 @@ def build(
 def _own(recipe: Recipe, outputs: int) -> Model:
     images = keras.ops.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     _seed(recipe.seed)
-    with keras.device("cpu"):  # where the same seed draws the same
+    with keras.device(_cpu()):  # where the same seed draws the same
         model: Model = own.make(
             "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
         )
     if keras.backend.backend() == "torch":
         model.to(images.device)  # else it stays where it was made
     return model
+
+
+def _cpu() -> Any:
+    """This process's: over several nodes JAX's ``cpu`` is the first one's."""
+    if keras.backend.backend() != "jax":
+        return "cpu"
+    import jax
+
+    return jax.local_devices(backend="cpu")[0]
 
 
 def _seed(seed: int) -> None:

@@ -179,8 +179,8 @@ def make_plan(
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, nodes, devices: a sweep that
     is cut short has measured every framework, and a machine that grows warm does so for all. A
-    notebook of one machine is left out on several where nobody named it and its framework has
-    another that spans them.
+    notebook of one machine is left out on several where nobody named it and the word that asked
+    for it (``chainer``) stands for another that spans them.
 
     Args:
         notebooks: names without ``.ipynb``, each in its own kernel; none means every framework
@@ -242,13 +242,13 @@ def make_plan(
     each_precision = dict.fromkeys(precision)
     with _choosing("repeats"):
         rounds = _whole("repeats", repeats, least=1)
-    spanning = {offer.framework for offer in wanted if offer.spans}
+    spanning = {offer.word for offer in wanted if offer.spans}
 
     def belongs(offer: Offer, number: int) -> bool:
         """Whether a notebook that nobody named runs on so many nodes."""
         if number == 1:
             return bool(frameworks) or not offer.of_many_nodes
-        return offer.spans or offer.framework not in spanning
+        return offer.spans or offer.word not in spanning
 
     several = {
         offer: [number for number in each_nodes if notebooks or belongs(offer, number)]

@@ -26,7 +26,7 @@ from helpers import terminal
 from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
-from helpers.frameworks import networks_of, place, replicas, run_label, why_not
+from helpers.frameworks import networks_of, parameters_of, place, replicas, run_label, why_not
 from helpers.launch import samplers, serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
@@ -100,9 +100,9 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
     run = Run(notebook, framework, setup, devices, names["resume"])
-    run.nodes = across_nodes.Nodes(
-        run, notebook, {name: names[name] for name in (*given, "resume", *own)}
-    )
+    told = {name: names[name] for name in (*given, "resume", *own)}
+    told |= parameters_of(notebook, framework.KERNEL)
+    run.nodes = across_nodes.Nodes(run, notebook, told)
     return run
 
 

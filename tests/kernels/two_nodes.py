@@ -40,12 +40,18 @@ SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = {SID
 
 
 @contextmanager
-def names_of(notebook: str, folder: Path, nodes: int, devices: int) -> Iterator[dict[str, Any]]:
-    """The notebook's names before it trains, of a small recipe; its ranks end with the block."""
+def names_of(
+    notebook: str, folder: Path, nodes: int, devices: int, **more: Any
+) -> Iterator[dict[str, Any]]:
+    """The notebook's names before it trains, of a small recipe; its ranks end with the block.
+
+    Args:
+        more: of the notebook's parameters.
+    """
     folder.mkdir(exist_ok=True)
     recipe = folder / "small.toml"
     recipe.write_text(SMALL)
-    given = {"recipe": str(recipe), "batch_size": 8, "workers": 2, "nodes": nodes}
+    given = {"recipe": str(recipe), "batch_size": 8, "workers": 2, "nodes": nodes} | more
     names = namespace_of(notebook, folder, devices=devices, until=CERTIFIED, checked=False, **given)
     try:
         yield names
@@ -84,17 +90,22 @@ def trained(world: World, work: Work) -> Found:
 
 
 def assert_as_one_process(
-    notebook: str, folder: Path, limit: float, compared: Callable[[Run], None] = lambda run: None
+    notebook: str,
+    folder: Path,
+    limit: float,
+    compared: Callable[[Run], None] = lambda run: None,
+    **more: Any,
 ) -> None:
     """Two nodes with a device each train what one node with two devices trains.
 
     Args:
         limit: of the differences between numbers.
         compared: what else is asserted of the two nodes.
+        more: of the notebook's parameters.
     """
-    with names_of(notebook, folder / "one", 1, 2) as names:
+    with names_of(notebook, folder / "one", 1, 2, **more) as names:
         (one,) = names["this_run"].everywhere(few_steps)
-    with names_of(notebook, folder / "two", 2, 1) as names:
+    with names_of(notebook, folder / "two", 2, 1, **more) as names:
         each = names["this_run"].everywhere(few_steps)
         assert_gradients_are_reduced(names["this_run"])
         assert len(each) == 2
@@ -119,11 +130,12 @@ def assert_fault_is_found(
     monkeypatch: pytest.MonkeyPatch,
     sound: str,
     broken: str,
+    **more: Any,
 ) -> None:
     """A notebook with a fault trains something else over two nodes than in one process."""
     plant(notebook, folder, monkeypatch, sound, broken)
     with pytest.raises(AssertionError, match=r"rank 0 differs by .*optimiser first/"):
-        assert_as_one_process(notebook, folder, 1e-6)
+        assert_as_one_process(notebook, folder, 1e-6, **more)
 
 
 def plant(
@@ -191,10 +203,15 @@ def its_server() -> list[int]:
 
 
 def assert_a_death_ends_all(
-    notebook: str, folder: Path, victims: Callable[[], list[int]], said: str, rank: int = 1
+    notebook: str,
+    folder: Path,
+    victims: Callable[[], list[int]],
+    said: str,
+    rank: int = 1,
+    **more: Any,
 ) -> None:
     """One death ends all ranks and what they have started, soon, with a line that tells it."""
-    with names_of(notebook, folder, 2, 1) as names:
+    with names_of(notebook, folder, 2, 1, **more) as names:
         run = names["this_run"]
         run.everywhere(few_steps)
         messages = run.nodes._ranks.folder
