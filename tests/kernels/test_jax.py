@@ -90,12 +90,11 @@ def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
 
 
 def test_resnet50_is_the_references() -> None:
-    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO, BIASED[:1])
+    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1], BIASED[:1])
 
 
 def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
-    same_networks.assert_caught(checks)
+    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
 
 
 def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
@@ -103,7 +102,7 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     sound = 'convolution(channels, width, 1), "bn1"', "convolution(width, width, 3, stride)"
     wrong = 'convolution(channels, width, 1, stride), "bn1"', "convolution(width, width, 3)"
     broken = same_networks.with_text(networks, *zip(sound, wrong, strict=True))
-    same_networks.assert_caught(same_networks.checks_of(framework, broken, "resnet50", TWO[:1]))
+    same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
 def test_the_notebook_trains_the_recipes_network(
