@@ -60,6 +60,17 @@ own = subprocess.Popen(sleep, start_new_session=True)
 (Path(run) / "pids").write_text(f"{child.pid} {own.pid}")
 time.sleep(600)"""
 
+# A report without its charts. They cost more than all else that a batch of tiny notebooks does, and
+# are tested in tests/results; the executed notebooks end in a report with them.
+WITHOUT_CHARTS = """
+from helpers.runner import run_batch
+def plainly(batch, whole=run_batch._report):
+    from helpers.results.report import page
+    page._drawn = lambda compared, chart: None
+    return whole(batch)
+run_batch._report = plainly
+"""
+
 
 class Suite:
     """A checkout in small: notebooks, kernels, data and runs in a temporary folder."""
@@ -126,7 +137,7 @@ class Suite:
             "import sys; from pathlib import Path; from helpers import paths\n"
             f"paths.NOTEBOOKS, paths.RUNS, paths.VENVS = (Path({str(self.folder)!r}) / n "
             "for n in ('notebooks', 'runs', 'venvs'))\n"
-            f"{first}\nfrom helpers.__main__ import main; sys.exit(main())"
+            f"{WITHOUT_CHARTS}{first}\nfrom helpers.__main__ import main; sys.exit(main())"
         )
         given = [*arguments, "--recipe", "demo", "--data", str(self.data)]
         given += [] if "--devices" in given else ["--devices", "1"]
@@ -174,6 +185,7 @@ def suite_fixture(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(paths, "VENVS", tmp_path / "venvs")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("helpers.results.report.page._drawn", lambda compared, chart: None)
     made = Suite(tmp_path)
     made.data = images
     yield made

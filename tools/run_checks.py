@@ -144,7 +144,7 @@ def _run(
 
 
 def executed(file: Path, out: IO[bytes] | None) -> str:
-    """Executes a notebook, in the kernel it names, at demo size."""
+    """Executes a notebook, in the kernel it names, at demo size and for three epochs."""
     return tested("lab", *NBMAKE, file, out=out)
 
 

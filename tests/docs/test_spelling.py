@@ -85,12 +85,13 @@ def test_notebooks_are_british(notebook: Path) -> None:
 
 
 def test_code_is_british() -> None:
-    found = {
-        short(module): words
-        for module in MODULES
-        if module != Path(__file__)
-        if (words := [w for t in prose(module.read_text(encoding="utf-8")) for w in american(t)])
-    }
+    found = {}
+    for module in MODULES:
+        text = module.read_text(encoding="utf-8")
+        if module == Path(__file__) or not AMERICAN.search(text):  # most: they need not be parsed
+            continue
+        if words := [word for part in prose(text) for word in american(part)]:
+            found[short(module)] = words
     assert found == {}
 
 

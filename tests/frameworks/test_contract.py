@@ -7,6 +7,7 @@ who adds a framework is told here what is missing.
 import ast
 import json
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@cache
 def tree_of(module: str) -> ast.Module:
     return ast.parse(text_of(FOLDER / f"{module}.py"))
 

@@ -47,13 +47,19 @@ def texts(node: ast.AST, depth: int = 2) -> Iterator[str]:
                 yield from texts(part, depth - 1)
 
 
+NAMES = [(row.family, names_of(row)) for row in ROWS]
+
+
 def lists(source: str) -> list[int]:
     """The lines on which a list of frameworks begins."""
+    named = {family for family, names in NAMES if any(name in source for name in names)}
+    if len(named) <= MOST + 1:  # most files: they need not be parsed
+        return []
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
             said = set(texts(node))
-            if len({row.family for row in ROWS if names_of(row) & said}) > MOST + 1:
+            if len({family for family, names in NAMES if names & said}) > MOST + 1:
                 found.append(node.lineno)
     return found
 

@@ -117,39 +117,24 @@ def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
     assert {"logits, evaluation", "logits, training", "loss"} <= failed(checks)
 
 
-@pytest.mark.parametrize("network", same_networks.RESNETS)
-def test_the_resnets_are_the_references(network: str) -> None:
-    same_networks.assert_is_the_references(framework, networks, network, TWO)
+def test_resnet50_is_the_references() -> None:
+    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1])
 
 
 def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
-    same_networks.assert_caught(checks)
+    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
 
 
-WRONG_STRIDE = {
-    "resnet44": (
-        (
-            "convolution(channels, width, 3, stride=2 if halves else 1)",
-            "convolution(channels, width, 3)",
-        ),
-        (
-            'convolution(width, width, 3), "bn2"',
-            'convolution(width, width, 3, stride=2 if halves else 1), "bn2"',
-        ),
-    ),
-    "resnet50": (
-        ("convolution(channels, width, 1)", "convolution(channels, width, 1, stride)"),
-        ("convolution(width, width, 3, stride)", "convolution(width, width, 3)"),
-    ),
-}
-"""The image is halved in another convolution: Caffe's first one for ResNet50. The weights fit."""
+WRONG_STRIDE = (
+    ("convolution(channels, width, 1)", "convolution(channels, width, 1, stride)"),
+    ("convolution(width, width, 3, stride)", "convolution(width, width, 3)"),
+)
 
 
-@pytest.mark.parametrize("network", same_networks.RESNETS)
-def test_a_stride_in_the_wrong_convolution_is_caught(network: str) -> None:
-    broken = same_networks.with_text(networks, *WRONG_STRIDE[network])
-    same_networks.assert_caught(same_networks.checks_of(framework, broken, network, TWO[:1]))
+def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
+    """The image is halved in Caffe's convolution, a block's first. The weights fit."""
+    broken = same_networks.with_text(networks, *WRONG_STRIDE)
+    same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
 def test_the_notebook_trains_the_recipes_network(

@@ -101,7 +101,7 @@ def test_gradients_that_are_summed_are_caught(
 
 def test_resnet44_is_the_references() -> None:
     known = {"running variance after a step"}
-    same_networks.assert_is_the_references(framework, networks, "resnet44", TWO, known)
+    same_networks.assert_is_the_references(framework, networks, "resnet44", TWO[:1], known)
 
 
 def test_the_weights_of_somebodys_own_network_follow_from_the_seed(tmp_path: Path) -> None:

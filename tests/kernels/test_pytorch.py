@@ -158,30 +158,22 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         framework.load_weights(model, arrays)
 
 
-@pytest.mark.parametrize("network", same_networks.RESNETS)
-def test_the_resnets_are_the_references(network: str) -> None:
-    same_networks.assert_is_the_references(
-        framework, networks, network, TWO, {"gradients, uneven batch, n devices / one"}
-    )
+def test_resnet50_is_the_references() -> None:
+    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1])
 
 
 def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    checks = same_networks.checks_of(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
-    same_networks.assert_caught(checks)
+    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
 
 
-WRONG_STRIDE = {"resnet44": ((1, 1), (2, 2)), "resnet50": ((2, 2), (1, 1))}
-"""The image is halved in another convolution: Caffe's first one for ResNet50. The weights fit."""
+def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
+    """The image is halved in Caffe's convolution, a block's first. The weights fit."""
 
-
-@pytest.mark.parametrize("network", same_networks.RESNETS)
-def test_a_stride_in_the_wrong_convolution_is_caught(network: str) -> None:
     def spoil(model: Any) -> None:
         block = model.layer2[0]
-        block.conv1.stride, block.conv2.stride = WRONG_STRIDE[network]
+        block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
 
-    checks = same_networks.checks_of(framework, networks, network, TWO[:1], spoil=spoil)
-    same_networks.assert_caught(checks)
+    same_networks.assert_caught(framework, networks, "resnet50", TWO[:1], spoil=spoil)
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
