@@ -78,8 +78,10 @@ def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: flo
         if poll is None:
             source.poll = begin()
             return [None] * len(series)
+        poll.make()
+        # Not where a call failed: the next difference would begin with a sample not taken.
         source.poll = poll.following
-        return poll.read()
+        return poll.filled()
 
     source = Source(device.name, series, read, every)
     return source

@@ -86,10 +86,14 @@ class Poll:
         return all(number.start is not None for number in self.numbers)
 
     def read(self) -> list[float | Unavailable]:
+        self.make()
+        return self.filled()
+
+    def make(self) -> None:
+        """Make the calls; Unavailable for the first that fails."""
         for function, arguments in self.calls:
             if code := function(*arguments):
                 raise self.failure(code)
-        return self.filled()
 
     def filled(self) -> list[float | Unavailable]:
         """What the calls filled; Unavailable for a number that failed, and raised if all did."""

@@ -149,7 +149,7 @@ class Sampler:
         turn.calls.reverse()
         for index, function, arguments in calls:
             if code := function(*arguments):
-                failed[index] = code
+                failed.setdefault(index, code)  # what fails after it, fails because of it
         values = self.values
         for raw, place, start, unit, scale in zip(take(MEMORY), places, starts, units, scales):
             if unit is None:
@@ -170,12 +170,13 @@ class Sampler:
         """Have sources read as others are, whose calls (by these codes) or numbers failed."""
         for index, poll in polls:
             if index in failed:
+                self.sources[index].poll = poll  # the same once more
                 self._failed(index, poll.failure(failed[index]), now)
             elif any(number.code is not None and number.code.value for number in poll.numbers):
+                self.sources[index].poll = poll.following or poll
                 self._read(index, now, poll.filled)
             else:
                 continue
-            self.sources[index].poll = poll.following or poll
             turn.others.append(index)
         self._without(turn, set(turn.others))
 

@@ -387,6 +387,9 @@ int nvmlGpmQueryDeviceSupport(device_t *d, gpm_support_t *out) {
 int nvmlGpmSampleAlloc(gpm_sample_t **out) { *out = calloc(1, sizeof(gpm_sample_t)); return OK; }
 int nvmlGpmSampleFree(gpm_sample_t *s) { free(s); return OK; }
 int nvmlGpmSampleGet(device_t *d, gpm_sample_t *s) {
+    unsigned fine;
+    int code = whole(d, "gpm_sample", &fine); /* only a script that names it has one fail */
+    if (code && code != NOT_SUPPORTED) return code;
     s->device = d;
     s->taken = ++samples_taken;
     s->was_older = 0;

@@ -10,7 +10,8 @@ import pytest
 
 from gpumon import cells
 from gpumon.files import samples_file
-from gpumon.series import Number, Poll, Unavailable
+from gpumon.series import Call, Number, Poll, Series, Source, Unavailable
+from gpumon.ticks import Sampler
 from gpumon.writer import Writer
 
 
@@ -60,6 +61,31 @@ def test_a_number_that_fails_leaves_the_others_and_all_that_fail_are_one_failure
     codes[:] = [8, 9]
     with pytest.raises(Unavailable, match="code 8"):
         poll.read()
+
+
+@pytest.mark.parametrize("fails", ["first call", "number", "nothing"])
+def test_after_a_call_that_fails_the_same_is_read_again(tmp_path: Path, fails: str) -> None:
+    """Of two readings that take turns, the other one begins with what this one has taken."""
+    cell, code = (cells.placed(ctypes.c_uint, value=0) for _ in range(2))
+    number = Number(cell, code=code)
+    failing: dict[str, int] = {}
+    calls: list[Call] = [(lambda: failing.get("first call", 0), ()), (lambda: len(failing), ())]
+    calls = calls if fails == "first call" else calls[:1]
+    one, other = (Poll(calls, [number], lambda code: Unavailable(f"{code}")) for _ in range(2))
+    one.following, other.following = other, one
+    source = Source("gpu0", [Series("gpu0/a (%)", "none")], one.read, poll=one)
+    sampler = Sampler([source], 1.0, Writer(samples_file(tmp_path / "t")))
+    sampler.tick(0, 0.0)  # of one
+    failing[fails] = 15
+    code.value = 15 * (fails == "number")
+    sampler.tick(1, 1.0)  # of the other
+    assert source.poll is (other if fails == "first call" else one)
+    events = [
+        line["reason"]
+        for line in map(json.loads, samples_file(tmp_path / "t").read_text().splitlines())
+        if isinstance(line, dict)
+    ]
+    assert events == ([] if fails == "nothing" else ["15"])
 
 
 def test_only_what_was_touched_is_looked_at(tmp_path: Path) -> None:
