@@ -140,8 +140,8 @@ DEFAULT = [*clocks, temperature, power, energy, (pynvml.nvmlDeviceGetPcieReplayC
            (pynvml.nvmlDeviceGetEncoderUtilization,), (pynvml.nvmlDeviceGetDecoderUtilization,),
            (memory,), rows]
 GPUMON = {
-    0: [(rates,), (memory,), power, energy, (profile(2),)],
-    0.5: [*clocks, (pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,),
+    0: [(rates,), power, energy, (profile(2),)],
+    0.5: [*clocks, (memory,), (pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,),
           (profile(3, 5, 10, 20, 21, 61, 60),)],
     1: [temperature],
     5: [(processes,), (pynvml.nvmlDeviceGetProcessUtilization, 0)],

@@ -9,20 +9,17 @@ return code.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from struct import Struct
+from collections.abc import Sequence
 from typing import Any
 
-from gpumon.compat import strictly
-from gpumon.nvml import Device, ask, failure, function_of, nvml, within
+from gpumon.cells import placed
+from gpumon.nvml import Device, ask, call, failure, nvml, within
 from gpumon.series import Number, Poll, Series, Source, Unavailable
 
 # NVML asks for some time between the two samples of a difference.
 SHORTEST = 0.1
 LONGER = 0.5
 """Seconds that the metrics are a mean of which no figure and no usual lane needs more often."""
-
-NO_CODE = ctypes.c_uint(0)
 
 METRICS = (
     (2, "SM activity (%)", 1),
@@ -44,90 +41,68 @@ def gpm_supported(device: Device) -> None:
 
 
 def gpm_sources(device: Device) -> list[Source]:
-    """GPM's metrics of a device; each reading is the mean since the one before."""
-    return [_activity(device), _rest(device)]
+    """GPM's metrics of a device; each reading is the mean since the one before.
+
+    SM activity is what charts and figures need at every sample. A metric that fails is missing
+    alone.
+    """
+    return [_metrics(device, METRICS[:1], SHORTEST), _metrics(device, METRICS[1:], LONGER)]
 
 
-def _activity(device: Device) -> Source:
-    """SM activity, which charts and figures need at every sample."""
-    ((number, name, digits),) = METRICS[:1]
-    request, take, compare = _comparison(device, [number])
-    code, cell = (within(request.metrics[0], field) for field in ("nvmlReturn", "value"))
-    poll = Poll(compare, (code,), [Number(cell)], _failed)
-    series = [Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)]
-
-    def read() -> Sequence[float | None]:
-        return [None] if take() else poll.read()
-
-    return Source(device.name, series, read, SHORTEST, poll=poll)
-
-
-def _rest(device: Device) -> Source:
-    """The other metrics in one call; one that fails is missing alone."""
+def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: float) -> Source:
+    pynvml = nvml()
     series = [
         Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)
-        for number, name, digits in METRICS[1:]
+        for number, name, digits in metrics
     ]
-    request, take, compare = _comparison(device, [number for number, _, _ in METRICS[1:]])
-    # Every metric's return code and value, in place of a structure for each.
-    metric = type(request.metrics[0])
-    tail = ctypes.sizeof(metric) - metric.value.offset - ctypes.sizeof(ctypes.c_double)
-    layout = Struct("=" + f"4xId{tail}x" * len(series))
-    start = type(request).metrics.offset
+    get: tuple[Any, ...] = ("nvmlGpmSampleGet", device.handle)
+    if device.parent is not None:
+        get = ("nvmlGpmMigSampleGet", device.parent, device.instance)
+    samples: list[Any] = []
+
+    def begin() -> Poll:
+        """Take the first sample: of two that take turns, each difference ends with the older."""
+        samples[:] = samples or [ask(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
+        function, arguments = call(*get, samples[0])
+        if code := function(*arguments):
+            raise _failed(code)
+        one, other = (
+            _difference(get, older, newer, [metric for metric, _, _ in metrics])
+            for older, newer in (samples, samples[::-1])
+        )
+        one.following, other.following = other, one
+        return one
 
     def read() -> Sequence[float | Unavailable | None]:
-        if take():
+        poll = source.poll
+        if poll is None:
+            source.poll = begin()
             return [None] * len(series)
-        if code := compare():
-            raise _failed(code)
-        found = layout.unpack_from(request, start)
-        codes, values = found[::2], found[1::2]
-        if not any(codes):
-            return values
-        return [_failed(c) if c else value for c, value in strictly(codes, values)]
+        poll.make()
+        # Not where a call failed: the next difference would begin with a sample not taken.
+        source.poll = poll.following
+        return poll.filled()
 
-    return Source(device.name, series, read, LONGER)
+    source = Source(device.name, series, read, every)
+    return source
 
 
-def _comparison(
-    device: Device, metrics: Sequence[int]
-) -> tuple[Any, Callable[[], bool], Callable[..., int]]:
-    """A request for metrics, what takes its first sample (once), and what fills it from then on.
+def _difference(sample: tuple[Any, ...], older: Any, newer: Any, metrics: Sequence[int]) -> Poll:
+    """The calls that take a newer sample, and the metrics between the two.
 
-    The last of them gives NVML's code, or that of the metric whose return code it is given.
+    sample: the function that takes one, and of what.
     """
     pynvml = nvml()
-    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request = placed(pynvml.c_nvmlGpmMetricsGet_t)
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(metrics)
-    for place, number in enumerate(metrics):
-        request.metrics[place].metricId = number
-    older, newer = (within(request, name, ctypes.c_void_p) for name in ("sample1", "sample2"))
-    sample: Callable[..., int] = function_of("nvmlGpmSampleGet")
-    of: tuple[Any, ...] = (device.handle,)
-    if device.parent is not None:
-        sample, of = function_of("nvmlGpmMigSampleGet"), (device.parent, device.instance)
-    get, asked = function_of("nvmlGpmMetricsGet"), ctypes.byref(request)
-
-    def take() -> bool:
-        if older.value:
-            return False
-        first, second = (ask(pynvml.nvmlGpmSampleAlloc) for _ in range(2))
-        if code := sample(*of, first):
-            raise _failed(code)
-        request.sample1, request.sample2 = first, second
-        return True
-
-    into = (*of, newer)
-
-    def compare(code: Any = NO_CODE) -> int:
-        if failed := sample(*into) or get(asked):
-            return failed
-        # The next difference begins where this one ended.
-        older.value, newer.value = newer.value, older.value
-        return int(code.value)
-
-    return request, take, compare
+    request.sample1, request.sample2 = older, newer
+    numbers = []
+    for metric, number in zip(request.metrics, metrics):
+        metric.metricId = number
+        numbers.append(Number(within(metric, "value"), code=within(metric, "nvmlReturn")))
+    calls = [call(*sample, newer), call("nvmlGpmMetricsGet", ctypes.byref(request))]
+    return Poll(calls, numbers, _failed)
 
 
 def _failed(code: int) -> Unavailable:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
+from gpumon.cells import placed
 from gpumon.gpm import LONGER, METRICS, gpm_sources, gpm_supported
 from gpumon.hardware import hardware_sources
 from gpumon.links import link_sources
-from gpumon.nvml import Device, failure, function_of, nvml, poll, within
+from gpumon.nvml import Device, nvml, poll, within
 from gpumon.series import Number, Poll, Series, Source, Unavailable
 from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
@@ -88,37 +89,34 @@ def _polled(
 def _memory(device: Device) -> Source:
     pynvml = nvml()
     # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does.
-    info = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+    info = placed(pynvml.c_nvmlMemory_v2_t, version=pynvml.nvmlMemory_v2)
     api = name = "nvmlDeviceGetMemoryInfo_v2"
     try:
         poll(name, device.handle, byref(info), numbers=[]).read()
     except Unavailable:
-        info, name = pynvml.c_nvmlMemory_t(), "nvmlDeviceGetMemoryInfo"
+        info, name = placed(pynvml.c_nvmlMemory_t), "nvmlDeviceGetMemoryInfo"
         api = f"{name} (counts the driver's reserve as used)"
     used = Number(within(info, "used"), MIB)
     asked = poll(name, device.handle, byref(info), numbers=[used])
-    return _polled(device, "memory used (MiB)", api, asked)
+    # Frameworks' allocators keep what they took: asked more often, it would say the same.
+    return _polled(device, "memory used (MiB)", api, asked, every=0.5)
 
 
 def _power(device: Device) -> Source:
     """Power now where the driver has it, else its own figure, which may be a mean of 1 s."""
     pynvml = nvml()
     field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", 186)
-    asked = pynvml.c_nvmlFieldValue_t(fieldId=field)
-    code = within(asked, "nvmlReturn")
-    fill = function_of("nvmlDeviceGetFieldValues")
-    instant = Poll(
-        lambda *arguments: fill(*arguments) or code.value,
-        (device.handle, 1, byref(asked)),
-        [Number(within(asked, "value", c_uint), MILLI)],
-        lambda code: failure(f"nvmlDeviceGetFieldValues {field}", code),
-    )
+    asked = placed(pynvml.c_nvmlFieldValue_t, fieldId=field)
+    # The call succeeds, whatever became of the field.
+    now = Number(within(asked, "value", c_uint), MILLI, code=within(asked, "nvmlReturn"))
+    name = "nvmlDeviceGetFieldValues"
+    instant = poll(name, device.handle, 1, byref(asked), numbers=[now])
     try:
         instant.read()
-        api = f"nvmlDeviceGetFieldValues {field} (instant power)"
+        api = f"{name} {field} (instant power)"
         return _polled(device, "power (W)", api, instant, digits=1)
     except Unavailable:
-        milliwatts, name = c_uint(), "nvmlDeviceGetPowerUsage"
+        milliwatts, name = placed(c_uint), "nvmlDeviceGetPowerUsage"
         usual = poll(name, device.handle, byref(milliwatts), numbers=[Number(milliwatts, MILLI)])
         api = f"{name} (a mean over 1 s on Ampere and later)"
         return _polled(device, "power (W)", api, usual, digits=1)
@@ -126,7 +124,7 @@ def _power(device: Device) -> Source:
 
 def _energy(device: Device) -> Source:
     """Joules since the trace began. The counter itself runs since the driver was loaded."""
-    millijoules, name = c_ulonglong(), "nvmlDeviceGetTotalEnergyConsumption"
+    millijoules, name = placed(c_ulonglong), "nvmlDeviceGetTotalEnergyConsumption"
     since = Number(millijoules, MILLI, start=None)
     count = poll(name, device.handle, byref(millijoules), numbers=[since])
     return _polled(device, "energy (J)", f"{name}, difference from the start", count, digits=1)
@@ -135,13 +133,13 @@ def _energy(device: Device) -> Source:
 def _temperature(device: Device) -> Source:
     pynvml = nvml()
     kind = pynvml.NVML_TEMPERATURE_GPU
-    celsius = c_uint()
+    celsius = placed(c_uint)
     api, filled = "nvmlDeviceGetTemperature", celsius
     arguments: tuple[Any, ...] = (kind, byref(celsius))
     newer = getattr(pynvml, "c_nvmlTemperature_v1_t", None)
     if newer is not None:
         # The older call is to go with CUDA 14.
-        asked = newer(version=pynvml.nvmlTemperature_v1, sensorType=kind)
+        asked = placed(newer, version=pynvml.nvmlTemperature_v1, sensorType=kind)
         name = "nvmlDeviceGetTemperatureV"
         with contextlib.suppress(Unavailable):
             poll(name, device.handle, byref(asked), numbers=[]).read()
@@ -152,7 +150,7 @@ def _temperature(device: Device) -> Source:
 
 def _throttle(device: Device) -> Source:
     """Why the clocks are not higher, as NVML's bits; see gpumon.throttle.reasons."""
-    bits, name = c_ulonglong(), "nvmlDeviceGetCurrentClocksEventReasons"
+    bits, name = placed(c_ulonglong), "nvmlDeviceGetCurrentClocksEventReasons"
     try:
         poll(name, device.handle, byref(bits), numbers=[]).read()
     except Unavailable:
@@ -163,6 +161,6 @@ def _throttle(device: Device) -> Source:
 
 
 def _clock(device: Device, series: str, number: int) -> Source:
-    megahertz, name = c_uint(), "nvmlDeviceGetClockInfo"
+    megahertz, name = placed(c_uint), "nvmlDeviceGetClockInfo"
     asked = poll(name, device.handle, number, byref(megahertz), numbers=[Number(megahertz)])
     return _polled(device, series, name, asked, every=0.5)

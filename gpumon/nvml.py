@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpumon.cells import argument
 from gpumon.cuda_order import ask_cuda
-from gpumon.series import Number, Poll, Unavailable
+from gpumon.series import Call, Number, Poll, Unavailable
 
 # Errors that asking again cannot cure.
 _PERMANENT = (
@@ -86,7 +87,12 @@ def poll(name: str, *arguments: Any, numbers: list[Number]) -> Poll:
     pynvml makes new structures at each call and wraps what is in them, which takes several times as
     long as the call itself.
     """
-    return Poll(function_of(name), arguments, numbers, functools.partial(failure, name))
+    return Poll([call(name, *arguments)], numbers, functools.partial(failure, name))
+
+
+def call(name: str, *arguments: Any) -> Call:
+    """A function of the driver's and what it is given."""
+    return function_of(name), tuple(map(argument, arguments))
 
 
 def within(structure: Any, field: str, kind: Any = None) -> Any:

@@ -51,57 +51,83 @@ class Series:
 
 @dataclass
 class Number:
-    """What a call fills: the value of ``cell``, less that of the start, in units of so many.
+    """What calls fill: the value of ``cell``, less that of the start, in units of so many.
 
-    start: None for a counter whose first reading is its start.
+    start: None for a counter whose first reading is its start. code: what must be 0 where the
+    number has an error of its own.
     """
 
     cell: Any
     unit: float = 1
     start: float | None = 0
+    code: Any = None
+
+
+Call = tuple[Callable[..., int], tuple[Any, ...]]
+"""A function that gives 0, or the code of an error, and its arguments."""
 
 
 @dataclass
 class Poll:
-    """A call that fills numbers and gives 0; made at every sample, so nothing is made for it anew.
+    """Calls that fill numbers; made often, so nothing is made for them anew.
 
-    failure: what a code other than 0 means.
+    failure: what a code other than 0 means. following: what the next reading is, where readings
+    take turns.
     """
 
-    function: Callable[..., int]
-    arguments: tuple[Any, ...]
+    calls: list[Call]
     numbers: list[Number]
     failure: Callable[[int], Unavailable]
+    following: Poll | None = None
 
     @property
     def ready(self) -> bool:
         """Whether the start of each counter is known."""
         return all(number.start is not None for number in self.numbers)
 
-    def read(self) -> list[float]:
-        if code := self.function(*self.arguments):
-            raise self.failure(code)
-        values = []
+    def read(self) -> list[float | Unavailable]:
+        self.make()
+        return self.filled()
+
+    def make(self) -> None:
+        """Make the calls; Unavailable for the first that fails."""
+        for function, arguments in self.calls:
+            if code := function(*arguments):
+                raise self.failure(code)
+
+    def filled(self) -> list[float | Unavailable]:
+        """What the calls filled; Unavailable for a number that failed, and raised if all did."""
+        values: list[float | Unavailable] = []
         for number in self.numbers:
+            if number.code is not None and number.code.value:
+                values.append(self.failure(number.code.value))
+                continue
             if number.start is None:
                 number.start = number.cell.value
             values.append((number.cell.value - number.start) / number.unit)
+        failed = [value for value in values if isinstance(value, Unavailable)]
+        if len(failed) == len(values) > 0:
+            raise failed[0]
         return values
+
+
+Read = Callable[[], Sequence["float | Unavailable | None"]]
+"""Gives values, in their series' order."""
 
 
 @dataclass
 class Source:
-    """One call that gives the values of one or several series, in their order.
+    """What gives the values of one or several series, in their order.
 
     A value may be None (nothing to say yet) or an Unavailable (this one failed, the others not).
     every: seconds between two readings, 0 for each sample. device: the name before the slash.
-    poll: the call, where reading is no more than that.
+    poll: the calls, where reading is no more than these.
     noted: events (name and details) that a reading came upon, until the sampler has written them.
     """
 
     device: str
     series: list[Series]
-    read: Callable[[], Sequence[float | Unavailable | None]]
+    read: Read
     every: float = 0.0
     dead: bool = False
     poll: Poll | None = None

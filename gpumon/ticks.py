@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from gpumon.cells import MEMORY, taker, where
 from gpumon.compat import strictly
 from gpumon.gaps import longest
 from gpumon.lines import HUGE
 from gpumon.meaning import shared
-from gpumon.series import Poll, Series, Source, Unavailable
+from gpumon.series import Number, Poll, Read, Series, Source, Unavailable
 from gpumon.writer import Writer, say
 
 RETRY_SECONDS = 1.0
@@ -30,40 +31,61 @@ class _Place(NamedTuple):
     scale: int | None
 
 
-class _Poll(NamedTuple):
-    """A source that is one call, and where what it fills goes.
+class _Calls(NamedTuple):
+    """The calls of one turn, and what becomes of what they fill.
 
-    A tick is short if it goes through few objects: what they are kept in has left the processor's
-    caches since the tick before.
+    polls, calls: each with the number of its source. codes, take: what takes out of memory the
+    codes of single numbers, and the numbers. Of each number where it goes and how it is
+    converted: rows side by side, as an object for each number would have to come from memory again.
     """
 
-    source: int
-    function: Callable[..., int]
-    arguments: tuple[Any, ...]
-    whole: list[tuple[int, Any]]
-    others: list[tuple[int, Any, float, float, int | None]]
+    polls: list[tuple[int, Poll]]
+    calls: list[tuple[int, Callable[..., int], tuple[Any, ...]]]
+    codes: Callable[[bytearray], tuple[int, ...]]
+    take: Callable[[bytearray], tuple[Any, ...]]
+    places: tuple[int, ...]
+    starts: tuple[float, ...]
+    units: tuple[float | None, ...]
+    scales: tuple[int | None, ...]
 
     @classmethod
-    def of(cls, index: int, poll: Poll, places: list[_Place]) -> _Poll:
-        """Sorted into numbers that are taken as they are, and others."""
-        whole: list[tuple[int, Any]] = []
-        others: list[tuple[int, Any, float, float, int | None]] = []
-        for place, number in strictly(places, poll.numbers):
-            small = isinstance(number.cell, (c_uint, c_int))
-            if small and number.unit == 1 and not number.start and not place.scale:
-                whole.append((place.number, number.cell))
-            else:
-                unit = number.unit / (place.scale or 1)
-                start = number.start or 0
-                others.append((place.number, number.cell, start, unit, place.scale))
-        return cls(index, poll.function, poll.arguments, whole, others)
+    def of(cls, polls: list[tuple[int, Poll]], places: list[list[_Place]]) -> _Calls:
+        """places: of every source."""
+        found = sorted(
+            (pair for index, poll in polls for pair in strictly(poll.numbers, places[index])),
+            key=lambda pair: where(pair[0].cell),
+        )
+        return cls(
+            polls,
+            [(index, *call) for index, poll in polls for call in poll.calls],
+            taker([number.code for number, _ in found if number.code is not None]),
+            taker([number.cell for number, _ in found]),
+            tuple(place.number for _, place in found),
+            tuple(number.start or 0 for number, _ in found),
+            tuple(None if _is_whole(*pair) else _unit(*pair) for pair in found),
+            tuple(place.scale for _, place in found),
+        )
+
+
+def _is_whole(number: Number, place: _Place) -> bool:
+    """Whether a number is taken as it is."""
+    small = type(number.cell) in (c_uint, c_int)
+    return small and number.unit == 1 and not number.start and not place.scale
+
+
+def _unit(number: Number, place: _Place) -> float:
+    return number.unit / (place.scale or 1)
 
 
 @dataclass
 class _Turn:
-    """What is due at the same ticks."""
+    """What is due at the same ticks: sources that are but calls, and others.
 
-    polls: list[_Poll] = field(default_factory=list)
+    calls: those of this reading and of the next, as two may differ.
+    """
+
+    polls: list[tuple[int, Poll]] = field(default_factory=list)
+    calls: list[_Calls] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
 
 
@@ -79,6 +101,7 @@ class Sampler:
         self.reading = self.writing = 0.0
         offsets = [0, *accumulate(len(source.series) for source in sources)]
         self.values: list[float | None] = [None] * offsets[-1]
+        self.touched: list[int] = []
         # By the ticks between two readings, what has its turn at each of these ticks. Sources of a
         # kind come together, as the second costs less than the first, and kinds apart.
         self._turns: dict[int, list[_Turn]] = {}
@@ -96,9 +119,12 @@ class Sampler:
             number = kinds.setdefault(kind, len(kinds))
             turn = self._turns.setdefault(step, [_Turn() for _ in range(step)])[-number % step]
             if source.poll and source.poll.ready and not source.dead:
-                turn.polls.append(_Poll.of(index, source.poll, places))
+                turn.polls.append((index, source.poll))
             else:
                 turn.others.append(index)
+        for turn in chain.from_iterable(self._turns.values()):
+            following = [(index, poll.following or poll) for index, poll in turn.polls]
+            turn.calls = [_Calls.of(polls, self._places) for polls in (turn.polls, following)]
 
     def tick(self, number: int, now: float) -> None:
         """Read what is due and write one line; all is due at the first."""
@@ -106,44 +132,71 @@ class Sampler:
         self._note_gap(now)
         for step, turns in self._turns.items():
             for turn in turns if number == 0 else (turns[number % step],):
-                if turn.polls:
-                    self._poll(turn, now)
+                # First, as what fails in a call becomes another source, whose turn has been.
                 for index in turn.others:
                     self._read(index, now)
+                if turn.calls[0].calls:
+                    self._poll(turn, now)
         self.before, self.reading = now, time.monotonic() - began
-        self.writer.sample(now, self.values)
+        self.writer.sample(now, self.values, self.touched)
+        self.touched.clear()
         self.writing = time.monotonic() - began - self.reading
 
     def _poll(self, turn: _Turn, now: float) -> None:
-        """Make a turn's calls; one that fails is from now on read as other sources are."""
-        values = self.values
+        """Make a turn's calls, and convert what they filled."""
         failed: dict[int, int] = {}
-        for index, function, arguments, whole, others in turn.polls:
+        polls, calls, codes, take, places, starts, units, scales = turn.calls[0]
+        turn.calls.reverse()
+        for index, function, arguments in calls:
             if code := function(*arguments):
-                failed[index] = code
+                failed.setdefault(index, code)  # what fails after it, fails because of it
+        values = self.values
+        for raw, place, start, unit, scale in zip(take(MEMORY), places, starts, units, scales):
+            if unit is None:
+                values[place] = raw
                 continue
-            for place, cell in whole:
-                values[place] = cell.value
-            for place, cell, start, unit, scale in others:
-                value = (cell.value - start) / unit
-                if not -HUGE < value < HUGE:  # NaN too
-                    values[place] = None
-                else:
-                    values[place] = round(value) / scale if scale else round(value)
-        if not failed:
-            return
-        for index, code in failed.items():
-            self._failed(index, cast(Poll, self.sources[index].poll).failure(code), now)
-        turn.others += failed
-        turn.polls = [poll for poll in turn.polls if poll.source not in failed]
+            value = (raw - start) / unit
+            if not -HUGE < value < HUGE:  # NaN too
+                values[place] = None
+            else:
+                values[place] = round(value) / scale if scale else round(value)
+        self.touched += places
+        if failed or any(codes(MEMORY)):
+            self._amiss(turn, polls, failed, now)
 
-    def _read(self, index: int, now: float) -> None:
-        """Read a source, if it may work; what it says is what the next samples have."""
+    def _amiss(
+        self, turn: _Turn, polls: list[tuple[int, Poll]], failed: dict[int, int], now: float
+    ) -> None:
+        """Have sources read as others are, whose calls (by these codes) or numbers failed."""
+        for index, poll in polls:
+            if index in failed:
+                self.sources[index].poll = poll  # the same once more
+                self._failed(index, poll.failure(failed[index]), now)
+            elif any(number.code is not None and number.code.value for number in poll.numbers):
+                self.sources[index].poll = poll.following or poll
+                self._read(index, now, poll.filled)
+            else:
+                continue
+            turn.others.append(index)
+        self._without(turn, set(turn.others))
+
+    def _without(self, turn: _Turn, these: Collection[int]) -> None:
+        """Make no more calls of these sources."""
+        turn.calls = [
+            _Calls.of([pair for pair in calls.polls if pair[0] not in these], self._places)
+            for calls in turn.calls
+        ]
+
+    def _read(self, index: int, now: float, read: Read | None = None) -> None:
+        """Read a source, if it may work; what it says is what the next samples have.
+
+        read: in place of its own.
+        """
         source = self.sources[index]
         if source.dead or now < self.retry[index]:
             return
         try:
-            values = source.read()
+            values = (read or source.read)()
         except Unavailable as error:
             self._failed(index, error, now)
             return
@@ -156,6 +209,7 @@ class Sampler:
             self.writer.event(now, "back", series=self._numbers(index))
         if source.noted:
             self._tell(source, now)
+        self.touched += self._numbers(index)
         for (place, series, scale), value in zip(self._places[index], values):
             if isinstance(value, Unavailable):
                 self._missing(place, series, value, now)
@@ -206,6 +260,7 @@ class Sampler:
             others = enumerate(self.sources)
             struck = [n for n, other in others if other.device == source.device and not other.dead]
         numbers = [number for each in struck for number in self._numbers(each)]
+        self.touched += numbers
         for number in numbers:
             self.values[number] = None
         if error.lost or not self.retry[index]:
@@ -217,4 +272,4 @@ class Sampler:
             for each in struck:
                 self.sources[each].dead = True
             for turn in chain.from_iterable(self._turns.values()):
-                turn.polls = [poll for poll in turn.polls if not self.sources[poll.source].dead]
+                self._without(turn, struck)

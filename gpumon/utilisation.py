@@ -12,6 +12,7 @@ from ctypes import byref
 from statistics import median
 from typing import Any
 
+from gpumon.cells import placed
 from gpumon.compat import pairwise, strictly
 from gpumon.gaps import LONGEST
 from gpumon.nvml import Device, ask, nvml, poll, within
@@ -61,7 +62,7 @@ def utilisation_source(device: Device, interval: float) -> Source:
     api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
     if not buffers:
         api = "nvmlDeviceGetUtilizationRates"
-        rates = pynvml.c_nvmlUtilization_t()
+        rates = placed(pynvml.c_nvmlUtilization_t)
         numbers = [Number(within(rates, "gpu")), Number(within(rates, "memory"))]
         polled = poll(api, device.handle, byref(rates), numbers=numbers)
     return Source(

@@ -6,8 +6,8 @@ import contextlib
 import json
 import math
 import os
-from itertools import chain, compress
-from operator import is_not
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +56,22 @@ class Writer:
         self._full = PART
         self._rows = 0
 
-    def sample(self, now: float, values: list[float | None]) -> None:
-        """Append the values that differ from the last sample's; all of them the first time."""
+    def sample(
+        self, now: float, values: list[float | None], touched: Iterable[int] | None = None
+    ) -> None:
+        """Append the values that differ from the last sample's; all of them the first time.
+
+        touched: the places of all that may differ, if they are known. To look at
+        others is to wait for the memory.
+        """
         self._pay()
         line: list[Any] = [round(now, 4)]
         last = self._last
         if len(last) != len(values):
-            last = self._last = values.copy()
+            self._last = values.copy()
             line += chain.from_iterable(enumerate(values))
         else:
-            # What is still the same object is not looked at: each look waits for the memory.
-            for place in compress(range(len(values)), map(is_not, values, last)):
+            for place in range(len(values)) if touched is None else touched:
                 value = values[place]
                 if value != last[place]:
                     last[place] = value

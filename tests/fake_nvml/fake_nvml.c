@@ -365,7 +365,8 @@ int nvmlDeviceGetRemappedRows(device_t *d, unsigned *corrected, unsigned *uncorr
     return whole(d, "rows", corrected);
 }
 
-typedef struct { device_t *device; } gpm_sample_t;
+typedef struct { device_t *device; unsigned taken; int was_older; } gpm_sample_t;
+static unsigned samples_taken;
 typedef struct {
     unsigned id, code;
     double value;
@@ -385,17 +386,28 @@ int nvmlGpmQueryDeviceSupport(device_t *d, gpm_support_t *out) {
 }
 int nvmlGpmSampleAlloc(gpm_sample_t **out) { *out = calloc(1, sizeof(gpm_sample_t)); return OK; }
 int nvmlGpmSampleFree(gpm_sample_t *s) { free(s); return OK; }
-int nvmlGpmSampleGet(device_t *d, gpm_sample_t *s) { s->device = d; return OK; }
+int nvmlGpmSampleGet(device_t *d, gpm_sample_t *s) {
+    unsigned fine;
+    int code = whole(d, "gpm_sample", &fine); /* only a script that names it has one fail */
+    if (code && code != NOT_SUPPORTED) return code;
+    s->device = d;
+    s->taken = ++samples_taken;
+    s->was_older = 0;
+    return OK;
+}
 int nvmlGpmMigSampleGet(device_t *d, unsigned instance, gpm_sample_t *s) {
     for (int slot = 1; slot <= d->mig_slots; slot++) {
         unsigned id;
-        if (!whole(d + slot, "instance", &id) && id == instance) { s->device = d + slot; return OK; }
+        if (!whole(d + slot, "instance", &id) && id == instance) return nvmlGpmSampleGet(d + slot, s);
     }
     return NOT_FOUND;
 }
 int nvmlGpmMetricsGet(gpm_get_t *get) {
     char name[24];
     if (!get->one->device || !get->two->device) return INVALID;
+    /* No mistake to the driver: the older one comes first, and ends no more than one difference. */
+    if (get->one->taken >= get->two->taken || get->one->was_older) return INVALID;
+    get->one->was_older = 1;
     for (unsigned i = 0; i < get->count; i++) {
         snprintf(name, sizeof name, "gpm%u", get->metrics[i].id);
         get->metrics[i].code = value(get->two->device, name, &get->metrics[i].value);

@@ -49,6 +49,38 @@ def test_activity_that_fails_for_a_while_or_is_no_number_is_missing(play: Play) 
     assert told == ["failed", "back"]
 
 
+def test_the_reason_of_a_gpm_sample_that_fails_is_its_own(play: Play) -> None:
+    # Two are taken by each of two sources before and at the first sample; the fifth comes after.
+    metrics = "".join(f"\ngpm{number} 30" for number in (2, 3, 5, 10, 20, 21, 60, 61))
+    script = gpu(0, f"utilisation 9\ngpm 1\ngpm_sample 1 1 1 1 E999 1{metrics}")
+    trace = play(script, samples=24, interval=0.1)
+    failed = [e for e in trace.provenance()["events"] if e["event"] == "failed"]
+    reasons = [e["reason"] for e in failed if e["reason"].startswith("GPM")]
+    assert reasons == ["GPM: Unknown Error"]  # not what the comparison without that sample says
+    assert changes(list(trace.frame()["gpu0/SM activity (%)"])) == [30.0]
+
+
+def test_a_metric_that_fails_later_is_missing_alone(play: Play) -> None:
+    script = gpu(
+        0,
+        "utilisation 9\ngpm 1\ngpm3 30 30 E999 31 E999 32\ngpm5 12 13 14 15 16 17\n"
+        + "gpm10 1\ngpm20 1\ngpm21 1\ngpm60 1\ngpm61 1",
+    )
+    trace = play(script, samples=32, interval=0.1)
+    frame = trace.frame()
+    assert changes(list(frame["gpu0/SM occupancy (%)"])) == [30.0, 31.0, 32.0]
+    assert (
+        frame["gpu0/SM occupancy (%)"].isna().sum() > frame["gpu0/tensor activity (%)"].isna().sum()
+    )
+    assert changes(list(frame["gpu0/tensor activity (%)"])) == [12.0, 13.0, 14.0, 15.0, 16.0, 17.0]
+    places = [
+        trace.recording.keys.index(f"gpu0/{name} (%)")
+        for name in ("SM occupancy", "tensor activity")
+    ]
+    told = [e["series"] for e in trace.provenance()["events"] if e["event"] == "failed"]
+    assert [places[0]] in told and not any(places[1] in numbers for numbers in told)
+
+
 def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
     mib = 2**20
     trace = play(

@@ -24,7 +24,8 @@ def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
             power 71500 100250 200000 300000
             energy 5000000 5001000 5002500 5004000
             """,
-        )
+        ),
+        samples=64,  # memory is read every 0.5 s
     )
     frame = trace.frame()
     # The first reading (for memory the first three) is a probe's, before the first sample.
