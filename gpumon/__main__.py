@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon import __version__
-from gpumon.errors import MonitorError, needed_for
+from gpumon.errors import MonitorError, needed_for, warnings_as_lines
 from gpumon.output import write_whole
 
 if TYPE_CHECKING:
@@ -271,7 +271,8 @@ def _write(out: Path, data: bytes) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; user errors are one line on standard error and exit code 2."""
     try:
-        code = run(parser().parse_args(arguments))
+        with warnings_as_lines():
+            code = run(parser().parse_args(arguments))
         if sys.stdout is not None:
             sys.stdout.flush()
         return code

@@ -1,6 +1,8 @@
-"""The one error that gpumon raises for what its user can put right, and texts fit to be shown."""
+"""The one error that gpumon raises for what its user can put right, warnings, printable texts."""
 
 import contextlib
+import sys
+import warnings
 from collections.abc import Iterator
 
 
@@ -17,6 +19,28 @@ class MonitorError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the program that called gpumon, as none of gpumon's own can be mended."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "gpumon":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
+
+
+@contextlib.contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Print a command's warnings as it prints all else, whatever Python is told to do with them.
+
+    A warning that were an error would take the place of a recorded program's exit code.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = lambda message, *_: print(
+            f"gpumon: warning: {printable(message)}", file=sys.stderr
+        )
+        yield
 
 
 @contextlib.contextmanager

@@ -38,6 +38,8 @@ def gpm_supported(device: Device) -> None:
     support = ask(nvml().nvmlGpmQueryDeviceSupport, device.parent or device.handle)
     if not support.isSupportedDevice:
         raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
+    if device.parent is not None and device.instance is None:
+        raise Unavailable("the driver does not say which MIG instance it is", permanent=True)
 
 
 def gpm_sources(device: Device) -> list[Source]:

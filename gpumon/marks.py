@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -21,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, warn
 from gpumon.files import marks_file
 
 # Where `gpumon record` tells the program that it runs which trace is its own.
@@ -141,11 +140,9 @@ class Marker:
         self._torn = self._torn or written > 0
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"gpumon cannot mark phases in {self.path}: {why}; "
-                "the program goes on, and the marks are written once they can be",
-                RuntimeWarning,
-                stacklevel=4,
+                "the program goes on, and the marks are written once they can be"
             )
         return False
 

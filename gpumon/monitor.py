@@ -8,7 +8,6 @@ import select
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import gpumon
 from gpumon import launch, parts
-from gpumon.errors import MonitorError, printable
+from gpumon.errors import MonitorError, printable, warn
 from gpumon.files import marks_file, prefix_of, samples_file, take
 from gpumon.marks import Marker, Phase
 from gpumon.platforms import check_can_record, missing
@@ -141,7 +140,7 @@ class Monitor(SoFar):
             return
         check_can_record()
         if lacking := missing():
-            _warn(lacking)
+            warn(lacking)
         held = self.take_files()
         self._owner = os.getpid()
         config = {
@@ -166,7 +165,7 @@ class Monitor(SoFar):
                 "gpumon.sampler", config, subprocess.PIPE, self._complaints, [held]
             )
         except OSError as error:
-            _warn(f"gpumon cannot start its sampler: {error}")
+            warn(f"gpumon cannot start its sampler: {error}")
             return
         finally:
             os.close(held)  # the sampler has it
@@ -207,12 +206,12 @@ class Monitor(SoFar):
         process = self._process
         if process is None or os.getpid() != self._owner:
             return
-        if process.poll() is not None:
-            _warn(
-                f"gpumon's sampler ended early (status {process.returncode}); "
-                "the trace is kept up to there"
-            )
         try:
+            if process.poll() is not None:
+                warn(
+                    f"gpumon's sampler ended early (status {process.returncode}); "
+                    "the trace is kept up to there"
+                )
             with contextlib.suppress(OSError):
                 assert process.stdin is not None
                 process.stdin.write(b"stop\n")
@@ -220,22 +219,29 @@ class Monitor(SoFar):
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                _warn("gpumon's sampler did not stop in time and was ended; its trace is kept")
+                warn("gpumon's sampler did not stop in time and was ended; its trace is kept")
         finally:
             # Also when a second interrupt arrives while waiting: leave no process behind.
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            self._listen(0.0)
-            for stream in (process.stdin, process.stdout, self._complaints):
-                with contextlib.suppress(OSError):
-                    if stream is not None:
-                        stream.close()
-            self._process = None
-            self.marker.close()
-            view, self._view = self._view, None
-            if view is not None:
-                view.stop()
+            try:
+                self._listen(0.0)
+            finally:
+                # Also where the program has warnings be errors.
+                self._close(process)
+
+    def _close(self, process: subprocess.Popen[bytes]) -> None:
+        """Close what is open; the sampler has ended."""
+        for stream in (process.stdin, process.stdout, self._complaints):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+        self._process = None
+        self.marker.close()
+        view, self._view = self._view, None
+        if view is not None:
+            view.stop()
 
     def _show(self) -> None:
         from gpumon.live import LiveView, in_notebook
@@ -244,7 +250,7 @@ class Monitor(SoFar):
             try:
                 self._view = LiveView(self.path, LIVE_SECONDS)
             except MonitorError as error:
-                _warn(f"recording continues without the chart: {error}")
+                warn(f"recording continues without the chart: {error}")
         else:
             print(f"follow it with: gpumon watch {self.path}", file=sys.stderr)
 
@@ -254,7 +260,7 @@ class Monitor(SoFar):
             if self._listen(0.05):
                 return
         if self.running:
-            _warn(f"gpumon's sampler is not ready after {READY_SECONDS:.0f} s; continuing without")
+            warn(f"gpumon's sampler is not ready after {READY_SECONDS:.0f} s; continuing without")
             return
         self._listen(0.0)
         assert self._process is not None and self._complaints is not None
@@ -262,7 +268,7 @@ class Monitor(SoFar):
         last = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
         why = last[-1] if last else f"exit status {self._process.returncode}"
         self._process = None
-        _warn(f"gpumon's sampler could not start, so nothing is recorded: {why}")
+        warn(f"gpumon's sampler could not start, so nothing is recorded: {why}")
 
     def _listen(self, seconds: float) -> bool:
         """Pass on what the sampler says, as warnings; True once it has said that it is ready."""
@@ -283,7 +289,7 @@ class Monitor(SoFar):
                 if line == b"ready":
                     ready = True
                 elif line.startswith(b"warning: "):
-                    _warn(line[9:].decode("utf-8", "replace"))
+                    warn(line[9:].decode("utf-8", "replace"))
                 elif line.startswith(b"error: "):
                     raise MonitorError(line[7:].decode("utf-8", "replace"))
             seconds = 0.0
@@ -292,7 +298,3 @@ class Monitor(SoFar):
 
 def _marker(state: dict[str, Any]) -> Marker:
     return Marker(state["path"], state["inside"])
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -205,7 +205,7 @@ def _figures(
         row["memory peak (MiB)"] = stats.peak(series.get("most memory", series["memory"]))
     if "power" in series:
         row["power mean (W)"] = stats.mean(series["power"])
-    if any(known.series.get("others", ())):
+    if any(count > 0 for count in known.series.get("others", ())):  # NaN is none
         row["others' memory peak (MiB)"] = stats.peak(series.get("others' memory", {}))
         row["others' SM use mean (%)"] = stats.mean(series.get("others' use", {}))
     if "machine" in series and known.mine:

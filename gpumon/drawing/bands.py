@@ -66,11 +66,24 @@ class Bands:
         for mark in self.marks:
             if counts[mark.name] > MOST_LABELS:
                 continue
-            left, right = max(mark.start, start), min(mark.end, end)
+            left, right = self._seen(mark, (start, end))
             text = self._fitting(mark, (right - left) / (end - start) * inches)
             if text:
                 self._texts.append(((left + right) / 2, mark.depth, text))
                 self.labelled.add(mark.name)
+
+    def _seen(self, mark: Mark, window: stats.Span) -> stats.Span:
+        """The longest part of a phase that no phase of another process is drawn over."""
+        order = list(self.colours)
+        above = set(order[order.index(mark.name) + 1 :])
+        over = [(m.start, m.end) for m in self.marks if m.depth == mark.depth and m.name in above]
+        left, right = max(mark.start, window[0]), min(mark.end, window[1])
+        free, begin = [], left
+        for start, end in stats.union(over):
+            free.append((begin, min(start, right)))
+            begin = max(begin, end)
+        free.append((begin, right))
+        return max(free, key=lambda span: span[1] - span[0])
 
     def ribbon(self, axes: Axes) -> None:
         """Draw the segments, and the names settled on, into axes as high as the levels."""

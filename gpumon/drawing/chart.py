@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gpumon.compat import strictly
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from gpumon.trace import Trace
 
 LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.32, 0.09
+NAME_AT, FIGURE_AT = 0.46, 0.1
+"""Inches between a lane and what stands at its sides."""
+WIDEST = 0.22
+"""Of the chart's width, that a side takes at most; longer texts are set smaller."""
+TITLE_POINTS, SUBTITLE_POINTS, FIGURE_POINTS = 9.0, 7.0, 8.0
 RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
 LETTER = 0.072  # inches, a mean letter of a note
 # A name is no formula, whatever dollar signs it holds.
@@ -91,17 +97,18 @@ def _draw(
 ) -> Chart:
     heights = _heights(lanes)
     width = size[0] if size else 10.0
-    inside = width - LEFT - RIGHT
+    left, right = _sides(lanes, width)
+    inside = width - left - right
     bands.settle(inside)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
     swatches = legend.handles(kinds, bands.unlabelled(), colours)
-    rows = legend.rows(swatches, width - LEFT, most=1 if size else 3)
+    rows = legend.rows(swatches, width - left, most=1 if size else 3)
     space = LEGEND + legend.ROW * (len(rows) - 1)
     head = TOP + space + (TITLE if title else 0.0) + RIBBON * bands.levels
     told = [
         line
         for note in notes(recording)
-        for line in textwrap.wrap(note, max(10, int((width - LEFT) / LETTER)))
+        for line in textwrap.wrap(note, max(10, int((width - left) / LETTER)))
     ]
     foot = BOTTOM + NOTE * len(told)
     natural = head + sum(heights) + GAP * len(lanes) + foot
@@ -112,11 +119,11 @@ def _draw(
         raise MonitorError(f"size={size!r}: too small for {len(lanes)} lanes, in inches")
     figure = Chart(figsize=(width, height), facecolor=colours.background)
     FigureCanvasAgg(figure)
-    span = (LEFT / width, inside / width)
+    span = (left / width, inside / width)
     top = height - TOP
     if title:
         figure.text(
-            LEFT / width,
+            left / width,
             top / height,
             title,
             color=colours.text,
@@ -138,12 +145,37 @@ def _draw(
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
         frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)
         bands.tint(axes)
-        _lane(axes, recording, lane, colours, tall * scale, inside)
-    legend.draw(figure, rows, LEFT, legend_at, colours)
+        _lane(axes, recording, lane, colours, inside)
+        _side_texts(axes, lane, colours, tall * scale, (left - NAME_AT, right - FIGURE_AT))
+    legend.draw(figure, rows, left, legend_at, colours)
     for number, text in enumerate(reversed(told)):
         foot = (0.09 + NOTE * number) / height
-        figure.text(LEFT / width, foot, text, color=colours.faint, fontsize=8.5)
+        figure.text(left / width, foot, text, color=colours.faint, fontsize=8.5)
     return figure
+
+
+def _sides(lanes: Sequence[Lane], width: float) -> tuple[float, float]:
+    """Inches left and right of the lanes, for their names and figures."""
+    names = [_inches(lane.title, TITLE_POINTS, "bold") for lane in lanes]
+    names += [_inches(lane.subtitle, SUBTITLE_POINTS) for lane in lanes]
+    figures = [_inches(line.note, FIGURE_POINTS) for lane in lanes for line in lane.lines]
+    left = max(LEFT, min(WIDEST * width, NAME_AT + max(names, default=0.0)))
+    return left, max(RIGHT, min(WIDEST * width, FIGURE_AT + max(figures, default=0.0)))
+
+
+def _inches(text: str, points: float, weight: str = "normal") -> float:
+    """The length of a text."""
+    font = FontProperties(size=points, weight=weight)
+    if not text:
+        return 0.0
+    length, _, _ = RendererAgg(1, 1, 720).get_text_width_height_descent(text, font, False)
+    return 1.08 * float(length) / 720  # letters that are fitted to few pixels are wider
+
+
+def _fitting(text: str, points: float, room: float, weight: str = "normal") -> dict[str, Any]:
+    """A size such that a text has room, in inches."""
+    size = points * room / max(room, _inches(text, points, weight))
+    return {"fontsize": size, "weight": weight}
 
 
 def _heights(lanes: Sequence[Lane]) -> list[float]:
@@ -181,9 +213,7 @@ def frame_axes(
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
 
 
-def _lane(
-    axes: Axes, recording: Any, lane: Lane, colours: Theme, inches: float, inside: float
-) -> None:
+def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inside: float) -> None:
     for line in lane.lines:
         colour, look = colour_of(line.kind, colours), KINDS[line.kind]
         times, mean, low, high = condense(
@@ -211,34 +241,33 @@ def _lane(
         moment, text = lane.lost
         axes.axvline(moment, color=colours.activity, linewidth=1.2)
         axes.text(moment, 80, f" {text}", color=colours.activity, fontsize=8, clip_on=True)
-    _side_texts(axes, lane, colours, inches)
+    if lane.reason:
+        middle: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+        axes.text(0.5, 0.5, lane.reason, color=colours.faint, fontsize=8, **middle)
 
 
-def _side_texts(axes: Axes, lane: Lane, colours: Theme, inches: float) -> None:
-    """The device's name on the left, its figures on the right in the colours of their lines."""
+def _side_texts(
+    axes: Axes, lane: Lane, colours: Theme, inches: float, room: tuple[float, float]
+) -> None:
+    """The device's name on the left, its figures on the right in the colours of their lines.
+
+    inches: the lane's height. room: inches on the left and on the right.
+    """
     step = 0.155 / inches
     middle = 0.5 + (step / 2 if lane.subtitle else 0.0)
     place: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "clip_on": False}
-    left = -0.46 / _width_inches(axes)
-    axes.text(
-        left, middle, lane.title, color=colours.text, weight="bold", ha="right", fontsize=9, **place
-    )
-    axes.text(
-        left, middle - step, lane.subtitle, color=colours.faint, ha="right", fontsize=7, **place
-    )
-    right = 1 + 0.1 / _width_inches(axes)
+    left = -NAME_AT / _width_inches(axes)
+    look = _fitting(lane.title, TITLE_POINTS, room[0], "bold")
+    axes.text(left, middle, lane.title, color=colours.text, ha="right", **look, **place)
+    look = _fitting(lane.subtitle, SUBTITLE_POINTS, room[0])
+    axes.text(left, middle - step, lane.subtitle, color=colours.faint, ha="right", **look, **place)
+    right = 1 + FIGURE_AT / _width_inches(axes)
     first = 0.5 + step * (len(lane.lines) - 1) / 2
     for number, line in enumerate(lane.lines):
-        axes.text(
-            right,
-            first - number * step,
-            line.note,
-            color=colour_of(line.kind, colours),
-            fontsize=8,
-            **place,
-        )
-    if lane.reason:
-        axes.text(0.5, 0.5, lane.reason, color=colours.faint, ha="center", fontsize=8, **place)
+        look = _fitting(line.note, FIGURE_POINTS, room[1]) | {
+            "color": colour_of(line.kind, colours)
+        }
+        axes.text(right, first - number * step, line.note, **look, **place)
 
 
 def _width_inches(axes: Axes) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import gpumon_canvas
 import pytest
-from gpumon_tools import Marks, write
+from gpumon_tools import START, Marks, write
 
 import gpumon
 from gpumon.drawing import sidebyside
@@ -190,6 +190,40 @@ def test_a_long_name_stays_in_the_picture(tmp_path: Path) -> None:
     renderer = chart.canvas.get_renderer()  # type: ignore[attr-defined]
     (lane,) = lanes(chart)
     assert min(text.get_window_extent(renderer).x0 for text in lane.texts) >= 0
+
+
+def test_the_names_and_figures_of_lanes_stay_in_the_picture(tmp_path: Path) -> None:
+    more: dict[str, list[float | None]] = {
+        f"gpu0/{name}": [12345.0] * 9
+        for name in ("other processes (count)", "memory clock (MHz)", "NVLink received (MiB/s)")
+    }
+    path = write(tmp_path / "t", {"gpu0": [1.0] * 9}, more=more)
+    samples = path.with_name("t.jsonl")
+    for product in ("NVIDIA H100 80GB HBM3", "NVIDIA " + "A100" * 40):
+        text = re.sub('"product": "[^"]*"', f'"product": "{product}"', samples.read_text())
+        samples.write_text(text)
+        chart = gpumon.read(path).plot(series=["clocks", "NVLink"])
+        renderer = chart.canvas.get_renderer()  # type: ignore[attr-defined]
+        texts = [text for lane in lanes(chart) for text in lane.texts if text.get_text()]
+        assert any(product.removeprefix("NVIDIA ") in text.get_text() for text in texts)
+        for text in texts:
+            place = text.get_window_extent(renderer)
+            assert place.x0 >= 0 and place.x1 <= chart.bbox.width, text
+
+
+def test_phases_of_two_processes_are_named_beside_each_other(tmp_path: Path) -> None:
+    """A recorder's own, and those of its program, which lie in it."""
+    path = write(tmp_path / "t", {"gpu0": [1.0] * 12}, marks=(("command", 0.0, 12.0, {}),))
+    with path.with_name("t.marks.jsonl").open("a") as file:
+        for kind, moment in (("B", START + 4), ("E", START + 11)):
+            more = ["train", {}] if kind == "B" else []
+            file.write(json.dumps([kind, int(moment * 1e9), 8, 0, *more]) + "\n")
+    chart = gpumon.read(path).plot()
+    renderer = chart.canvas.get_renderer()  # type: ignore[attr-defined]
+    ribbon = next(axes for axes in chart.axes if axes.get_ylim() == (1, 0))
+    places = {text.get_text(): text.get_window_extent(renderer) for text in ribbon.texts}
+    assert places.keys() == {"command", "train"}
+    assert places["command"].x1 < ribbon.transData.transform((4, 0))[0]
 
 
 def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:

@@ -158,6 +158,44 @@ print("went on")
     assert trace.plot()
 
 
+@pytest.mark.parametrize("told", ["default", "error", "ignore"])
+def test_a_warning_is_one_line_and_no_exit_code(tmp_path: Path, told: str) -> None:
+    script = tmp_path / "script"
+    script.write_text(gpu(0, f"utilisation 70\nprocesses {os.getpid()} 100"))
+    words = ("--interval", "0.05", "--out", "t", "--", "sleep", "0.2")
+    done = command(
+        "record", *words, cwd=tmp_path, **fake_nvml.environment(script), PYTHONWARNINGS=told
+    )
+    assert done.returncode == 0, done.stderr
+    warning, *rest = done.stderr.splitlines()
+    assert warning.startswith("gpumon: warning: GPU 0 is shared with ")
+    assert [line.partition(";")[0] for line in rest] == ["gpumon: trace in t"]
+
+
+def test_where_warnings_are_errors_a_monitor_still_closes_all(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(gpu(0, f"utilisation 70\nprocesses {os.getpid()} 100"))
+    program = """
+import gpumon, warnings
+warnings.simplefilter("error")
+try:
+    with gpumon.Monitor("t", interval=0.05):
+        pass
+except RuntimeWarning as error:
+    print("raised")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**environment(), **fake_nvml.environment(script), "PYTHONWARNINGS": "error"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.stdout, done.stderr) == ("raised\n", "")
+    assert gpumon.read(tmp_path / "t").provenance()["ended"] == "closed"
+
+
 def test_live_view_redraws_without_the_program_drawing(tmp_path: Path) -> None:
     pictures: list[bytes] = []
 

@@ -163,6 +163,15 @@ def test_mig_instances_are_devices(play: Play) -> None:
     assert [d["name"] for d in one.devices] == ["gpu0", "gpu0-mig2", "host"]
 
 
+def test_an_instance_that_the_driver_does_not_number_gets_nobodys_figures(play: Play) -> None:
+    slots = "0.{0} uuid MIG-{0}aaa1111\n0.{0} name MIG\n0.{0} memory_total 9\n0.{0} memory 1\n"
+    numbered = slots.format(0) + "0.0 instance 0\n0.0 gpm2 55\n"
+    trace = play(gpu(0, "gpm 1") + numbered + slots.format(1), samples=5, interval=0.1)
+    assert trace.frame().iloc[-1]["gpu0-mig0/SM activity (%)"] == 55
+    assert trace.frame()["gpu0-mig1/SM activity (%)"].isna().all()
+    assert "which MIG instance" in str(reasons_of(trace)["gpu0-mig1/SM activity (%)"])
+
+
 def test_the_hosts_own_series(play: Play) -> None:
     trace = play("init 9\n", samples=30, interval=0.1)
     last = trace.frame().iloc[-1]

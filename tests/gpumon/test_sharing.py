@@ -6,6 +6,7 @@ import os
 import warnings
 from pathlib import Path
 
+import gpumon_tools
 import psutil
 import pytest
 from gpumon_tools import Play, gpu, play_fixture, write  # noqa: F401 (a fixture)
@@ -39,7 +40,8 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     name = psutil.Process(other).name()
     assert (event["device"], event["process"], event["name"]) == ("gpu0", other, name)
     said = f"GPU 0 is shared with {name} ({other}, 2.9 GiB): its figures"
-    assert [str(warning.message) for warning in told if said in str(warning.message)]
+    (warning,) = [warning for warning in told if said in str(warning.message)]
+    assert Path(warning.filename) == Path(gpumon_tools.__file__)  # where the program calls
     rows = trace.summary().set_index(["phase", "device"])
     row = rows.loc[("(all)", "gpu0")]
     assert row["others' memory peak (MiB)"] == 3000
@@ -65,6 +67,13 @@ def test_others_that_the_driver_does_not_measure(tmp_path: Path) -> None:
     assert in_the_picture(trace)["lanes"] == in_the_page(trace)["lanes"]
     notes = in_the_picture(trace)["notes"]
     assert "with a process (4), a process (4), a process (4) and 2 more" in notes
+
+
+def test_a_gap_is_nobody(tmp_path: Path) -> None:
+    names = ("memory others (MiB)", "SM use others (%)", "other processes (count)")
+    more: dict[str, list[float | None]] = {f"gpu0/{name}": [0, None, 0, 0] for name in names}
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 4}, more=more))
+    assert not [name for name in trace.summary() if name.startswith("others'")]
 
 
 def test_ranks_of_one_launcher_are_no_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
