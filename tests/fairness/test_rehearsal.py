@@ -352,6 +352,22 @@ def test_the_global_batchs_are_told_from_an_average(precision: str, bias: int) -
         assert failed(checks) == [] and (row.reason, row.verdict) == (said, verdict)
 
 
+@pytest.mark.parametrize("bias", [0, 1])
+def test_variances_are_recognised_whichever_way_they_are_divided(bias: int) -> None:
+    grey, _ = reference.batch()
+    values = [reference.after_conv0(START, share) for share in np.split(grey, 2)]
+
+    def errors(variance: np.ndarray) -> tuple[float, float]:
+        after = {VARIANCE: 0.9 * START[VARIANCE].astype(float) + 0.1 * variance}
+        return rehearsal._variance_errors(after, START, values)
+
+    axes = (0, 2, 3)
+    own, together = errors(np.mean([each.var(axis=axes, ddof=bias) for each in values], axis=0))
+    assert own < 1e-7 < together
+    own, together = errors(np.concatenate(values).var(axis=axes, ddof=bias))
+    assert together < 1e-7 < own
+
+
 @pytest.mark.parametrize(("by", "verdict"), [(0.8, "known"), (1.25, "fail")])
 def test_what_a_global_batch_does_not_explain_has_the_same_limit(by: float, verdict: str) -> None:
     def together(each: list[np.ndarray]) -> np.ndarray:

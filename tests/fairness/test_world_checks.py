@@ -153,7 +153,9 @@ def test_orders_of_two_epochs_differ() -> None:
     fixed = in_place(100)
     assert (fixed.difference, fixed.threshold, fixed.verdict) == (1.0, 0.5, "fail")
     assert fixed.reason == "the same one in both"
-    assert in_place(50).verdict == "pass" and in_place(51).verdict == "fail"
+    half, more = in_place(50), in_place(51)
+    assert (half.verdict, half.reason) == ("pass", "another one in each epoch")
+    assert (more.verdict, more.reason) == ("fail", "the same one in both")
 
 
 def test_of_few_images_no_order_is_judged() -> None:
