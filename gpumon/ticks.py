@@ -67,6 +67,12 @@ class _Calls(NamedTuple):
         )
 
 
+def _calls_alone(source: Source) -> Poll | None:
+    """What a source is, if it is but calls."""
+    poll = source.poll
+    return poll if poll and poll.ready and not source.dead else None
+
+
 def _is_whole(number: Number, place: _Place) -> bool:
     """Whether a number is taken as it is."""
     small = type(number.cell) in (c_uint, c_int)
@@ -84,7 +90,6 @@ class _Turn:
     calls: those of this reading and of the next, as two may differ.
     """
 
-    polls: list[tuple[int, Poll]] = field(default_factory=list)
     calls: list[_Calls] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
 
@@ -118,13 +123,14 @@ class Sampler:
             kind = source.series[0].key.partition("/")[2] if of_gpu else "host"
             number = kinds.setdefault(kind, len(kinds))
             turn = self._turns.setdefault(step, [_Turn() for _ in range(step)])[-number % step]
-            if source.poll and source.poll.ready and not source.dead:
-                turn.polls.append((index, source.poll))
-            else:
-                turn.others.append(index)
+            turn.others.append(index)
         for turn in chain.from_iterable(self._turns.values()):
-            following = [(index, poll.following or poll) for index, poll in turn.polls]
-            turn.calls = [_Calls.of(polls, self._places) for polls in (turn.polls, following)]
+            polls = [
+                (index, poll) for index in turn.others if (poll := _calls_alone(sources[index]))
+            ]
+            following = [(index, poll.following or poll) for index, poll in polls]
+            turn.calls = [_Calls.of(each, self._places) for each in (polls, following)]
+            turn.others = [index for index in turn.others if index not in dict(polls)]
 
     def tick(self, number: int, now: float) -> None:
         """Read what is due and write one line; all is due at the first."""
