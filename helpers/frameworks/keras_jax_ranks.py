@@ -26,7 +26,7 @@ __all__ = [
     "gradients",
     "in_order",
     "join",
-    "own_part",
+    "own_array",
     "shard",
 ]
 
@@ -49,8 +49,8 @@ def join() -> None:
         keras.utils.set_random_seed(_SEED)
 
 
-def own_part(array: jax.Array, mesh: Mesh) -> jax.Array:
-    """This node's rows of an array that is split over the mesh, without waiting for them."""
+def own_array(array: jax.Array, mesh: Mesh) -> jax.Array:
+    """Of an array that is split over the mesh, this node's rows, on its devices."""
     found: jax.Array = multihost_utils.global_array_to_host_local_array(
         array, mesh, P(mesh.axis_names[0])
     )
