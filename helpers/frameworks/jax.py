@@ -59,8 +59,9 @@ SKIPPED = {
 _ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 """XLA's options for what the certificate computes, a few times at most.
 
-Its emitters of fused loops for CPUs take half of the time that compiling does, to save some of what
-it computes."""
+Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients
+(15.4 s of processor time with them, 7.7 without, one run each), which are computed as fast without.
+"""
 _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 _MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}
 """Optax's names of what it keeps for each weight: of Adam, and of momentum."""
