@@ -171,14 +171,18 @@ class Monitor(SoFar):
             os.close(held)  # the sampler has it
         try:
             self._wait_until_ready()
+            if self.live and self.running:
+                self._show()
         except MonitorError:
             self._process.wait()
-            self._process = None
+            self._close(self._process)
             for file in (samples_file(self.path), self.marker.path):
                 file.unlink(missing_ok=True)
             raise
-        if self.live and self.running:
-            self._show()
+        except BaseException:
+            # An interrupt, or a warning where the program has warnings be errors.
+            self.stop()
+            raise
 
     def take_files(self) -> int:
         """Make the trace's files anew, for this monitor alone; gives the one for samples, open."""
@@ -267,7 +271,7 @@ class Monitor(SoFar):
         self._complaints.seek(0)
         last = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
         why = last[-1] if last else f"exit status {self._process.returncode}"
-        self._process = None
+        self._close(self._process)
         warn(f"gpumon's sampler could not start, so nothing is recorded: {why}")
 
     def _listen(self, seconds: float) -> bool:

@@ -172,12 +172,18 @@ def test_a_warning_is_one_line_and_no_exit_code(tmp_path: Path, told: str) -> No
     assert [line.partition(";")[0] for line in rest] == ["gpumon: trace in t"]
 
 
-def test_where_warnings_are_errors_a_monitor_still_closes_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_where_warnings_are_errors_a_monitor_still_closes_all(
+    tmp_path: Path, seconds: float
+) -> None:
+    """Also where the warning is there before the monitor looks whether its sampler is ready."""
     script = tmp_path / "script"
     script.write_text(gpu(0, f"utilisation 70\nprocesses {os.getpid()} 100"))
-    program = """
-import gpumon, warnings
+    program = f"""
+import gpumon, time, warnings
 warnings.simplefilter("error")
+wait = gpumon.Monitor._wait_until_ready
+gpumon.Monitor._wait_until_ready = lambda monitor: (time.sleep({seconds}), wait(monitor))
 try:
     with gpumon.Monitor("t", interval=0.05):
         pass

@@ -114,7 +114,7 @@ def test_the_notebook_trains_the_recipes_network(
 
 
 def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
-    wrong = "jax.lax.pmean(own", "jax.lax.psum(own"
+    wrong = "jax.lax.pmean(long", "jax.lax.psum(long"
     found = failed_in_rehearsal(notebook, NOTEBOOK, *wrong)
     assert "weight change after 5 SGD steps" in found
 
