@@ -229,6 +229,8 @@ def _figures(
 def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
     """All GPUs as one: means of shares, sums of watts, joules and memory, and the imbalance.
 
+    A share is a mean over the time that was measured on any of them, each weighing as much as was
+    measured of it; ``measured (s)`` is the mean of theirs, and so falls short where one was lost.
     A sum needs every device, for the same time: where one lacks more than ``longest`` seconds that
     another has, as one does that was lost, the sum would look like a saving, so it is left out.
     """
@@ -239,15 +241,18 @@ def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
     def alike(key: str) -> bool:
         return len(known(key)) == len(gpus) and max(known(key)) - min(known(key)) <= longest
 
-    row: dict[str, Any] = {"device": "gpus", "measured (s)": min(known("measured (s)"))}
+    row: dict[str, Any] = {"device": "gpus"}
+    row["measured (s)"] = sum(known("measured (s)")) / len(gpus)
     for key in (
         "utilisation mean (%)",
         "idle share (%)",
         "SM activity mean (%)",
         "slowed share (%)",
     ):
-        if known(key):
-            row[key] = sum(known(key)) / len(known(key))
+        own = [one for one in gpus if not math.isnan(one.get(key, NAN))]
+        if own:
+            seconds = sum(one["measured (s)"] for one in own)
+            row[key] = sum(one[key] * one["measured (s)"] for one in own) / seconds
     for key, covers in (
         ("memory peak (MiB)", "measured (s)"),
         ("power mean (W)", "measured (s)"),
