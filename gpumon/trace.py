@@ -43,7 +43,9 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise MonitorError("no trace was named; give the path that Monitor got")
-    parts = [Trace(load(prefix)) for one in paths for prefix in expand(one)]
+    # A trace that is named twice, as by two patterns, counts once.
+    prefixes = {os.path.realpath(prefix): prefix for one in paths for prefix in expand(one)}
+    parts = [Trace(load(prefix)) for prefix in prefixes.values()]
     if len(parts) == 1:
         return parts[0]
     return Trace(merge([part.recording for part in parts]), parts)
