@@ -461,6 +461,7 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
     for line in ("--interval soon", "--colour"):
         done = shell.run_cell(f"%%gpumon {line}\n1")
         assert isinstance(done.error_in_exec, gpumon.MonitorError)
+    assert isinstance(shell.run_cell("%%gpumon\n1 / 0").error_in_exec, ZeroDivisionError)
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
