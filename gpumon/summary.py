@@ -59,8 +59,10 @@ def summarize(recording: Recording, by: str, idle_below: float) -> tuple[list[st
 
     See :meth:`gpumon.Trace.summary`.
     """
-    if by not in ("phase", "mark"):
-        raise MonitorError(f"summary(by={by!r}): choose 'phase' (repeats joined) or 'mark'")
+    if by not in ("phase", "repeat", "mark"):
+        raise MonitorError(
+            f"summary(by={by!r}): choose 'phase' (repeats joined), 'repeat' (ranks) or 'mark'"
+        )
     known = [_known(recording, device) for device in recording.devices]
     rows: list[Row] = []
     for name, marks, whole in _groups(recording, by):
@@ -116,14 +118,27 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
 
 def _groups(recording: Recording, by: str) -> list[tuple[str, list[Mark], bool]]:
     groups: dict[Any, tuple[str, list[Mark], bool]] = {}
+    repeats: dict[str, list[Mark]] = {}
     for number, mark in enumerate(recording.marks):
-        group = groups.setdefault(number if by == "mark" else mark.name, (mark.name, [], False))
-        group[1].append(mark)
+        key: Any = number if by == "mark" else mark.name
+        if by == "repeat":
+            latest = repeats.get(mark.name, [])
+            if not _goes_with(mark, latest):
+                latest = repeats[mark.name] = []
+            latest.append(mark)
+            key = id(latest[0])
+        groups.setdefault(key, (mark.name, [], False))[1].append(mark)
     whole = Mark(WHOLE, 0.0, recording.end, 0, {})
     images = _counted_once(recording.marks)
     if images is not None:
         whole.attributes["images"] = images
     return [(WHOLE, [whole], True), *groups.values()]
+
+
+def _goes_with(mark: Mark, latest: list[Mark]) -> bool:
+    """Whether a mark is another process's of the repeat that these are of."""
+    among = any(mark.process == other.process for other in latest)
+    return not among and any(mark.start < other.end for other in latest)
 
 
 def _counted_once(marks: list[Mark]) -> float | None:
