@@ -53,9 +53,10 @@ def _cpu(root: int) -> Source:
         shares = []
         if len(cpus) < count:
             busy, total = _busy(cpus)
-            shares.append(_rate(before, "cores", busy, total))
-        for limit in limits:
-            shares.append(_rate(before, limit.amount, limit.used(), now * limit.amount))
+            shares.append(_rate(before, frozenset(cpus), busy, total))
+        for place, limit in enumerate(limits):
+            key = place, limit.amount  # groups may have equal limits, and each its own use
+            shares.append(_rate(before, key, limit.used(), now * limit.amount))
         cores = min([float(len(cpus)), *(limit.amount for limit in limits)])
         known = [share for share in shares if share is not None]
         # The limit that is nearest holds the program back, whichever it is.

@@ -1,8 +1,8 @@
 """What changed from one trace to another, phase by phase, in lines for people.
 
-Every repeat of a phase is measured by itself. Where both traces have several, a figure has changed
-if their ranges do not overlap; where one has a single repeat, nothing tells a change from chance,
-and the lines say so.
+Every repeat of a phase is measured by itself; what several ranks mark at once is one. Where both
+traces have several, a figure has changed if their ranges do not overlap; where one has a single
+repeat, nothing tells a change from chance, and the lines say so.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _devices(recording: Recording) -> str:
 
 def _figures(recording: Recording) -> dict[str, dict[str, list[float]]]:
     """By phase and figure: the value of each repeat, in order. What is not known is left out."""
-    _, rows = summarize(recording, "mark", 5.0)
+    _, rows = summarize(recording, "repeat", 5.0)
     kinds = {device["name"]: device["kind"] for device in recording.devices}
     hosts = [name for name, kind in kinds.items() if kind == "host"]
     found: dict[str, dict[str, list[float]]] = {}

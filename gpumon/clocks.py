@@ -179,6 +179,12 @@ def told(apart: Apart, machine: str, reference: str) -> str:
     )
 
 
+def said(header: dict[str, Any]) -> list[str]:
+    """What a merged trace's header, which may come from anywhere, says of the clocks."""
+    found = header.get("clocks")
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+
+
 def unknown(machine: str, reference: str) -> str:
     return (
         f"How far the clocks of {machine} and {reference} are apart is not known: they are laid on "

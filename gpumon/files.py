@@ -106,12 +106,14 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     text = os.fspath(path)
     if "*" not in text:
         return [prefix_of(path)]
-    pattern = Path(text.removesuffix(SAMPLES) + SAMPLES)
-    files = [p for p in pattern.parent.glob(pattern.name) if not p.name.endswith(MARKS)]
+    whole = Path(text.removesuffix(SAMPLES) + SAMPLES)
+    root = Path(whole.anchor)
+    pattern = str(whole.relative_to(root)).replace("[", "[[]")  # folders may be called so
+    files = [p for p in root.glob(pattern) if not p.name.endswith(MARKS)]
     if not files:
         raise MonitorError(f"no trace matches {text}; give the path that Monitor got")
     # Shorter names first, so that rank 10 comes after rank 2 and the unnumbered one leads.
-    return sorted(map(prefix_of, files), key=lambda prefix: (len(prefix.name), prefix.name))
+    return sorted(map(prefix_of, files), key=lambda prefix: (len(str(prefix)), prefix))
 
 
 def read_header(prefix: Path) -> dict[str, Any]:

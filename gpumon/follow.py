@@ -10,6 +10,7 @@ from collections import deque
 from pathlib import Path
 from typing import IO, Any
 
+from gpumon.errors import MonitorError
 from gpumon.files import marks_file, read_header, samples_file
 from gpumon.gaps import longest
 from gpumon.lines import Damaged, is_event, is_mark, is_sample, parse
@@ -21,7 +22,7 @@ class Tail:
     """The whole new lines of a growing file since the last look.
 
     Where another file has taken its place, as when a long trace begins a new part, the rest of the
-    old one comes first.
+    old one comes first. One that was emptied is read from its beginning.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +48,10 @@ class Tail:
             there = self.path.stat()
         except OSError:
             return True
-        return self._file is None or os.path.samestat(os.fstat(self._file.fileno()), there)
+        if self._file is None:
+            return True
+        same = os.path.samestat(os.fstat(self._file.fileno()), there)
+        return same and there.st_size >= self._file.tell()
 
     def _new(self) -> list[Any]:
         try:
@@ -71,6 +75,7 @@ class Follower:
 
     def __init__(self, prefix: Path, history: int = 600) -> None:
         self.header = read_header(prefix)
+        self._prefix, self._longest = prefix, history
         self.now: dict[str, float] = {}
         self.time = 0.0
         self.ended: str | None = None
@@ -92,6 +97,9 @@ class Follower:
         """Take in what is new; True if there was any."""
         new = False
         for line in self._samples.lines():
+            if isinstance(line, dict) and "gpumon" in line and self._is_another():
+                self.__init__(self._prefix, self._longest)  # type: ignore[misc]
+                return True
             if is_sample(line, len(self._keys)):
                 if line[0] > self._last:  # a file that begins anew has some of the last again
                     self._last = line[0]
@@ -105,6 +113,13 @@ class Follower:
             else:
                 self._open.pop((line[2], line[3]), None)
         return new
+
+    def _is_another(self) -> bool:
+        """Whether a later recording has taken the trace's place."""
+        began = "start (unix s)"
+        with contextlib.suppress(MonitorError):
+            return bool(read_header(self._prefix)[began] != self.header[began])
+        return False
 
     def silent(self, moment: float) -> float:
         """Seconds without a sample until ``moment`` (unix s), where that is a gap; else 0."""

@@ -100,7 +100,7 @@ def _pages(device: Device) -> Source:
     def counts() -> list[int]:
         values = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
         for value in values:
-            # The call succeeds if any field did.
+            # The call succeeds, whatever became of the fields.
             if value.nvmlReturn:
                 raise failure(api, value.nvmlReturn)
         corrected, uncorrected, pending = (int(value.value.ullVal) for value in values)

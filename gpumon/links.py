@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 from gpumon.compat import strictly
-from gpumon.nvml import Device, ask, nvml
-from gpumon.series import Series, Source, Unavailable
+from gpumon.nvml import Device, ask, failure, nvml
+from gpumon.series import Series, Source
 
 ALL_LINKS = 0xFFFFFFFF
 
@@ -51,17 +51,16 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
     before: list[tuple[float, list[int]]] = []
 
     def read() -> list[float | None]:
-        try:
-            values = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
-        except Unavailable as error:
-            error.args = (f"{error}{excuse}",)
-            raise
+        values = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
         now = time.monotonic()
         for value in values:
-            # The call succeeds if any field did.
-            if value.nvmlReturn != pynvml.NVML_SUCCESS:
-                why = pynvml.NVMLError(value.nvmlReturn)
-                raise Unavailable(f"field {value.fieldId}: {why}{excuse}", permanent=True)
+            # The call succeeds, whatever became of the fields.
+            if value.nvmlReturn:
+                error = failure(f"field {value.fieldId}", value.nvmlReturn)
+                error.args = (f"{error}{excuse}",)
+                # What a driver does not know, it will not learn.
+                error.permanent |= error.code == pynvml.NVML_ERROR_INVALID_ARGUMENT
+                raise error
         counts = [int(value.value.ullVal) for value in values]
         rates: list[float | None] = [None, None]
         if before and now > before[0][0]:

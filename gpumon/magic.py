@@ -22,7 +22,8 @@ def register(shell: Any) -> None:
             import matplotlib  # noqa: F401
         with Monitor(path, interval, live=live) as monitor:
             done = shell.run_cell(cell)
-        if not live and done.success:
+        done.raise_error()  # or whoever runs all cells would go on to the next
+        if not live:
             from IPython.display import display
 
             display(monitor.plot())

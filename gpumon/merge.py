@@ -33,6 +33,8 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts, told = _shifts(recordings, names)
+    # Those of a trace that was merged before still hold.
+    told = [text for part in recordings for text in clocks.said(part.header)] + told
     ends = [part.end + shift for part, shift in strictly(recordings, shifts)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.

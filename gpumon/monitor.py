@@ -84,8 +84,8 @@ class Monitor(SoFar):
             self.path = self.path.with_name(f"{self.path.name}-rank{self.rank}")
         self.interval = float(interval)
         self.gpus = None if gpus is None else list(gpus)
-        if limit is not None and not limit > 0:
-            raise MonitorError(f"limit={limit!r}: the MB of samples to keep must be above 0")
+        if limit is not None and not 0 < limit < float("inf"):
+            raise MonitorError(f"limit={limit!r}: the MB to keep must be above 0, and not endless")
         self.live = live
         self.limit = limit
         self.marker = Marker(marks_file(self.path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpumon import clocks
 from gpumon.diagnosis import diagnose, sentences
 from gpumon.meaning import HARDWARE, gpu_name, neighbour, sentence, slowings
 from gpumon.recording import Recording
@@ -51,7 +52,7 @@ def losses(recording: Recording) -> list[str]:
         + _slowed(recording)
         + _shared(recording)
         + _gaps(recording)
-        + _clocks(recording)
+        + clocks.said(recording.header)
         + _damaged(recording)
     )
 
@@ -123,11 +124,6 @@ def _gaps(recording: Recording) -> list[str]:
         seconds = sum(gap["seconds"] for gap in more)
         told.append(f"There are {len(more)} shorter gaps, of {lasting(seconds)} in all.")
     return told
-
-
-def _clocks(recording: Recording) -> list[str]:
-    told = recording.header.get("clocks", [])
-    return [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
 
 
 def _damaged(recording: Recording) -> list[str]:

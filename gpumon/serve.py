@@ -59,6 +59,10 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
         server_version = "gpumon"
         timeout = 10
 
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # some hang up before they have asked or heard all
+                super().handle()
+
         def do_GET(self) -> None:
             # A page elsewhere may give a name of its own this address, and read what is here.
             if local and not _local(self.headers.get("Host", host)):
@@ -74,12 +78,11 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
 
         def _answer(self, code: int, text: str, kind: str) -> None:
             data = text.encode("utf-8", "backslashreplace")
-            with suppress(ConnectionError, TimeoutError):
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
 
         def log_message(self, format: str, *arguments: Any) -> None:
             """Nothing: one line every few seconds would be all that it says."""

@@ -59,8 +59,10 @@ def summarize(recording: Recording, by: str, idle_below: float) -> tuple[list[st
 
     See :meth:`gpumon.Trace.summary`.
     """
-    if by not in ("phase", "mark"):
-        raise MonitorError(f"summary(by={by!r}): choose 'phase' (repeats joined) or 'mark'")
+    if by not in ("phase", "repeat", "mark"):
+        raise MonitorError(
+            f"summary(by={by!r}): choose 'phase' (repeats joined), 'repeat' (ranks) or 'mark'"
+        )
     known = [_known(recording, device) for device in recording.devices]
     rows: list[Row] = []
     for name, marks, whole in _groups(recording, by):
@@ -116,14 +118,27 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
 
 def _groups(recording: Recording, by: str) -> list[tuple[str, list[Mark], bool]]:
     groups: dict[Any, tuple[str, list[Mark], bool]] = {}
+    repeats: dict[str, list[Mark]] = {}
     for number, mark in enumerate(recording.marks):
-        group = groups.setdefault(number if by == "mark" else mark.name, (mark.name, [], False))
-        group[1].append(mark)
+        key: Any = number if by == "mark" else mark.name
+        if by == "repeat":
+            latest = repeats.get(mark.name, [])
+            if not _goes_with(mark, latest):
+                latest = repeats[mark.name] = []
+            latest.append(mark)
+            key = id(latest[0])
+        groups.setdefault(key, (mark.name, [], False))[1].append(mark)
     whole = Mark(WHOLE, 0.0, recording.end, 0, {})
     images = _counted_once(recording.marks)
     if images is not None:
         whole.attributes["images"] = images
     return [(WHOLE, [whole], True), *groups.values()]
+
+
+def _goes_with(mark: Mark, latest: list[Mark]) -> bool:
+    """Whether a mark is another process's of the repeat that these are of."""
+    among = any(mark.process == other.process for other in latest)
+    return not among and any(mark.start < other.end for other in latest)
 
 
 def _counted_once(marks: list[Mark]) -> float | None:
@@ -229,6 +244,8 @@ def _figures(
 def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
     """All GPUs as one: means of shares, sums of watts, joules and memory, and the imbalance.
 
+    A share is a mean over the time that was measured on any of them, each weighing as much as was
+    measured of it; ``measured (s)`` is the mean of theirs, and so falls short where one was lost.
     A sum needs every device, for the same time: where one lacks more than ``longest`` seconds that
     another has, as one does that was lost, the sum would look like a saving, so it is left out.
     """
@@ -239,15 +256,18 @@ def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
     def alike(key: str) -> bool:
         return len(known(key)) == len(gpus) and max(known(key)) - min(known(key)) <= longest
 
-    row: dict[str, Any] = {"device": "gpus", "measured (s)": min(known("measured (s)"))}
+    row: dict[str, Any] = {"device": "gpus"}
+    row["measured (s)"] = sum(known("measured (s)")) / len(gpus)
     for key in (
         "utilisation mean (%)",
         "idle share (%)",
         "SM activity mean (%)",
         "slowed share (%)",
     ):
-        if known(key):
-            row[key] = sum(known(key)) / len(known(key))
+        own = [one for one in gpus if not math.isnan(one.get(key, NAN))]
+        if own:
+            seconds = sum(one["measured (s)"] for one in own)
+            row[key] = sum(one[key] * one["measured (s)"] for one in own) / seconds
     for key, covers in (
         ("memory peak (MiB)", "measured (s)"),
         ("power mean (W)", "measured (s)"),

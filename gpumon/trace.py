@@ -43,7 +43,9 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise MonitorError("no trace was named; give the path that Monitor got")
-    parts = [Trace(load(prefix)) for one in paths for prefix in expand(one)]
+    # A trace that is named twice, as by two patterns, counts once.
+    prefixes = {os.path.realpath(prefix): prefix for one in paths for prefix in expand(one)}
+    parts = [Trace(load(prefix)) for prefix in prefixes.values()]
     if len(parts) == 1:
         return parts[0]
     return Trace(merge([part.recording for part in parts]), parts)
@@ -113,8 +115,9 @@ class Trace:
     def summary(self, by: str = "phase", idle_below: float = 5.0) -> pd.DataFrame:
         """Figures per phase and device; phase ``(all)`` is the whole run.
 
-        by: ``"phase"`` joins the repeats of a phase, ``"mark"`` gives each its own row with its
-        attributes. Means and percentiles are over time, not over samples. ``idle share`` is the
+        by: ``"phase"`` joins the repeats of a phase, ``"repeat"`` those of several ranks at once,
+        ``"mark"`` gives each its own row with its attributes. Means and percentiles are over time,
+        not over samples. ``idle share`` is the
         share of time with a utilisation under ``idle_below`` percent. Device ``gpus`` is all GPUs
         together: mean utilisation, summed memory, power and energy, and the imbalance, which is
         how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation

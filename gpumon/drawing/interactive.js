@@ -95,18 +95,32 @@ function gpumonChart(root, data) {
     }
   }
 
+  // The longest part of a phase, from a to b, that no phase of another process is drawn over.
+  function uncovered(p, later, a, b) {
+    const over = later.filter(q => q.depth === p.depth && q.start < p.end && q.end > p.start)
+      .map(q => [x(q.start), x(q.end)]).sort((one, other) => one[0] - other[0]);
+    let longest = [a, a];
+    for (const [from, to] of [...over, [b, b]]) {
+      if (Math.min(from, b) - a > longest[1] - longest[0]) longest = [a, Math.min(from, b)];
+      a = Math.max(a, to);
+    }
+    return longest;
+  }
+
   function ribbon(g, phases, top, bottom, font) {
     const name = theme === data.themes.dark ? "dark" : "light";
     g.save();
     g.beginPath(); g.rect(LEFT, top, width - LEFT - RIGHT, bottom - top); g.clip();
     g.textAlign = "center"; g.font = font(11);
-    for (const p of phases) {
+    for (const [place, p] of phases.entries()) {
       const a = Math.max(x(p.start), LEFT), b = Math.min(x(p.end), width - RIGHT);
       if (b < LEFT || a > width - RIGHT) continue;
       g.fillStyle = data.colours[name][p.name];
       g.fillRect(a, top + p.depth * ROW + 1, Math.max(b - a - 0.6, 0.4), ROW - 2);
-      const label = p.labels.find(text => g.measureText(text).width + 6 < b - a);
-      if (label) { g.fillStyle = theme.phase_text; g.fillText(label, (a + b) / 2, top + p.depth * ROW + 14); }
+      const fitting = room => p.labels.find(text => g.measureText(text).width + 6 < room);
+      if (!fitting(b - a)) continue;
+      const [left, right] = uncovered(p, phases.slice(place + 1), a, b), label = fitting(right - left);
+      if (label) { g.fillStyle = theme.phase_text; g.fillText(label, (left + right) / 2, top + p.depth * ROW + 14); }
     }
     g.restore();
   }

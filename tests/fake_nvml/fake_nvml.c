@@ -272,20 +272,18 @@ typedef struct {
     unsigned type, code;
     unsigned long long value;
 } field_t;
+/* As the real one, it succeeds as a call, and says of each field by itself what became of it. */
 int nvmlDeviceGetFieldValues(device_t *d, int count, field_t *fields) {
     char name[24];
-    double v;
-    int good = 0;
+    double v = 0;
+    if (!ready) return NOT_INITIALISED;
     for (int i = 0; i < count; i++) {
         snprintf(name, sizeof name, "field%u", fields[i].field);
         fields[i].code = value(d, name, &v);
         fields[i].type = 3; /* unsigned long long */
-        if (!fields[i].code) {
-            fields[i].value = (unsigned long long)v;
-            good = 1;
-        }
+        if (!fields[i].code) fields[i].value = (unsigned long long)v;
     }
-    return good ? OK : (int)fields[0].code;
+    return OK;
 }
 
 /* "processes PID MIB PID MIB ..."; a negative size is one that the driver does not tell. */

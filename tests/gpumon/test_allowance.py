@@ -123,6 +123,23 @@ def test_limits_of_version_2_hold_for_the_groups_below(
     assert allowance._memory(5).read() == [50.0, 100.0]
 
 
+def test_of_groups_with_equal_limits_the_fullest_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a job's step and the job, in which other steps compute too."""
+    outer = version_2(tmp_path, monkeypatch)
+    (outer / "b" / "cpu.max").write_text("150000 100000\n")
+    (outer / "b" / "cpu.stat").write_text("usage_usec 0\n")
+    clock = [100.0]
+    monkeypatch.setattr(allowance.time, "monotonic", lambda: clock[0])
+    source = allowance._cpu(5)
+    source.read()
+    (outer / "cpu.stat").write_text("usage_usec 1500000\n")
+    (outer / "b" / "cpu.stat").write_text("usage_usec 300000\n")
+    clock[0] += 1
+    assert source.read() == [pytest.approx(100), 1.5]
+
+
 def pinned(folder: Path) -> gpumon.Trace:
     """A program that filled the one core of four that it might use, and half of its memory."""
     more: dict[str, list[float | None]] = {

@@ -127,3 +127,26 @@ def test_bad_files_are_one_line_and_nothing_is_drawn(
         told = capsys.readouterr()
         assert told.out == "" and re.fullmatch(r"gpumon: no trace at .+\n", told.err)
     assert not (tmp_path / "gpumon-compare.png").exists()
+
+
+def test_what_ranks_mark_at_once_is_one_repeat(tmp_path: Path) -> None:
+    """Four ranks that run two epochs, one a little later than the other, are no eight repeats."""
+    ranks = [
+        write(
+            tmp_path / f"r{rank}",
+            {"gpu0": [90.0] * 20},
+            rank=rank,
+            process=10 + rank,
+            marks=tuple(
+                ("train", start + 0.1 * rank, start + 8 + 0.1 * rank, {"images": 100})
+                for start in (0.0, 8.0)
+            ),
+        )
+        for rank in range(4)
+    ]
+    (rate,) = (
+        change
+        for change in changes(gpumon.read(ranks), gpumon.read(ranks[0]))["train"]
+        if change.figure == "images/s"
+    )
+    assert rate.before == pytest.approx([400 / 8.3] * 2) and rate.after == [12.5, 12.5]

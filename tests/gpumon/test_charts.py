@@ -224,6 +224,11 @@ def test_phases_of_two_processes_are_named_beside_each_other(tmp_path: Path) -> 
     places = {text.get_text(): text.get_window_extent(renderer) for text in ribbon.texts}
     assert places.keys() == {"command", "train"}
     assert places["command"].x1 < ribbon.transData.transform((4, 0))[0]
+    page = gpumon.read(path).html()
+    middles = {text: x for text, x, _ in gpumon_canvas.drawn(page)["words"]}
+    data = gpumon_canvas.data_of(page)
+    assert gpumon_canvas.moment(middles["command"], data) == pytest.approx(2, abs=0.1)
+    assert gpumon_canvas.moment(middles["train"], data) == pytest.approx(7.5, abs=0.1)
 
 
 def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:

@@ -99,6 +99,21 @@ def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
     assert frame["gpu0/SM activity (%)"].isna().all()
 
 
+def test_a_field_that_fails_for_a_while_is_back_and_one_of_a_lost_gpu_loses_it(play: Play) -> None:
+    steps = "step 0.5\n"
+    trace = play(
+        steps
+        + gpu(0, "utilisation 1\nfield138 0 0 E999 E999 0\nfield139 0")
+        + gpu(1, "utilisation 1\nfield138 0 0 0 E15\nfield139 0"),
+        samples=45,
+        interval=0.1,
+    )
+    frame, events = trace.frame(), trace.provenance()["events"]
+    sent = frame["gpu0/NVLink sent (MiB/s)"]
+    assert sent[1.5:].isna().any() and sent.iloc[-1] == 0
+    assert [e["device"] for e in events if e["event"] == "device lost"] == ["gpu1"]
+
+
 def test_pcie_is_never_measured_by_the_call_that_blocks(play: Play) -> None:
     trace = play(gpu(0, "utilisation 1\npcie_tx 100\npcie_rx 100"), samples=2)
     assert "blocks for 20 ms" in str(reasons_of(trace)["gpu0/PCIe sent (MiB/s)"])

@@ -152,6 +152,22 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
         assert table.loc[("late", "gpu1"), "energy (J)"] == pytest.approx(700, abs=101)
 
 
+def test_of_all_gpus_it_is_said_how_much_of_them_was_measured(tmp_path: Path) -> None:
+    """One is lost at 4 s of 10: the mean is of what was measured of both, and says of how much."""
+    busy: list[float | None] = [30.0] * 4 + [None] * 6
+    marks: Marks = (("late", 5.0, 10.0, {}),)
+    path = write(tmp_path / "t", {"gpu0": [90.0] * 10, "gpu1": busy}, power=None, marks=marks)
+    file = path.with_name("t.jsonl")
+    header, *samples, end = file.read_text().splitlines()
+    later = [json.dumps([*json.loads(sample), 4, None]) for sample in samples[4:]]
+    file.write_text("\n".join([header, *samples[:4], *later, end]) + "\n")
+    table = gpumon.read(path).summary().set_index(["phase", "device"])
+    columns = ["measured (s)", "utilisation mean (%)"]
+    assert table.loc[("late", "gpus"), columns].tolist() == [2.5, 90]
+    whole = (10 * 90 + 4 * 30) / 14
+    assert table.loc[("(all)", "gpus"), columns].tolist() == pytest.approx([7, whole])
+
+
 def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:
     trace = play("0 handle E15\n" + gpu(1, "utilisation 60\nmemory 1"))
     assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]

@@ -191,6 +191,8 @@ def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
     assert not read.gaps
     with pytest.raises(gpumon.MonitorError, match="above 0"):
         gpumon.Monitor(tmp_path / "u", limit=0)
+    with pytest.raises(gpumon.MonitorError, match="not endless"):
+        gpumon.Monitor(tmp_path / "u", limit=float("inf"))
 
 
 @pytest.mark.parametrize("in_the_way", ["t.parts", "t.tiers", ".t.jsonl.new"])

@@ -18,8 +18,9 @@ import slurm_cluster
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import clocks, launch
+from gpumon import clocks, launch, merge
 from gpumon.__main__ import main
+from gpumon.notes import losses
 from gpumon.record import default_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -352,3 +353,28 @@ def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:
     again = gpumon.read(tmp_path / "v")
     assert [gap["seconds"] for gap in again.recording.gaps] == [6.0]
     assert len(merged.recording.gaps) == 1 and again.summary().equals(merged.summary())
+
+
+def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "t", {"gpu0": [10.0] * 4}, marks=(("train", 0, 4, {"images": 8}),))
+    for names in ([path, path], [path, f"{path}.jsonl"], [f"{path}*", tmp_path / "." / "t"]):
+        trace = gpumon.read(names)
+        assert trace.summary()["images"].unique().tolist() == [8], names
+
+
+def test_a_pattern_may_be_of_folders(tmp_path: Path) -> None:
+    for name in ("node10", "node2", "node[1]"):
+        write(tmp_path / "all [1]" / name / "trace", {"gpu0": [10.0] * 4}, host=name, boot=name)
+    trace = gpumon.read(tmp_path / "all [1]" / "node*" / "trace")
+    names = ["node2", "node10", "node[1]"]
+    assert [device["machine"] for device in trace.devices if device["kind"] == "gpu"] == names
+
+
+def test_what_was_said_of_clocks_is_said_of_a_merged_trace_merged_again(tmp_path: Path) -> None:
+    hosts = [
+        write(tmp_path / name, {"gpu0": [10.0] * 4}, host=name, boot=boot, rank=rank)
+        for rank, (name, boot) in enumerate([("a", "x"), ("b", "y"), ("c", "x")])
+    ]
+    merged = merge.save(gpumon.read(hosts[:2]).recording, tmp_path / "merged")
+    (told,) = losses(gpumon.read([merged, hosts[2]]).recording)
+    assert "of b and a are apart is not known" in told

@@ -9,6 +9,8 @@ import json
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -89,6 +91,33 @@ def test_it_serves_both_formats_to_this_machine_alone(tmp_path: Path) -> None:
             more.write('{"t":5,"event":"end","why":"closed"}\n')
         assert "gpumon_utilisation" not in ask(port, "/metrics")[2]
         assert main(["serve", str(prefix), "--port", str(port)]) == 2
+
+
+def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path) -> None:
+    path = growing(tmp_path / "t")
+    file = path.with_name("t.jsonl")
+    with file.open("a") as more:
+        more.write('{"t":5,"event":"end","why":"closed"}\n')
+    with served(path) as port:
+        assert 'gpumon_up{host="node"} 0' in ask(port, "/metrics")[2]
+        growing(tmp_path / "new")
+        rows = (tmp_path / "new.jsonl").read_text().splitlines()[:-1]
+        file.write_text("\n".join(rows) + "\n")  # emptied and written, as a Monitor does
+        text = ask(port, "/metrics")[2]
+        assert 'gpumon_up{host="node"} 1' in text
+        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
+
+
+def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with served(growing(tmp_path / "t")) as port:
+        for said in (b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\n"):
+            with socket.create_connection(("127.0.0.1", port)) as link:
+                link.sendall(said)
+                time.sleep(0.1)
+                # Reset, not closed.
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert ask(port, "/metrics")[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_parser_of_their_own_takes_both_formats(tmp_path: Path) -> None:
@@ -432,6 +461,7 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
     for line in ("--interval soon", "--colour"):
         done = shell.run_cell(f"%%gpumon {line}\n1")
         assert isinstance(done.error_in_exec, gpumon.MonitorError)
+    assert isinstance(shell.run_cell("%%gpumon\n1 / 0").error_in_exec, ZeroDivisionError)
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
