@@ -74,16 +74,22 @@ class Follower:
     """The latest values of a trace, a history of each, and the phases that are open."""
 
     def __init__(self, prefix: Path, history: int = 600) -> None:
-        self.header = read_header(prefix)
         self._prefix, self._longest = prefix, history
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take in what is there, from its beginning."""
+        self.header = read_header(self._prefix)
         self.now: dict[str, float] = {}
         self.time = 0.0
         self.ended: str | None = None
         self.lost: set[str] = set()
         self._keys = [series["key"] for series in self.header["series"]]
-        self.history: dict[str, deque[float]] = {key: deque(maxlen=history) for key in self._keys}
-        self._samples = Tail(samples_file(prefix))
-        self._marks = Tail(marks_file(prefix))
+        self.history: dict[str, deque[float]] = {
+            key: deque(maxlen=self._longest) for key in self._keys
+        }
+        self._samples = Tail(samples_file(self._prefix))
+        self._marks = Tail(marks_file(self._prefix))
         self._open: dict[tuple[Any, Any], str] = {}
         self._last = -1.0
         self.poll()
@@ -98,7 +104,9 @@ class Follower:
         new = False
         for line in self._samples.lines():
             if isinstance(line, dict) and "gpumon" in line and self._is_another():
-                self.__init__(self._prefix, self._longest)  # type: ignore[misc]
+                for tail in (self._samples, self._marks):
+                    tail.close()
+                self._begin()
                 return True
             if is_sample(line, len(self._keys)):
                 if line[0] > self._last:  # a file that begins anew has some of the last again
