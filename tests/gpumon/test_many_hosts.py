@@ -357,7 +357,8 @@ def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:
 
 def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
     path = write(tmp_path / "t", {"gpu0": [10.0] * 4}, marks=(("train", 0, 4, {"images": 8}),))
-    for names in ([path, path], [path, f"{path}.jsonl"], [f"{path}*", tmp_path / "." / "t"]):
+    for other in (path, path.with_name("t.jsonl"), f"{path}*"):
+        names = [path, other]
         trace = gpumon.read(names)
         assert trace.summary()["images"].unique().tolist() == [8], names
 
