@@ -14,6 +14,7 @@ processor, and the next run takes it from there.
 """
 
 import hashlib
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -56,12 +58,8 @@ SKIPPED = {
     ),
 }
 
-_ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-"""XLA's options for what the certificate computes, a few times at most.
-
-Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients
-(15.4 s of processor time with them, 7.7 without, one run each), which are computed as fast without.
-"""
+_ONCE = {"xla_backend_optimization_level": 0}
+"""XLA's options for what the certificate computes, a few times at most."""
 _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 _MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}
 """Optax's names of what it keeps for each weight: of Adam, and of momentum."""
@@ -100,6 +98,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
         if kind == "gpu":  # of the others JAX would take the memory
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
         else:  # as XLA_FLAGS=--xla_force_host_platform_device_count does
+            _compile_quickly()
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
@@ -187,9 +186,12 @@ def load_optimizer(
     """
     if not state:
         return
+    params = nnx.state(model, nnx.Param)
     new = {
-        theirs: _filled(tree, under(f"{_MOMENTS[theirs]}/", state), own.is_own(model))
-        for theirs, tree in _moments(optimizer).items()
+        theirs: ravel_pytree(
+            _filled(params, under(f"{_MOMENTS[theirs]}/", state), own.is_own(model))
+        )[0]
+        for theirs in _moments(optimizer)
     }
     if "mu" in new:  # only Adam counts
         new["count"] = jnp.array(int(state["step"]), jnp.int32)
@@ -212,10 +214,11 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
         something scales fp16's loss, its factor (``scale``).
     """
+    as_tree = ravel_pytree(nnx.state(model, nnx.Param))[1]
     found = {
         f"{_MOMENTS[theirs]}/{name}": array
-        for theirs, tree in _moments(optimizer).items()
-        for name, array in _arrays(tree, own.is_own(model)).items()
+        for theirs, moment in _moments(optimizer).items()
+        for name, array in _arrays(as_tree(moment), own.is_own(model)).items()
     }
     step = optax.tree_utils.tree_get(optimizer.state, "count", 0)
     return found | {"step": np.array(int(step)), "scale": np.array(optimizer.scale)}
@@ -431,6 +434,16 @@ def skip(capability: str) -> str | None:
     return SKIPPED.get(capability)
 
 
+def _compile_quickly() -> None:
+    """On CPUs without XLA's emitters of fused loops, unless the user's own flags ask for them.
+
+    With them DenseNet121's step takes half as long again to compile, and is not faster.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_cpu_use_fusion_emitters" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_use_fusion_emitters=false".lstrip()
+
+
 def _compiled() -> Path:
     """Where XLA keeps what it has compiled; a CPU may not know another one's instructions."""
     kind = hashlib.sha256(run_devices.of_cpu("flags").encode()).hexdigest()[:8]
@@ -496,10 +509,10 @@ def _pooling(given: dict[str, jax.Array]) -> jax.Array:
 _LAYERS = {"convolution": _convolution, "BatchNorm": _norm, "pooling": _pooling}
 
 
-def _moments(optimizer: Any) -> dict[str, Any]:
-    """The trees in which Optax keeps its moments, by its own names; of plain SGD there are none."""
+def _moments(optimizer: Any) -> dict[str, jax.Array]:
+    """What Optax keeps of all weights in one array, by its own names; of plain SGD nothing."""
     found = {name: optax.tree_utils.tree_get(optimizer.state, name) for name in _MOMENTS}
-    return {name: tree for name, tree in found.items() if tree is not None}
+    return {name: moment for name, moment in found.items() if moment is not None}
 
 
 def _name(path: tuple[Any, ...], is_own: bool) -> str:
