@@ -34,7 +34,7 @@ from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
 #: not. What begins with "skipped" is no failure.
 Part = Callable[..., str]
 
-SIDE_BY_SIDE = 3
+SIDE_BY_SIDE = 4
 """Parts at a time, for two cores: each of them waits a while for processes that it has started."""
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -198,14 +198,14 @@ def parts() -> dict[str, Part]:
     """
     found: dict[str, Part] = {"environments": environments, **style(), "tests": lab_tests(*APART)}
     found["commands"] = partial(tested, "lab", *APART, "--durations=25")
+    found |= {file.stem: partial(executed, file) for file in reversed(framework_notebooks())}
     found["batches"] = batches
-    files = sorted((ROOT / "tests" / "kernels").glob("test_*.py"))
-    found |= {_name(file): of_kernel(file) for file in files if is_framework(file)}
+    files = sorted((ROOT / KERNELS).glob("test_*.py"))
+    found |= {_name(file): of_kernel(file) for file in files if takes_long(file)}
     found["studies"] = studies
-    found |= {file.stem: partial(executed, file) for file in framework_notebooks()}
     sample = ["--sample", "30", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
-    found |= {_name(file): of_kernel(file) for file in files if not is_framework(file)}
+    found |= {_name(file): of_kernel(file) for file in files if not takes_long(file)}
     found["Compare"] = compared
     return found
 
@@ -221,9 +221,10 @@ def of_kernel(file: Path) -> Part:
     return partial(tested, kernel, "--durations=10", file)
 
 
-def is_framework(file: Path) -> bool:
-    """Whether a test file is that of a framework as it runs on this machine."""
-    return any(_name(file) == row.module for row in ROWS)
+def takes_long(file: Path) -> bool:
+    """Whether a test file is that of a framework as it runs on this machine, or over nodes."""
+    name = _name(file)
+    return name.startswith("nodes_") or any(name == row.module for row in ROWS)
 
 
 def long_parts() -> dict[str, Part]:

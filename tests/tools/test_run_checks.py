@@ -107,9 +107,15 @@ def test_quick_and_soak_at_once_are_refused(
 
 def test_the_longest_parts_begin_first() -> None:
     names = [name for name in run_checks.parts() if name not in run_checks.style()]
-    modules = {row.module for row in ROWS}
-    assert names[:4] == ["environments", "tests", "commands", "batches"] and names[-1] == "Compare"
-    assert set(names[4 : 4 + len(modules)]) == modules
+    notebooks = {path.stem for path in run_checks.framework_notebooks()}
+    assert names[:3] == ["environments", "tests", "commands"] and names[-1] == "Compare"
+    assert set(names[3 : 3 + len(notebooks)]) == notebooks
+    files = (run_checks.ROOT / run_checks.KERNELS).glob("test_*.py")
+    long, short = set(), set()
+    for file in files:
+        (long if run_checks.takes_long(file) else short).add(file.stem.removeprefix("test_"))
+    assert {row.module for row in ROWS} < long
+    assert max(map(names.index, long)) < min(map(names.index, short))
 
 
 def test_the_workflow_calls_what_the_makefile_has() -> None:
