@@ -121,7 +121,9 @@ def _swapping(phase: Phase) -> Found:
 def _starved(phase: Phase) -> Found:
     cpus = [row.get("utilisation mean (%)", NAN) for row in phase.hosts]
     cpu = sum(cpus) / len(cpus) if cpus else NAN
-    full = bool(cpus) and min(cpus) >= FULL_CPU
+    # One that is not known, NaN, is neither.
+    full = bool(cpus) and all(share >= FULL_CPU for share in cpus)
+    free = bool(cpus) and all(share < FREE_CPU for share in cpus)
     pauses = [pauses_of(phase, row["device"]) for row in phase.gpus]
     figures = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
     if pauses and all(share >= IDLE_SHARE and count >= PAUSES for share, count in pauses):
@@ -129,7 +131,7 @@ def _starved(phase: Phase) -> Found:
         why = ""
         if full:
             why = f", while the CPU was {cpu:.0f} % busy: it cannot keep up with them"
-        elif cpus and max(cpus) < FREE_CPU:
+        elif free:
             why = (
                 f", while the CPU was {cpu:.0f} % busy: they waited for something else, such as a "
                 "disk, a network or too few workers"

@@ -149,6 +149,32 @@ def test_what_the_waits_are_for(tmp_path: Path) -> None:
     assert "in 20 pauses, while the CPU was 97 % busy: it cannot keep up" in full.sentence
 
 
+def on_hosts(path: Path, busy: Values, cpus: list[float | None]) -> list[diagnosis.Diagnosis]:
+    """The diagnosis of one GPU a host, merged; of each host the CPU, unknown where that is None."""
+    marks: Marks = (("train", 0.0, 20.0, {}),)
+    names = "abcdefgh"[: len(cpus)]
+    trace = gpumon.read(
+        [write(path / name, {"gpu0": busy}, host=name, boot=name, marks=marks) for name in names]
+    )
+    for name, cpu in zip(names, cpus, strict=True):
+        place = trace.recording.keys.index(f"{name}:host/cpu (%)")
+        held = array("d", [math.nan if cpu is None else cpu] * len(trace.recording.times))
+        trace.recording.columns[place] = held
+    return trace.diagnosis()
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_cpu_that_is_not_known_is_neither_blamed_nor_cleared(tmp_path: Path, known: int) -> None:
+    for share in (97.0, 30.0):
+        cpus: list[float | None] = [None, None]
+        cpus[known] = share
+        assert not on_hosts(tmp_path, [35.0] * 20, cpus)
+        found = only(on_hosts(tmp_path, [80.0, 0.0] * 10, cpus))
+        assert found.sentence.endswith(" pauses") and "CPU mean (%)" not in found.figures
+    found = only(on_hosts(tmp_path, [35.0] * 20, [96.0, 98.0]))
+    assert found.sentence.startswith("the CPU was 97 % busy")
+
+
 def test_the_pause_at_the_beginning_of_each_repeat_is_not_starving(tmp_path: Path) -> None:
     marks: Marks = tuple(("validate", 10.0 * n, 10.0 * n + 10, {}) for n in range(8))
     busy: Values = [0.0 if tick % 10 < 3 else 80.0 for tick in range(80)]
