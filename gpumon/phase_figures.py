@@ -130,13 +130,14 @@ def pauses_of(phase: Phase, device: str) -> tuple[float, int]:
             seconds = min(edges[place + 1], end) - max(edges[place], start)
             while following < len(phase.starts) and phase.starts[following] < edges[place + 1]:
                 begun, following = False, following + 1  # another repeat, without time between
-            rests = values[place] < IDLE_BELOW
-            begun = begun or values[place] >= IDLE_BELOW
-            if begun and not math.isnan(values[place]):
-                counted += seconds
-                idle += seconds * rests
-                count += rests and not resting
-            resting = rests
+            if not math.isnan(values[place]):  # a hole neither ends a pause nor begins one
+                rests = values[place] < IDLE_BELOW
+                begun = begun or not rests
+                if begun:
+                    counted += seconds
+                    idle += seconds * rests
+                    count += rests and not resting
+                resting = rests
             place += 1
     return (100 * idle / counted if counted else 0.0), count
 

@@ -14,7 +14,7 @@ from fake_nvml import scenarios
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import diagnosis
+from gpumon import diagnosis, phase_figures
 from gpumon.notes import notes
 from gpumon.phase_figures import MEASURED, USED
 
@@ -181,6 +181,14 @@ def test_the_pause_at_the_beginning_of_each_repeat_is_not_starving(tmp_path: Pat
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": busy}, marks=marks))
     assert trace.summary().query("phase == 'validate'")["idle share (%)"].iloc[0] == 30
     assert trace.diagnosis() == []
+
+
+def test_a_hole_in_a_pause_makes_no_second_one(tmp_path: Path) -> None:
+    marks: Marks = (("train", 0.0, 60.0, {}),)
+    values: Values = [80.0, 80.0, 80.0, 80.0, 0.0, None, 0.0, 80.0, 80.0, 80.0, 80.0, 80.0] * 5
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": values}, marks=marks))
+    phase = phase_figures.phase_of(trace.recording, [(0.0, 60.0)], [0.0], [], 60.0)
+    assert phase_figures.pauses_of(phase, "gpu0") == (pytest.approx(100 * 10 / 55), 5)
 
 
 def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:
