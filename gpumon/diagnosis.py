@@ -142,7 +142,8 @@ def _starved(phase: Phase) -> Found:
     if full and busy and max(busy) <= FLAT:
         mean = sum(busy) / len(busy)
         return (
-            f"the CPU was {cpu:.0f} % busy and the GPUs only {mean:.0f} %: the CPU is the limit",
+            f"the CPU was {cpu:.0f} % busy and {phase.together} only {mean:.0f} %: "
+            "the CPU is the limit",
             {"utilisation mean (%)": mean, **figures},
         )
     return None
@@ -198,7 +199,7 @@ def _hollow(phase: Phase) -> Found:
     busy = _means(phase, "utilisation mean (%)")
     mean, filled = sum(busy) / len(busy), sum(activity) / len(activity)
     return (
-        f"{phase.together} always ran a kernel ({mean:.0f} % utilisation), but those filled only "
+        f"{phase.together} ran a kernel for {mean:.0f} % of the time, but those filled only "
         f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would",
         {"utilisation mean (%)": mean, "SM activity mean (%)": filled},
     )
@@ -212,16 +213,16 @@ def _healthy(phase: Phase) -> Found:
     activity = _means(phase, "SM activity mean (%)")
     if all(share >= FILLED for share in activity):
         filled = figures["SM activity mean (%)"] = sum(activity) / len(activity)
-        how = f"{filled:.0f} % SM activity"
+        how = f"with {filled:.0f} % SM activity"
     else:
         limits = {one["name"]: one.get("power limit (W)") or NAN for one in phase.recording.gpus}
         power = [100 * row.get("power mean (W)", NAN) / limits[row["device"]] for row in phase.gpus]
         if any(share < FILLED for share in activity) or not all(p >= FILLED_POWER for p in power):
             return None
         drawn = figures["power mean (% of the limit)"] = sum(power) / len(power)
-        how = f"{drawn:.0f} % of the power limit"
+        how = f"at {drawn:.0f} % of the power limit"
     mean = figures["utilisation mean (%)"]
-    return f"{phase.together} had work all the time: {mean:.0f} % utilisation, {how}", figures
+    return f"{phase.together} had work for {mean:.0f} % of the time, {how}", figures
 
 
 RULES: dict[str, Callable[[Phase], Found]] = {

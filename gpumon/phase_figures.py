@@ -58,7 +58,7 @@ class Phase:
     @property
     def together(self) -> str:
         count = len(self.gpus)
-        return self.name(self.gpus[0]) if count == 1 else f"The {count} GPUs"
+        return self.name(self.gpus[0]) if count == 1 else f"the {count} GPUs"
 
 
 def phase_of(

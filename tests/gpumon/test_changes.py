@@ -76,8 +76,8 @@ def test_the_diagnosis_of_each_stands_with_the_phase(tmp_path: Path) -> None:
     one = gpumon.read(write(tmp_path / "a", {"gpu0": [35.0] * 20}, more=cpu, marks=marks))
     two = gpumon.read(write(tmp_path / "b", {"gpu0": [99.0] * 20}, power=600.0, marks=marks))
     told = describe(one, two, ("a", "b"))
-    assert "  a: The CPU was 97 % busy and the GPUs only 35 %: the CPU is the limit." in told
-    assert any(line.startswith("  b: GPU 0 had work all the time") for line in told)
+    assert "  a: The CPU was 97 % busy and GPU 0 only 35 %: the CPU is the limit." in told
+    assert any(line.startswith("  b: GPU 0 had work for 99 % of the time") for line in told)
 
 
 def test_what_makes_traces_unlike_is_said(tmp_path: Path) -> None:

@@ -127,7 +127,9 @@ def test_memory_that_is_full(tmp_path: Path) -> None:
 def test_a_cpu_that_is_full_beside_gpus_that_are_not(tmp_path: Path) -> None:
     found = only(flat(tmp_path, {"gpu0": 35.0}, FULL_CPU))
     assert found.kind == "starved"
-    assert found.sentence == "the CPU was 97 % busy and the GPUs only 35 %: the CPU is the limit"
+    assert found.sentence == "the CPU was 97 % busy and GPU 0 only 35 %: the CPU is the limit"
+    two = only(flat(tmp_path, {"gpu0": 30.0, "gpu1": 40.0}, FULL_CPU))
+    assert "busy and the 2 GPUs only 35 %: the CPU is the limit" in two.sentence
     assert not flat(tmp_path, {"gpu0": 35.0}), "a small model may be no more"
     assert not flat(tmp_path, {"gpu0": 75.0}, FULL_CPU)
 
@@ -207,7 +209,7 @@ def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:
 def test_power_tells_where_the_activity_is_not_known(tmp_path: Path) -> None:
     assert not flat(tmp_path), "100 W of 700 W at full utilisation: hollow, or a GPU that sips"
     found = only(flat(tmp_path, power=560.0))
-    assert found.kind == "healthy" and "80 % of the power limit" in found.sentence
+    assert found.kind == "healthy" and found.sentence.endswith("at 80 % of the power limit")
     assert not flat(tmp_path, {"gpu0": 70.0}, FILLED, power=560.0), "neither busy nor idle"
     assert only(flat(tmp_path, more={"gpu0/SM activity (%)": 30.0}, power=560.0)).kind == "hollow"
 
@@ -218,7 +220,7 @@ def test_a_gpu_that_takes_no_part_is_not_judged_and_nothing_is_healthy_then(tmp_
     assert not flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, more)
     hollow: Series = {"gpu0/SM activity (%)": 20.0}
     found = only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, hollow))
-    assert found.kind == "hollow" and found.sentence.startswith("GPU 0 always ran a kernel")
+    assert found.kind == "hollow" and found.sentence.startswith("GPU 0 ran a kernel for 99 % of the time, but")
 
 
 @pytest.mark.parametrize(
@@ -255,14 +257,14 @@ def test_without_a_phase_the_whole_run_is_one(tmp_path: Path) -> None:
     (found,) = flat(tmp_path, more=FILLED, marks=())
     assert found.phase == "(all)"
     assert diagnosis.sentences([found]) == [
-        "GPU 0 had work all the time: 99 % utilisation, 80 % SM activity."
+        "GPU 0 had work for 99 % of the time, with 80 % SM activity."
     ]
 
 
 def test_the_chart_and_the_page_say_it(tmp_path: Path) -> None:
     trace = replay(tmp_path, "hollow")
     (told,) = diagnosis.sentences(trace.diagnosis())
-    assert told.startswith("train: GPU 0 always ran a kernel (") and told in notes(trace.recording)
+    assert told.startswith("train: GPU 0 ran a kernel for ") and told in notes(trace.recording)
     assert told.replace("'", "&#x27;") in trace.html()
     drawn = " ".join(text.get_text() for text in reversed(trace.plot().texts))
     assert told in drawn
