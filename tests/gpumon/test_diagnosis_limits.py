@@ -1,0 +1,98 @@
+"""The rules of the diagnosis at their edges: little known, few samples, many GPUs, limits."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpumon_tools import Marks, write
+
+import gpumon
+from gpumon import diagnosis
+
+Values = list[float | None]
+TRAIN: Marks = (("train", 0.0, 20.0, {}),)
+FULL: Values = [99.0] * 20
+FILLED: dict[str, Values] = {"gpu0/SM activity (%)": [80.0] * 20}
+
+
+def found(
+    path: Path,
+    gpus: dict[str, Values],
+    more: dict[str, Values] | None = None,
+    marks: Marks = TRAIN,
+    **others: Any,
+) -> diagnosis.Diagnosis | None:
+    """What is said of ``train`` in a trace of these values, a second each."""
+    trace = gpumon.read(write(path / "t", gpus, more=more, marks=marks, **others))
+    return {one.phase: one for one in trace.diagnosis()}.get("train")
+
+
+def kind(*arguments: Any, **named: Any) -> str | None:
+    one = found(*arguments, **named)
+    return one.kind if one else None
+
+
+def first(value: float, count: int = 2) -> Values:
+    """Known for so many seconds of 20."""
+    return [*[value] * count, *[None] * (20 - count)]
+
+
+def memory(share: float, faults: float) -> dict[str, Values]:
+    return {
+        "process/memory allowance used (MiB)": [20 * share] * 20,
+        "process/memory allowance (MiB)": [2000.0] * 20,
+        "process/major page faults (1/s)": [faults] * 20,
+    }
+
+
+def cpu(share: float) -> dict[str, Values]:
+    return {
+        "process/CPU allowance used (%)": [share] * 20,
+        "process/CPU allowance (cores)": [2.0] * 20,
+    }
+
+
+PARTLY: dict[str, tuple[dict[str, Values], dict[str, Values], str | None]] = {
+    "utilisation": ({"gpu0": first(99.0)}, FILLED, None),
+    "activity, healthy": ({"gpu0": FULL}, {"gpu0/SM activity (%)": first(80.0)}, None),
+    "activity, hollow": ({"gpu0": FULL}, {"gpu0/SM activity (%)": first(20.0)}, None),
+    "reasons": ({"gpu0": FULL}, {**FILLED, "gpu0/throttle reasons (bits)": first(64.0)}, "healthy"),
+    "others": (
+        {"gpu0": FULL},
+        {
+            **FILLED,
+            "gpu0/other processes (count)": [1.0] * 20,
+            "gpu0/SM use others (%)": first(50.0),
+        },
+        None,
+    ),
+    "memory": (
+        {"gpu0": [30.0] * 20},
+        {**memory(97, 850), "process/memory allowance used (MiB)": first(1940.0)},
+        None,
+    ),
+    "faults": (
+        {"gpu0": [30.0] * 20},
+        {**memory(97, 850), "process/major page faults (1/s)": first(850.0)},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PARTLY)
+def test_what_is_known_for_a_tenth_of_a_phase_bears_no_sentence(tmp_path: Path, what: str) -> None:
+    gpus, more, expected = PARTLY[what]
+    assert kind(tmp_path, gpus, more) == expected
+
+
+def test_power_and_cpu_that_are_hardly_known_bear_no_sentence(tmp_path: Path) -> None:
+    for key, value, busy in (("gpu0/power (W)", 600.0, 99.0), ("host/cpu (%)", 97.0, 30.0)):
+        trace = gpumon.read(write(tmp_path / "t", {"gpu0": [busy] * 20}, marks=TRAIN))
+        column = trace.recording.columns[trace.recording.keys.index(key)]
+        column[:] = column[:0].__class__("d", [value] * 20)
+        assert len(trace.diagnosis()) == 1, key
+        column[2:] = column[:0].__class__("d", [math.nan] * 18)
+        assert not trace.diagnosis(), key
