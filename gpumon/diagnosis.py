@@ -30,7 +30,9 @@ from gpumon.tables import Row
 
 LEAST_SECONDS = 5.0
 LEAST_STRETCH = 2.0
-"""Seconds of a phase's repeats, on average: the driver's utilisation is a mean of up to one."""
+"""Seconds of a phase's stretches, on average: the driver's utilisation is a mean of up to one."""
+FEW = 10
+"""Samples of a stretch, on average: the value that it begins with may be of what was before."""
 OTHERS = 5.0
 """Percent of the SMs' time that others took."""
 FULL_MEMORY = 90.0
@@ -81,7 +83,8 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
         spans = stats.union(repeats[name])
         starts = sorted(start for start, _ in repeats[name])
         seconds = sum(end - start for start, end in spans)
-        if seconds < LEAST_SECONDS or seconds / len(spans) < LEAST_STRETCH:
+        stretch = max(LEAST_STRETCH, FEW * recording.step)
+        if seconds < LEAST_SECONDS or seconds / len(spans) < stretch:
             continue
         phase = phase_of(recording, spans, starts, own, seconds)
         for kind, rule in RULES.items():
@@ -127,7 +130,8 @@ def _starved(phase: Phase) -> Found:
     pauses = [pauses_of(phase, row["device"]) for row in phase.gpus]
     figures = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
     if pauses and all(share >= IDLE_SHARE and count >= PAUSES for share, count in pauses):
-        share, count = min(pauses)
+        share, count = (min(each) for each in zip(*pauses))
+        least = "at least " if len(pauses) > 1 else ""
         why = ""
         if full:
             why = f", while the CPU was {cpu:.0f} % busy: it cannot keep up with them"
@@ -136,8 +140,12 @@ def _starved(phase: Phase) -> Found:
                 f", while the CPU was {cpu:.0f} % busy: they waited for something else, such as a "
                 "disk, a network or too few workers"
             )
-        said = f"{phase.together} had no work for {share:.0f} % of the time, in {count} pauses{why}"
-        return said, {"idle share (%)": share, "pauses (count)": float(count), **figures}
+        said = f"{phase.together} had no work for {least}{share:.0f} % of the time, in "
+        return f"{said}{least}{count:.0f} pauses{why}", {
+            "idle share (%)": share,
+            "pauses (count)": float(count),
+            **figures,
+        }
     busy = [row["utilisation mean (%)"] for row in phase.gpus]
     if full and busy and max(busy) <= FLAT:
         mean = sum(busy) / len(busy)

@@ -78,8 +78,10 @@ class Phase:
 
     @property
     def together(self) -> str:
-        count = len(self.gpus)
-        return self.name(self.gpus[0]) if count == 1 else f"the {count} GPUs"
+        """The GPUs that took part, in words."""
+        if len(self.gpus) == 1:
+            return self.name(self.gpus[0])
+        return f"the {len(self.gpus)} GPUs" + ("" if self.all_took_part else " in use")
 
 
 def phase_of(

@@ -220,7 +220,9 @@ def test_a_gpu_that_takes_no_part_is_not_judged_and_nothing_is_healthy_then(tmp_
     assert not flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, more)
     hollow: Series = {"gpu0/SM activity (%)": 20.0}
     found = only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, hollow))
-    assert found.kind == "hollow" and found.sentence.startswith("GPU 0 ran a kernel for 99 % of the time, but")
+    assert found.kind == "hollow" and found.sentence.startswith(
+        "GPU 0 ran a kernel for 99 % of the time, but"
+    )
 
 
 @pytest.mark.parametrize(
