@@ -101,14 +101,18 @@ def test_power_and_cpu_that_are_hardly_known_bear_no_sentence(tmp_path: Path) ->
 def test_a_phase_of_few_samples_is_not_judged(tmp_path: Path) -> None:
     """Sampled every 10 s, the value that a phase begins with is of what was before it."""
     for samples, expected in ((5, None), (9, None), (10, "healthy")):
-        busy: Values = [99.0] * samples + [5.0] * 3
+        busy: Values = [*[99.0] * samples, 5.0, 5.0, 5.0]
         more: dict[str, Values] = {"gpu0/SM activity (%)": [80.0] * len(busy)}
         marks: Marks = (("train", 0.0, 10.0 * samples, {}),)
         assert kind(tmp_path, {"gpu0": busy}, more, marks, step=10.0) == expected
 
 
 def test_gpus_that_take_no_part_are_not_among_those_of_the_sentence(tmp_path: Path) -> None:
-    for shape, more in (([40.0] * 20, cpu(97)), ([80.0, 0.0] * 10, None)):
+    shapes: list[tuple[Values, dict[str, Values] | None]] = [
+        ([40.0] * 20, cpu(97)),
+        ([80.0, 0.0] * 10, None),
+    ]
+    for shape, more in shapes:
         gpus: dict[str, Values] = {f"gpu{n}": shape if n < 2 else [0.0] * 20 for n in range(8)}
         one = found(tmp_path, gpus, more)
         assert one and "the 2 GPUs in use " in one.sentence
