@@ -134,10 +134,10 @@ def _starved(phase: Phase) -> Found:
         least = "at least " if len(pauses) > 1 else ""
         why = ""
         if full:
-            why = f", while the CPU was {cpu:.0f} % busy: it cannot keep up with them"
+            why = f", while the CPU was {cpu:.0f} % busy: the CPU is the limit"
         elif free:
             why = (
-                f", while the CPU was {cpu:.0f} % busy: they waited for something else, such as a "
+                f", while the CPU was {cpu:.0f} % busy: the wait is for something else, such as a "
                 "disk, a network or too few workers"
             )
         said = f"{phase.together} had no work for {least}{share:.0f} % of the time, in "

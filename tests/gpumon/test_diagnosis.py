@@ -137,7 +137,7 @@ def test_a_cpu_that_is_full_beside_gpus_that_are_not(tmp_path: Path) -> None:
 def test_what_the_waits_are_for(tmp_path: Path) -> None:
     """The sawtooth's host is at 50 %; beside a full CPU it is the CPU."""
     free = replay(tmp_path, "starved").diagnosis()[0]
-    assert "while the CPU was 50 % busy: they waited for something else" in free.sentence
+    assert "while the CPU was 50 % busy: the wait is for something else" in free.sentence
     length = sum(round(seconds / STEP) for _, seconds in scenarios.PHASES)
     assert free.figures["pauses (count)"] >= 14 and 40 < free.figures["idle share (%)"] < 62
     busy: Values = [100.0 if tick % 10 < 5 else 0.0 for tick in range(length)]
@@ -148,7 +148,7 @@ def test_what_the_waits_are_for(tmp_path: Path) -> None:
     marks: Marks = (("train", 0.0, 20.0, {}),)
     trace = gpumon.read(write(tmp_path / "c", {"gpu0": busy}, more=more, marks=marks, step=STEP))
     full = only(trace.diagnosis())
-    assert "in 20 pauses, while the CPU was 97 % busy: it cannot keep up" in full.sentence
+    assert "in 20 pauses, while the CPU was 97 % busy: the CPU is the limit" in full.sentence
 
 
 def on_hosts(path: Path, busy: Values, cpus: list[float | None]) -> list[diagnosis.Diagnosis]:
