@@ -19,6 +19,7 @@ from gpumon.phase_figures import (
     Phase,
     clocks_of,
     faults_of,
+    held_at_work,
     memory_share,
     pauses_of,
     phase_of,
@@ -114,8 +115,9 @@ def _swapping(phase: Phase) -> Found:
         share, faults = memory_share(phase, row["device"]), faults_of(phase, row["device"])
         if share >= FULL_MEMORY and faults >= FAULTS:
             return (
-                f"memory was full ({share:.0f} % of what the program may use), and {faults:,.0f} "
-                "pages a second were read back from the disk: it needs more memory than there is",
+                f"{share:.0f} % of the memory that the program may use was taken, and "
+                f"{faults:,.0f} pages a second were read back from the disk: it needs more memory "
+                "than there is",
                 {"memory mean (%)": share, "major page faults (1/s)": faults},
             )
     return None
@@ -161,6 +163,8 @@ def _throttled(phase: Phase) -> Found:
     slowed = [row for row in phase.gpus if row.get("slowed share (%)", NAN) >= SLOWED_SHARE]
     for row in sorted(slowed, key=lambda row: -row["slowed share (%)"]):
         device, share = row["device"], row["slowed share (%)"]
+        if held_at_work(phase, device) < SLOWED_SHARE:
+            continue
         lower, usual = clocks_of(phase, device)
         if lower > LOWER_CLOCK * usual:
             continue  # the driver names a reason, and the clock hardly knows

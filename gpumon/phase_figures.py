@@ -196,20 +196,39 @@ def slowed_by(phase: Phase, device: str) -> str:
     return max(seconds, key=lambda name: seconds[name], default="")
 
 
+def held_at_work(phase: Phase, device: str) -> float:
+    """Percent of a phase in which the clocks were held down while there was work.
+
+    An idle GPU's clock is low by itself, whatever reason the driver gives.
+    """
+    bits = phase.recording.series(f"{device}/throttle reasons (bits)")
+    busy = phase.recording.series(f"{device}/utilisation (%)")
+    if bits is None or busy is None:
+        return NAN
+    held = sum(
+        seconds
+        for place, seconds in phase.weights
+        if busy[place] >= IDLE_BELOW and _is_slowing(bits[place])
+    )
+    return 100 * held / phase.seconds
+
+
 def clocks_of(phase: Phase, device: str) -> tuple[float, float]:
-    """The mean SM clock in MHz while it was held down, and while it was not but had work."""
+    """The mean SM clock in MHz at work, while it was held down and while it was not."""
     keys = [f"{device}/{key}" for key in ("SM clock (MHz)", "throttle reasons (bits)")]
     clock, bits = (phase.recording.series(key) for key in keys)
     busy = phase.recording.series(f"{device}/utilisation (%)")
     if clock is None or bits is None or busy is None:
         return NAN, NAN
-    held: list[tuple[int, float]] = []
-    free: list[tuple[int, float]] = []
-    for place, seconds in phase.weights:
-        if math.isnan(bits[place]):
-            continue
-        if int(bits[place]) & SLOWING:
-            held.append((place, seconds))
-        elif busy[place] >= AT_WORK:
-            free.append((place, seconds))
+    at_work = [
+        (place, seconds)
+        for place, seconds in phase.weights
+        if busy[place] >= AT_WORK and not math.isnan(bits[place])
+    ]
+    held = [each for each in at_work if _is_slowing(bits[each[0]])]
+    free = [each for each in at_work if not _is_slowing(bits[each[0]])]
     return stats.mean(stats.known(clock, held)), stats.mean(stats.known(clock, free))
+
+
+def _is_slowing(bits: float) -> bool:
+    return not math.isnan(bits) and int(bits) & SLOWING > 0

@@ -116,7 +116,8 @@ def test_memory_that_is_full(tmp_path: Path) -> None:
     found = only(flat(tmp_path, {"gpu0": 30.0}, FULL_MEMORY))
     assert found.kind == "swapping"
     assert found.figures == {"memory mean (%)": 97.0, "major page faults (1/s)": 850.0}
-    assert "97 % of what the program may use" in found.sentence and "850 pages" in found.sentence
+    assert found.sentence.startswith("97 % of the memory that the program may use was taken, and")
+    assert "850 pages a second" in found.sentence
     reading: Series = {**FULL_MEMORY, "process/memory allowance used (MiB)": 900.0}
     assert not flat(tmp_path, {"gpu0": 30.0}, reading), "files are read with room to spare"
     assert not flat(

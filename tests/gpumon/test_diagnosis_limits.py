@@ -131,3 +131,105 @@ def test_several_gpus_have_at_least_the_pauses_of_the_one_that_has_least(tmp_pat
     assert one.sentence.startswith(
         "the 2 GPUs had no work for at least 20 % of the time, in at least 6 pauses, while"
     )
+
+
+def held(seconds: int, clock: float, count: int = 100) -> dict[str, Values]:
+    """A full GPU of whose 100 s heat took so many, down to a clock."""
+    return {
+        "gpu0/SM activity (%)": [80.0] * count,
+        "gpu0/throttle reasons (bits)": [*[64.0] * seconds, *[0.0] * (count - seconds)],
+        "gpu0/SM clock (MHz)": [*[clock] * seconds, *[2000.0] * (count - seconds)],
+    }
+
+
+def others(share: float) -> dict[str, Values]:
+    return {
+        **FILLED,
+        "gpu0/SM use others (%)": [share] * 20,
+        "gpu0/other processes (count)": [1.0] * 20,
+    }
+
+
+def active(share: float) -> dict[str, Values]:
+    return {"gpu0/SM activity (%)": [share] * 20}
+
+
+def busy(*shares: float) -> dict[str, Values]:
+    return {f"gpu{place}": [share] * 20 for place, share in enumerate(shares)}
+
+
+def pauses(count: int, work: int) -> dict[str, Values]:
+    """A second's pause after so many of work, again and again, and work at the end."""
+    return {"gpu0": [*[*[80.0] * work, 0.0] * count, 80.0]}
+
+
+EDGES: dict[str, tuple[dict[str, Values], dict[str, Values], dict[str, Values], str | None]] = {
+    "shared": (busy(99), others(4.9), others(5), "healthy"),
+    "swapping, memory": (busy(30), memory(89.9, 100), memory(90, 100), None),
+    "swapping, faults": (busy(30), memory(90, 99.9), memory(90, 100), None),
+    "starved, CPU": (busy(60), cpu(89.9), cpu(90), None),
+    "hollow": (busy(90), active(50), active(49.9), "healthy"),
+    "healthy": (busy(90), active(49.9), active(50), "hollow"),
+}
+BUSY_EDGES: dict[str, tuple[dict[str, Values], dict[str, Values], dict[str, Values]]] = {
+    "starved": (busy(60.1), busy(60), cpu(90)),
+    "lopsided": (busy(50, 37.6), busy(50, 37.5), {}),
+    "lopsided ": (busy(49.9, 30), busy(50, 30), {}),
+    "hollow": (busy(89.9), busy(90), active(30)),
+    "healthy": (busy(99, 89.9), busy(99, 90), {**active(80), "gpu1/SM activity (%)": [80.0] * 20}),
+    "healthy ": (busy(99, 4.9), busy(99, 99), {**active(80), "gpu1/SM activity (%)": [80.0] * 20}),
+}
+
+
+@pytest.mark.parametrize("rule", EDGES)
+def test_a_rule_holds_from_its_limit_on(tmp_path: Path, rule: str) -> None:
+    gpus, below, there, otherwise = EDGES[rule]
+    assert kind(tmp_path, gpus, below) == otherwise
+    assert kind(tmp_path, gpus, there) == rule.partition(",")[0]
+
+
+@pytest.mark.parametrize("rule", BUSY_EDGES)
+def test_a_rule_holds_from_its_utilisation_on(tmp_path: Path, rule: str) -> None:
+    below, there, more = BUSY_EDGES[rule]
+    assert kind(tmp_path, below, more) is None
+    assert kind(tmp_path, there, more) == rule.strip()
+
+
+def test_pauses_count_from_their_limits_on(tmp_path: Path) -> None:
+    for count, work, expected in ((4, 2, None), (5, 2, "starved"), (20, 6, None)):
+        gpus = pauses(count, work)
+        marks: Marks = (("train", 0.0, float(len(gpus["gpu0"])), {}),)
+        assert kind(tmp_path, gpus, marks=marks) == expected, (count, work)
+
+
+def test_clocks_count_from_their_limits_on(tmp_path: Path) -> None:
+    marks: Marks = (("train", 0.0, 100.0, {}),)
+    full: dict[str, Values] = {"gpu0": [99.0] * 100}
+    for seconds, clock, expected in (
+        (19, 1200.0, "healthy"),
+        (20, 1200.0, "throttled"),
+        (20, 1900.0, "throttled"),
+        (20, 1901.0, "healthy"),
+    ):
+        assert kind(tmp_path, full, held(seconds, clock), marks) == expected, (seconds, clock)
+
+
+def test_the_clock_of_an_idle_gpu_is_not_held_down(tmp_path: Path) -> None:
+    """It is low by itself, whatever reason the driver gives beside."""
+    marks: Marks = (("train", 0.0, 100.0, {}),)
+    gpus: dict[str, Values] = {"gpu0": [*[2.0] * 40, *[99.0] * 60]}
+    assert kind(tmp_path, gpus, held(40, 345.0), marks) is None
+    gpus = {"gpu0": [*[2.0] * 20, *[99.0] * 80]}
+    one = found(tmp_path, gpus, held(60, 1200.0), marks)
+    assert one and one.kind == "throttled" and "1,200 instead of 2,000 MHz" in one.sentence
+    mixed = held(60, 1200.0)
+    mixed["gpu0/SM clock (MHz)"][:20] = [345.0] * 20
+    assert found(tmp_path, gpus, mixed, marks) == one
+
+
+def test_what_makes_figures_worthless_comes_first(tmp_path: Path) -> None:
+    sawtooth: dict[str, Values] = {"gpu0": [80.0, 0.0] * 10}
+    heat: dict[str, Values] = {"gpu0/throttle reasons (bits)": [64.0] * 20}
+    assert kind(tmp_path, sawtooth, heat) == "starved"
+    assert kind(tmp_path, sawtooth, {**heat, **memory(97, 500)}) == "swapping"
+    assert kind(tmp_path, sawtooth, {**heat, **memory(97, 500), **others(9)}) == "shared"
