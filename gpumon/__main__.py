@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
         print(trace.export(options.out, beside=options.beside))
     else:
         out = options.out or trace.path.with_name(trace.path.name + ".png")
-        series = options.series.split(",") if options.series else []
+        series = [name.strip() for name in (options.series or "").split(",") if name.strip()]
         if out.suffix == ".html":
             _write(
                 out, trace.html(title=options.title, theme=options.theme, series=series).encode()

@@ -54,7 +54,11 @@ def _nothing(*_: Any, **__: Any) -> None:
 class Keras(_Phases):
     """For ``fit``, ``evaluate`` and ``predict``. Validation within an epoch nests in ``train``."""
 
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._end("validate", "train")  # what an interrupt or a failure left open
+
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._end("validate")
         self._begin("train", epoch=epoch + 1)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

@@ -2,7 +2,8 @@
 
 Every repeat of a phase is measured by itself; what several ranks mark at once is one. Where both
 traces have several, a figure has changed if their ranges do not overlap; where one has a single
-repeat, nothing tells a change from chance, and the lines say so.
+repeat, nothing tells a change from chance, and the lines say so. What is known of a part of a
+repeat is no figure of it, and a phase that never ended is none.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gpumon import stats
 from gpumon.diagnosis import sentences
+from gpumon.mine import mine_of
+from gpumon.phase_figures import IDLE_BELOW, MEASURED
 from gpumon.recording import Recording
 from gpumon.summary import WHOLE, summarize
 from gpumon.tables import Row
@@ -20,8 +24,6 @@ from gpumon.trace import Trace
 from gpumon.units import lasting
 
 FIGURES = {
-    "seconds": "seconds",
-    "images/s": "images/s",
     "utilisation mean (%)": "GPU utilisation (%)",
     "idle share (%)": "idle share (%)",
     "SM activity mean (%)": "SM activity (%)",
@@ -32,7 +34,9 @@ FIGURES = {
     "energy (J)": "energy (J)",
     "images/J": "images/J",
 }
+TIMES = {"seconds": "seconds", "images/s": "images/s"}
 HOST = {"utilisation mean (%)": "CPU (%)"}
+HOST_ALONE = {**HOST, "memory peak (MiB)": "memory peak (MiB)"}
 LITTLE = 1.0
 """Percent, or points of a share: less is nobody's change, whatever the spread."""
 
@@ -70,9 +74,10 @@ class Change:
     def text(self) -> str:
         """``seconds 61.2 (60.1 to 62.3) -> 38 (37.5 to 38.9), 38 % less``."""
         by = abs(self.difference)
-        size = f"{by:.0f} {'points' if self.is_share else '%'}" if by < 1000 else "many times"
+        point = "point" if f"{by:.0f}" == "1" else "points"
+        size = f"{by:.0f} {point if self.is_share else '%'}" if by < 1000 else "many times"
         way = "more" if self.difference > 0 else "less"
-        told = f"{size} {way}" if by >= LITTLE else "no more than 1 % apart"
+        told = f"{size} {way}" if by >= LITTLE else "less than 1 % apart"
         return f"{self.figure} {_spread(self.before)} -> {_spread(self.after)}, {told}"
 
 
@@ -102,19 +107,20 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
     for phase, each in found.items():
         name = "the whole run" if phase == WHOLE else phase
         counts = [max(len(values) for values in sides) for sides in _sides(each)]
-        once = any(change.is_once for change in each)
-        if once:
+        if min(counts) == 1:
             how = "once in each" if counts == [1, 1] else f"{counts[0]} and {counts[1]} times"
             lines.append(f"{name} ({how}: no spread is known, so any difference may be chance)")
             told = [change for change in each if abs(change.difference) >= LITTLE]
-            rest = [change for change in each if abs(change.difference) < LITTLE]
+            alone: list[Change] = []
             nothing = "within 1 %"
         else:
             lines.append(f"{name} ({counts[0]} and {counts[1]} times; median, range)")
             told = [change for change in each if change.is_sure]
-            rest = [change for change in each if not change.is_sure]
-            nothing = "no change beyond the range of the repeats"
+            alone = [change for change in each if change.is_once]
+            nothing = "no change beyond the range of the repeats and 1 %"
+        rest = [change for change in each if change not in told and change not in alone]
         lines += [f"  {change.text()}" for change in told]
+        lines += [f"  {change.text()}; known once, it may be chance" for change in alone]
         if rest:
             lines.append(f"  {nothing}: {', '.join(change.figure for change in rest)}")
         lines += [
@@ -122,11 +128,18 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
             for own, sentences_of in zip(names, said)
             for sentence in sentences_of.get(phase, [])
         ]
-    for mine, other, name in ((before, after, names[0]), (after, before, names[1])):
-        theirs = _seconds(other.recording)
-        for phase, seconds in _seconds(mine.recording).items():
-            if phase not in theirs:
-                lines.append(f"{phase}: only in {name}, {lasting(seconds)}")
+    for own, name, other in ((before, names[0], after), (after, names[1], before)):
+        theirs = {mark.name for mark in other.recording.marks}
+        lines += [
+            f"{phase}: only in {name}, {lasting(seconds)}"
+            for phase, seconds in _seconds(own.recording).items()
+            if phase not in theirs
+        ]
+        open_ones = dict.fromkeys(mark.name for mark in own.recording.marks if mark.open)
+        lines += [
+            f"{phase}: did not end in {name} at its last start, which is left out"
+            for phase in open_ones
+        ]
     return lines
 
 
@@ -138,6 +151,12 @@ def unlike(before: Recording, after: Recording, names: tuple[str, str]) -> list[
         lines.append(
             f"Different devices: {names[0]} has {kinds[0]}, {names[1]} {kinds[1]}. Sums and means "
             "over GPUs do not compare."
+        )
+    parts = [_part_of_host(each) for each in (before, after)]
+    if parts[0] != parts[1]:
+        lines.append(
+            f"Different parts of the host: {names[0]} might use {parts[0]}, {names[1]} {parts[1]}. "
+            "Figures of the host do not compare."
         )
     rates = [each.header["interval (s)"] for each in (before, after)]
     if rates[0] != rates[1]:
@@ -157,27 +176,48 @@ def _devices(recording: Recording) -> str:
     """``2 x NVIDIA H200, a host of 64 cores``."""
     counts: dict[str, int] = {}
     for device in recording.devices:
+        if device["kind"] == "parent":
+            continue  # its instances are told
         kind = device.get("product") or f"host of {device['cores']} cores"
-        counts[kind] = counts.get(kind, 0) + (device["kind"] != "parent")
+        counts[kind] = counts.get(kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in counts.items())
+
+
+def _part_of_host(recording: Recording) -> str:
+    """``2 of 4 cores``; ``all`` where nothing limited the program, or there are several hosts."""
+    hosts = [device for device in recording.devices if device["kind"] == "host"]
+    mine = mine_of(recording, hosts[0]) if len(hosts) == 1 else None
+    return f"{mine.cores:g} of {hosts[0]['cores']} cores" if mine and mine.cpu else "all"
 
 
 def _figures(recording: Recording) -> dict[str, dict[str, list[float]]]:
     """By phase and figure: the value of each repeat, in order. What is not known is left out."""
-    _, rows = summarize(recording, "repeat", 5.0)
-    kinds = {device["name"]: device["kind"] for device in recording.devices}
-    hosts = [name for name, kind in kinds.items() if kind == "host"]
+    ended = replace(recording, marks=[mark for mark in recording.marks if not mark.open])
+    _, rows = summarize(ended, "repeat", IDLE_BELOW)
+    if len(ended.marks) < len(recording.marks):
+        # The whole run has the images of all phases, or it is not known how many.
+        _, every = summarize(recording, "phase", IDLE_BELOW)
+        rows = [row for row in every if row["phase"] == WHOLE] + [
+            row for row in rows if row["phase"] != WHOLE
+        ]
+    hosts = [device["name"] for device in recording.devices if device["kind"] == "host"]
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows:
-        if row["device"] == "gpus" or (not recording.gpus and row["device"] in hosts[:1]):
-            _add(found, row, FIGURES if row["device"] == "gpus" else _of_host_alone())
-        if row["device"] in hosts and len(hosts) == 1 and recording.gpus:
-            _add(found, row, HOST)
+        if row["device"] == ("gpus" if recording.gpus else hosts[0]):
+            _add(found, row, TIMES)
+        if row["measured (s)"] < MEASURED * row["seconds"]:
+            continue
+        if row["device"] == "gpus":
+            _add(found, row, {key: name for key, name in FIGURES.items() if _is_whole(row, key)})
+        elif hosts == [row["device"]]:
+            _add(found, row, HOST if recording.gpus else HOST_ALONE)
     return found
 
 
-def _of_host_alone() -> dict[str, str]:
-    return {"seconds": "seconds", "images/s": "images/s", **HOST, "memory peak (MiB)": "memory"}
+def _is_whole(row: Row, column: str) -> bool:
+    """Whether a figure is of nearly all of the repeat, as joules may not be."""
+    covers = row.get("energy covers (s)", math.nan)
+    return column != "energy (J)" or covers >= MEASURED * row["seconds"]
 
 
 def _add(found: dict[str, dict[str, list[float]]], row: Row, figures: dict[str, str]) -> None:
@@ -193,10 +233,13 @@ def _sides(each: Sequence[Change]) -> list[list[list[float]]]:
 
 
 def _seconds(recording: Recording) -> dict[str, float]:
-    found: dict[str, float] = {}
+    """By phase, for how long it was open in any process."""
+    spans: dict[str, list[stats.Span]] = {}
     for mark in recording.marks:
-        found[mark.name] = found.get(mark.name, 0.0) + mark.end - mark.start
-    return found
+        spans.setdefault(mark.name, []).append((mark.start, mark.end))
+    return {
+        name: sum(end - start for start, end in stats.union(own)) for name, own in spans.items()
+    }
 
 
 def _by_phase(trace: Trace) -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ from gpumon.phase_figures import (
     Phase,
     clocks_of,
     faults_of,
+    held_at_work,
     memory_share,
     pauses_of,
     phase_of,
@@ -30,7 +31,9 @@ from gpumon.tables import Row
 
 LEAST_SECONDS = 5.0
 LEAST_STRETCH = 2.0
-"""Seconds of a phase's repeats, on average: the driver's utilisation is a mean of up to one."""
+"""Seconds of a phase's stretches, on average: the driver's utilisation is a mean of up to one."""
+FEW = 10
+"""Samples of a stretch, on average: the value that it begins with may be of what was before."""
 OTHERS = 5.0
 """Percent of the SMs' time that others took."""
 FULL_MEMORY = 90.0
@@ -81,7 +84,8 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
         spans = stats.union(repeats[name])
         starts = sorted(start for start, _ in repeats[name])
         seconds = sum(end - start for start, end in spans)
-        if seconds < LEAST_SECONDS or seconds / len(spans) < LEAST_STRETCH:
+        stretch = max(LEAST_STRETCH, FEW * recording.step)
+        if seconds < LEAST_SECONDS or seconds / len(spans) < stretch:
             continue
         phase = phase_of(recording, spans, starts, own, seconds)
         for kind, rule in RULES.items():
@@ -111,8 +115,9 @@ def _swapping(phase: Phase) -> Found:
         share, faults = memory_share(phase, row["device"]), faults_of(phase, row["device"])
         if share >= FULL_MEMORY and faults >= FAULTS:
             return (
-                f"memory was full ({share:.0f} % of what the program may use), and {faults:,.0f} "
-                "pages a second were read back from the disk: it needs more memory than there is",
+                f"{share:.0f} % of the memory that the program may use was taken, and "
+                f"{faults:,.0f} pages a second were read back from the disk: it needs more memory "
+                "than there is",
                 {"memory mean (%)": share, "major page faults (1/s)": faults},
             )
     return None
@@ -121,26 +126,34 @@ def _swapping(phase: Phase) -> Found:
 def _starved(phase: Phase) -> Found:
     cpus = [row.get("utilisation mean (%)", NAN) for row in phase.hosts]
     cpu = sum(cpus) / len(cpus) if cpus else NAN
-    full = bool(cpus) and min(cpus) >= FULL_CPU
+    # One that is not known, NaN, is neither.
+    full = bool(cpus) and all(share >= FULL_CPU for share in cpus)
+    free = bool(cpus) and all(share < FREE_CPU for share in cpus)
     pauses = [pauses_of(phase, row["device"]) for row in phase.gpus]
     figures = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
     if pauses and all(share >= IDLE_SHARE and count >= PAUSES for share, count in pauses):
-        share, count = min(pauses)
+        share, count = (min(each) for each in zip(*pauses))
+        least = "at least " if len(pauses) > 1 else ""
         why = ""
         if full:
-            why = f", while the CPU was {cpu:.0f} % busy: it cannot keep up with them"
-        elif cpus and max(cpus) < FREE_CPU:
+            why = f", while the CPU was {cpu:.0f} % busy: the CPU is the limit"
+        elif free:
             why = (
-                f", while the CPU was {cpu:.0f} % busy: they waited for something else, such as a "
+                f", while the CPU was {cpu:.0f} % busy: the wait is for something else, such as a "
                 "disk, a network or too few workers"
             )
-        said = f"{phase.together} had no work for {share:.0f} % of the time, in {count} pauses{why}"
-        return said, {"idle share (%)": share, "pauses (count)": float(count), **figures}
+        said = f"{phase.together} had no work for {least}{share:.0f} % of the time, in "
+        return f"{said}{least}{count:.0f} pauses{why}", {
+            "idle share (%)": share,
+            "pauses (count)": float(count),
+            **figures,
+        }
     busy = [row["utilisation mean (%)"] for row in phase.gpus]
     if full and busy and max(busy) <= FLAT:
         mean = sum(busy) / len(busy)
         return (
-            f"the CPU was {cpu:.0f} % busy and the GPUs only {mean:.0f} %: the CPU is the limit",
+            f"the CPU was {cpu:.0f} % busy and {phase.together} only {mean:.0f} %: "
+            "the CPU is the limit",
             {"utilisation mean (%)": mean, **figures},
         )
     return None
@@ -150,6 +163,8 @@ def _throttled(phase: Phase) -> Found:
     slowed = [row for row in phase.gpus if row.get("slowed share (%)", NAN) >= SLOWED_SHARE]
     for row in sorted(slowed, key=lambda row: -row["slowed share (%)"]):
         device, share = row["device"], row["slowed share (%)"]
+        if held_at_work(phase, device) < SLOWED_SHARE:
+            continue
         lower, usual = clocks_of(phase, device)
         if lower > LOWER_CLOCK * usual:
             continue  # the driver names a reason, and the clock hardly knows
@@ -196,7 +211,7 @@ def _hollow(phase: Phase) -> Found:
     busy = _means(phase, "utilisation mean (%)")
     mean, filled = sum(busy) / len(busy), sum(activity) / len(activity)
     return (
-        f"{phase.together} always ran a kernel ({mean:.0f} % utilisation), but those filled only "
+        f"{phase.together} ran a kernel for {mean:.0f} % of the time, but those filled only "
         f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would",
         {"utilisation mean (%)": mean, "SM activity mean (%)": filled},
     )
@@ -210,16 +225,16 @@ def _healthy(phase: Phase) -> Found:
     activity = _means(phase, "SM activity mean (%)")
     if all(share >= FILLED for share in activity):
         filled = figures["SM activity mean (%)"] = sum(activity) / len(activity)
-        how = f"{filled:.0f} % SM activity"
+        how = f"with {filled:.0f} % SM activity"
     else:
         limits = {one["name"]: one.get("power limit (W)") or NAN for one in phase.recording.gpus}
         power = [100 * row.get("power mean (W)", NAN) / limits[row["device"]] for row in phase.gpus]
         if any(share < FILLED for share in activity) or not all(p >= FILLED_POWER for p in power):
             return None
         drawn = figures["power mean (% of the limit)"] = sum(power) / len(power)
-        how = f"{drawn:.0f} % of the power limit"
+        how = f"at {drawn:.0f} % of the power limit"
     mean = figures["utilisation mean (%)"]
-    return f"{phase.together} had work all the time: {mean:.0f} % utilisation, {how}", figures
+    return f"{phase.together} had work for {mean:.0f} % of the time, {how}", figures
 
 
 RULES: dict[str, Callable[[Phase], Found]] = {

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpumon import stats
+from gpumon.compat import strictly
 from gpumon.meaning import gpu_name
 from gpumon.mine import mine_of
 from gpumon.recording import NAN, Recording
@@ -22,26 +23,38 @@ IDLE_BELOW = 5.0
 USED = 5.0
 """Percent of utilisation: a GPU below did not take part, and is not judged."""
 MEASURED = 0.9
-"""Of a phase, at least, on each GPU."""
+"""Of a phase, at least, of each GPU and of each figure that a sentence rests on."""
 COARSE = 1.0
 """Seconds between samples: with more, pauses are not told apart."""
 FAULTS = "major page faults (1/s)"
 AT_WORK = 50.0
 """Percent of utilisation: above, a clock that nothing holds down is a usual one."""
+SERIES = {
+    "utilisation mean (%)": "utilisation (%)",
+    "others' SM use mean (%)": "SM use others (%)",
+    "SM activity mean (%)": "SM activity (%)",
+    "power mean (W)": "power (W)",
+    "slowed share (%)": "throttle reasons (bits)",
+}
+"""What each column of a GPU's row is a figure of."""
+NEEDED = ("utilisation mean (%)", "others' SM use mean (%)")
+"""Without these, where a GPU has them, nothing of a phase is sure."""
 
 
 @dataclass
 class Phase:
     """One phase.
 
-    spans: its repeats, joined where they touch. starts: of the repeats, in order. gpus: the rows of
-    the GPUs that took part; hosts: of the machines.
+    spans: its repeats, joined where they touch, seconds in all. starts: of the repeats, in order.
+    gpus: the rows of the GPUs that took part; hosts: of the machines. A row lacks the figures that
+    rest on less than ``MEASURED`` of the phase.
     """
 
     recording: Recording
     spans: Sequence[stats.Span]
     starts: Sequence[float]
     weights: stats.Weights
+    seconds: float
     gpus: list[Row]
     hosts: list[Row]
     all_took_part: bool
@@ -51,14 +64,24 @@ class Phase:
         values = self.recording.series(f"{device}/{quantity}")
         return {} if values is None else stats.known(values, self.weights)
 
+    def is_known(self, known: stats.Known) -> bool:
+        """Whether enough of the phase is known to say something of all of it."""
+        return sum(known.values()) >= MEASURED * self.seconds
+
+    def mean(self, known: stats.Known) -> float:
+        """Over the phase; NaN where too little of it is known."""
+        return stats.mean(known) if self.is_known(known) else NAN
+
     def name(self, row: Row) -> str:
         machine, _, _ = row["device"].rpartition(":")
         return gpu_name(row["device"]) + (f" of {machine}" if machine else "")
 
     @property
     def together(self) -> str:
-        count = len(self.gpus)
-        return self.name(self.gpus[0]) if count == 1 else f"The {count} GPUs"
+        """The GPUs that took part, in words."""
+        if len(self.gpus) == 1:
+            return self.name(self.gpus[0])
+        return f"the {len(self.gpus)} GPUs" + ("" if self.all_took_part else " in use")
 
 
 def phase_of(
@@ -77,17 +100,39 @@ def phase_of(
         rows: the phase's, of the summary.
         seconds: that the spans last.
     """
-    kinds = {device["name"]: device["kind"] for device in recording.devices}
-
-    def those(*wanted: str) -> list[Row]:
-        return [row for row in rows if kinds.get(row["device"]) in wanted]
-
-    gpus = those("gpu", "mig")
-    known = all(row["measured (s)"] >= MEASURED * seconds for row in gpus)
-    used = [row for row in gpus if row.get("utilisation mean (%)", NAN) >= USED] if known else []
-    hosts = [row for row in those("host") if row["measured (s)"] >= MEASURED * seconds]
     weights = stats.weights(recording.times, recording.end, spans)
-    return Phase(recording, spans, starts, weights, used, hosts, len(used) == len(gpus))
+    phase = Phase(recording, spans, starts, weights, seconds, [], [], False)
+    kinds = {device["name"]: device["kind"] for device in recording.devices}
+    gpus = [row for row in rows if kinds.get(row["device"]) in ("gpu", "mig")]
+    sure = [_sure(phase, row) for row in gpus]
+    if all(_is_enough(row, own, seconds) for row, own in strictly(gpus, sure)):
+        phase.gpus = [row for row in sure if row.get("utilisation mean (%)", NAN) >= USED]
+    phase.hosts = [_sure_host(phase, row) for row in rows if kinds.get(row["device"]) == "host"]
+    phase.all_took_part = len(phase.gpus) == len(gpus)
+    return phase
+
+
+def _sure(phase: Phase, row: Row) -> Row:
+    """A GPU's row without the figures that rest on too little."""
+    unsure = {
+        column
+        for column, quantity in SERIES.items()
+        if column in row and not phase.is_known(phase.of(row["device"], quantity))
+    }
+    return {column: value for column, value in row.items() if column not in unsure}
+
+
+def _is_enough(row: Row, sure: Row, seconds: float) -> bool:
+    """Whether a GPU was measured; what was never known of it, as on MIG instances, it may lack."""
+    needed = (column for column in NEEDED if not math.isnan(row.get(column, NAN)))
+    return row["measured (s)"] >= MEASURED * seconds and all(column in sure for column in needed)
+
+
+def _sure_host(phase: Phase, row: Row) -> Row:
+    device = next(one for one in phase.recording.devices if one["name"] == row["device"])
+    mine = mine_of(phase.recording, device).cpu
+    known = stats.known(mine, phase.weights) if mine else phase.of(row["device"], "cpu (%)")
+    return row if phase.is_known(known) else {**row, "utilisation mean (%)": NAN}
 
 
 def memory_share(phase: Phase, host: str) -> float:
@@ -97,14 +142,14 @@ def memory_share(phase: Phase, host: str) -> float:
     used, most = phase.of(host, "memory used (MiB)"), device.get("memory total (MiB)")
     if mine.memory:
         used, most = stats.known(mine.memory, phase.weights), mine.most
-    return 100 * stats.mean(used) / most if most else NAN
+    return 100 * phase.mean(used) / most if most else NAN
 
 
 def faults_of(phase: Phase, host: str) -> float:
     """Pages a second that the programs recorded on a host had to read from a disk."""
     prefix = host[: -len("host")]
     found = [
-        stats.mean(phase.of(key[: -len("/" + FAULTS)], FAULTS))
+        phase.mean(phase.of(key[: -len("/" + FAULTS)], FAULTS))
         for key in phase.recording.keys
         if key.startswith(prefix) and key.endswith("process/" + FAULTS)
     ]
@@ -130,13 +175,14 @@ def pauses_of(phase: Phase, device: str) -> tuple[float, int]:
             seconds = min(edges[place + 1], end) - max(edges[place], start)
             while following < len(phase.starts) and phase.starts[following] < edges[place + 1]:
                 begun, following = False, following + 1  # another repeat, without time between
-            rests = values[place] < IDLE_BELOW
-            begun = begun or values[place] >= IDLE_BELOW
-            if begun and not math.isnan(values[place]):
-                counted += seconds
-                idle += seconds * rests
-                count += rests and not resting
-            resting = rests
+            if not math.isnan(values[place]):  # a hole neither ends a pause nor begins one
+                rests = values[place] < IDLE_BELOW
+                begun = begun or not rests
+                if begun:
+                    counted += seconds
+                    idle += seconds * rests
+                    count += rests and not resting
+                resting = rests
             place += 1
     return (100 * idle / counted if counted else 0.0), count
 
@@ -150,20 +196,39 @@ def slowed_by(phase: Phase, device: str) -> str:
     return max(seconds, key=lambda name: seconds[name], default="")
 
 
+def held_at_work(phase: Phase, device: str) -> float:
+    """Percent of a phase in which the clocks were held down while there was work.
+
+    An idle GPU's clock is low by itself, whatever reason the driver gives.
+    """
+    bits = phase.recording.series(f"{device}/throttle reasons (bits)")
+    busy = phase.recording.series(f"{device}/utilisation (%)")
+    if bits is None or busy is None:
+        return NAN
+    held = sum(
+        seconds
+        for place, seconds in phase.weights
+        if busy[place] >= IDLE_BELOW and _is_slowing(bits[place])
+    )
+    return 100 * held / phase.seconds
+
+
 def clocks_of(phase: Phase, device: str) -> tuple[float, float]:
-    """The mean SM clock in MHz while it was held down, and while it was not but had work."""
+    """The mean SM clock in MHz at work, while it was held down and while it was not."""
     keys = [f"{device}/{key}" for key in ("SM clock (MHz)", "throttle reasons (bits)")]
     clock, bits = (phase.recording.series(key) for key in keys)
     busy = phase.recording.series(f"{device}/utilisation (%)")
     if clock is None or bits is None or busy is None:
         return NAN, NAN
-    held: list[tuple[int, float]] = []
-    free: list[tuple[int, float]] = []
-    for place, seconds in phase.weights:
-        if math.isnan(bits[place]):
-            continue
-        if int(bits[place]) & SLOWING:
-            held.append((place, seconds))
-        elif busy[place] >= AT_WORK:
-            free.append((place, seconds))
+    at_work = [
+        (place, seconds)
+        for place, seconds in phase.weights
+        if busy[place] >= AT_WORK and not math.isnan(bits[place])
+    ]
+    held = [each for each in at_work if _is_slowing(bits[each[0]])]
+    free = [each for each in at_work if not _is_slowing(bits[each[0]])]
     return stats.mean(stats.known(clock, held)), stats.mean(stats.known(clock, free))
+
+
+def _is_slowing(bits: float) -> bool:
+    return not math.isnan(bits) and int(bits) & SLOWING > 0

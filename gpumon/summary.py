@@ -151,6 +151,8 @@ def _counted_once(marks: list[Mark]) -> float | None:
         outer, end = counted.get(mark.process, ("", 0.0))
         if outer and mark.name.startswith(outer + "/") and mark.start <= end:
             continue
+        if mark.open:
+            return None
         counted[mark.process] = (mark.name, mark.end)
         total = (total or 0.0) + mark.attributes["images"]
     return total
@@ -169,7 +171,9 @@ def _rows(
     seconds = sum(end - start for start, end in spans)
     weights = stats.weights(recording.times, recording.end, spans)
     counted = [m.attributes["images"] for m in marks if "images" in m.attributes]
-    images = float(sum(counted)) if counted else NAN
+    # How many of its images a phase did that never ended, nobody knows.
+    told = counted and not any(m.open for m in marks if "images" in m.attributes)
+    images = float(sum(counted)) if told else NAN
     common: dict[str, Any] = {
         "phase": name,
         "count": 1 if whole else len(marks),

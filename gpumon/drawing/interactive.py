@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon.drawing.bands import MOST_LEVELS, labels, shown
-from gpumon.drawing.lanes import Floats, Lane, condense, lanes_of
+from gpumon.drawing.lanes import Floats, Lane, Line, condense, lanes_of
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
 from gpumon.notes import notes
@@ -181,15 +181,16 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
             STEPS.get(line.kind, MOST_STEPS),
             line.ranged,
         )
+        digits, decimals = _digits(line)
         entry: dict[str, Any] = {
             "kind": line.kind,
             "short": line.short or SHORT.get(line.kind, line.kind),
             "note": line.note,
             "unit": line.unit,
             "scale": line.scale,
-            "digits": 1 if line.unit == "GiB" or 0 < line.scale < 0.1 else 0,
+            "digits": digits,
             "t": [round(float(t), 3) for t in times],
-            "v": plain_values(mean),
+            "v": plain_values(mean, decimals),
         }
         if KINDS[line.kind].area and low is not high:
             entry |= {"low": plain_values(low), "high": plain_values(high)}
@@ -206,6 +207,13 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
     }
 
 
-def plain_values(values: Floats) -> list[float | None]:
+def _digits(line: Line) -> tuple[int, int]:
+    """Digits after the point of what a pointer reads, and of the percent that it is made of."""
+    tens = math.log10(line.scale)
+    digits = 1 if line.unit == "GiB" else max(0, -math.floor(tens))
+    return digits, max(1, math.ceil(tens + digits + 0.31))
+
+
+def plain_values(values: Floats, decimals: int = 1) -> list[float | None]:
     """JSON has no NaN; a tenth of a percent is finer than a pixel."""
-    return [None if math.isnan(value) else round(float(value), 1) for value in values]
+    return [None if math.isnan(value) else round(float(value), decimals) for value in values]

@@ -25,6 +25,8 @@ GROUPS = {
     "ecc": ("ecc errors", "remapped rows", "retired pages", "xids"),
 }
 """Names for several quantities; any other name is the beginning of a quantity's own."""
+ADDING_UP = ("count)", "J)")
+"""Units of what is counted since the start, of which a mean says nothing."""
 
 
 def marks(recording: Recording, device: str) -> list[tuple[float, str]]:
@@ -97,8 +99,10 @@ def chosen(recording: Recording, names: Sequence[str], weights: stats.Weights) -
                 full = _round_up(_most(recording, part))
                 title = gpu_name(owner)
                 title = title if title != owner.rpartition(":")[2] else title.capitalize()
-                lane = Lane(owner, title, name, host=not owner.rpartition(":")[2].startswith("gpu"))
-                lane.top = f"{full:g} {_shown(unit)}"
+                whose, _, own = owner.rpartition(":")  # of a merged trace: host, rank or both
+                told = f"{name}, {whose.replace(':', ' ')}" if whose else name
+                lane = Lane(owner, title, told, host=not own.startswith("gpu"))
+                lane.top = f"{full:g} {_shown(unit)}".rstrip()
                 for kind, key in zip(KINDS, part, strict=False):
                     lane.lines.append(_line(recording, key, kind, full, weights))
                 lanes.append(lane)
@@ -128,8 +132,15 @@ def _line(recording: Recording, key: str, kind: str, full: float, weights: stats
     quantity, _, unit = key.partition("/")[2].rpartition(" (")
     shown = _shown(unit.rstrip(")"))
     values = np.asarray(recording.series(key))
-    mean = stats.mean(stats.known(values.tolist(), weights))
-    note = f"{quantity} {_digits(mean)} {shown}" if not math.isnan(mean) else f"{quantity} unknown"
+    known = stats.known(values.tolist(), weights)
+    if not known:
+        note = f"{quantity} unknown"
+    elif unit == "bits)":
+        note = f"{quantity}, bits"
+    elif unit in ADDING_UP:
+        note = f"{quantity} up to {_digits(stats.peak(known))} {shown}".rstrip()
+    else:
+        note = f"{quantity} {_digits(stats.mean(known))} {shown}".rstrip()
     return Line(kind, "", 100 * values / full, note, full / 100, shown, quantity)
 
 

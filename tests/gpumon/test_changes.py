@@ -16,7 +16,14 @@ from gpumon.changes import changes, describe
 Values = list[float | None]
 
 
-def run(path: Path, lengths: list[int], share: float, more: int = 0, **others: Any) -> gpumon.Trace:
+def run(
+    path: Path,
+    lengths: list[int],
+    share: float,
+    more: int = 0,
+    more_series: dict[str, Values] | None = None,
+    **others: Any,
+) -> gpumon.Trace:
     """Epochs of so many seconds at some utilisation, 100 images each; ``more``: of a test."""
     marks: list[tuple[str, float, float, dict[str, Any]]] = []
     at = 0.0
@@ -26,7 +33,8 @@ def run(path: Path, lengths: list[int], share: float, more: int = 0, **others: A
     if more:
         marks.append(("test", at, at + more, {}))
     values: Values = [share] * (int(at) + more)
-    return gpumon.read(write(path, {"gpu0": values}, marks=tuple(marks), **others))
+    trace = write(path, {"gpu0": values}, marks=tuple(marks), more=more_series, **others)
+    return gpumon.read(trace)
 
 
 def test_a_change_is_what_is_beyond_the_range_of_the_repeats(tmp_path: Path) -> None:
@@ -55,7 +63,7 @@ def test_ranges_that_overlap_are_no_change(tmp_path: Path) -> None:
     assert not seconds.is_sure
     lines = describe(one, two, ("a", "b"))
     train = lines[lines.index("train (3 and 3 times; median, range)") + 1]
-    assert train.startswith("  no change beyond the range of the repeats: seconds, ")
+    assert train.startswith("  no change beyond the range of the repeats and 1 %: seconds, ")
 
 
 def test_one_repeat_tells_no_change_from_chance(tmp_path: Path) -> None:
@@ -64,6 +72,11 @@ def test_one_repeat_tells_no_change_from_chance(tmp_path: Path) -> None:
     assert "train (once in each: no spread is known, so any difference may be chance)" in lines
     assert "  seconds 20 -> 10, 50 % less" in lines
     assert lines[-1] == "test: only in b, 5 s"
+    ranks = [
+        write(tmp_path / f"r{n}", {"gpu0": [9.0] * 9}, rank=n, process=n, marks=(("x", 0, 9, {}),))
+        for n in range(4)
+    ]
+    assert describe(one, gpumon.read(ranks), ("a", "b"))[-1] == "x: only in b, 9 s"
 
 
 def test_the_diagnosis_of_each_stands_with_the_phase(tmp_path: Path) -> None:
@@ -76,8 +89,8 @@ def test_the_diagnosis_of_each_stands_with_the_phase(tmp_path: Path) -> None:
     one = gpumon.read(write(tmp_path / "a", {"gpu0": [35.0] * 20}, more=cpu, marks=marks))
     two = gpumon.read(write(tmp_path / "b", {"gpu0": [99.0] * 20}, power=600.0, marks=marks))
     told = describe(one, two, ("a", "b"))
-    assert "  a: The CPU was 97 % busy and the GPUs only 35 %: the CPU is the limit." in told
-    assert any(line.startswith("  b: GPU 0 had work all the time") for line in told)
+    assert "  a: The CPU was 97 % busy and GPU 0 only 35 %: the CPU is the limit." in told
+    assert any(line.startswith("  b: GPU 0 had work for 99 % of the time") for line in told)
 
 
 def test_what_makes_traces_unlike_is_said(tmp_path: Path) -> None:
@@ -100,7 +113,7 @@ def test_traces_without_gpus_compare_their_hosts(tmp_path: Path) -> None:
         "seconds",
         "images/s",
         "CPU (%)",
-        "memory",
+        "memory peak (MiB)",
     }
 
 
@@ -150,3 +163,82 @@ def test_what_ranks_mark_at_once_is_one_repeat(tmp_path: Path) -> None:
         if change.figure == "images/s"
     )
     assert rate.before == pytest.approx([400 / 8.3] * 2) and rate.after == [12.5, 12.5]
+
+
+def test_less_than_a_percent_is_not_called_within_the_range(tmp_path: Path) -> None:
+    one, two = run(tmp_path / "a", [20, 20], 90.0), run(tmp_path / "b", [20, 20], 91.2)
+    assert not any("repeats and 1 %: GPU" in line for line in describe(one, two, ("a", "b")))
+    assert any(
+        line.endswith("91.2 (91.2 to 91.2), 1 point more") for line in describe(one, two, ("", ""))
+    )
+    two = run(tmp_path / "b", [20, 20], 90.4)
+    assert any(
+        line.startswith("  no change beyond the range of the repeats and 1 %: ")
+        for line in describe(one, two, ("a", "b"))
+    )
+
+
+def cut(path: Path, *arguments: Any, **named: Any) -> gpumon.Trace:
+    """A run whose last phase never ended."""
+    run(path, *arguments, **named)
+    marks = path.with_name(path.name + ".marks.jsonl")
+    marks.write_text("".join(marks.read_text().splitlines(keepends=True)[:-1]))
+    return gpumon.read(path)
+
+
+def test_a_phase_that_never_ended_is_no_repeat(tmp_path: Path) -> None:
+    """Its length is not known, nor how many of its images were done."""
+    whole, torn = run(tmp_path / "a", [20, 20, 20], 40.0), cut(tmp_path / "b", [20, 20, 5], 40.0)
+    found = {change.figure: change for change in changes(whole, torn)["train"]}
+    assert found["seconds"].after == [20, 20] and found["images/s"].after == [5, 5]
+    assert {c.figure for c in changes(whole, torn)["(all)"]} & {"images/s", "images/J"} == set()
+    lines = describe(whole, torn, ("a", "b"))
+    assert "train: did not end in b at its last start, which is left out" in lines
+    torn = cut(tmp_path / "b", [5], 40.0)
+    lines = describe(whole, torn, ("a", "b"))
+    assert "train" not in changes(whole, torn) and not any("only in" in line for line in lines)
+
+
+def test_a_figure_of_a_part_of_a_repeat_is_none(tmp_path: Path) -> None:
+    """The joules of a repeat half of which is a gap are not half the energy."""
+    whole = run(tmp_path / "a", [20, 20], 40.0)
+    torn = run(tmp_path / "b", [20, 20], 40.0, without=range(5, 15))
+    for phase, before, after in (("(all)", [4000.0], []), ("train", [2000.0] * 2, [2000.0])):
+        found = {change.figure: change for change in changes(whole, torn)[phase]}
+        energy = found.get("energy (J)")
+        assert (energy.after if energy else []) == after and (not energy or energy.before == before)
+    lines = describe(whole, torn, ("a", "b"))
+    assert "train (2 and 2 times; median, range)" in lines
+    assert not any("energy" in line and "range of the repeats" in line for line in lines)
+    torn = run(tmp_path / "b", [20, 20], 40.0, without=range(5, 15), power=300.0)
+    told = "  energy (J) 2,000 (2,000 to 2,000) -> 6,000, 200 % more; known once, it may be chance"
+    assert told in describe(whole, torn, ("a", "b"))
+
+
+def test_other_parts_of_a_host_are_told(tmp_path: Path) -> None:
+    more: dict[str, Values] = {
+        "process/CPU allowance used (%)": [97.0] * 20,
+        "process/CPU allowance (cores)": [2.0] * 20,
+    }
+    one = run(tmp_path / "a", [20], 40.0, more_series=more)
+    two = run(tmp_path / "b", [20], 40.0)
+    lines = describe(one, two, ("a", "b"))
+    assert (
+        "Different parts of the host: a might use 2 of 4 cores, b all. Figures of the host do "
+        "not compare."
+    ) in lines
+
+
+def test_of_several_hosts_none_stands_for_all(tmp_path: Path) -> None:
+    marks: Marks = (("train", 0.0, 4.0, {}),)
+    hosts = [write(tmp_path / n, {}, host=n, boot=n, marks=marks) for n in ("a", "b")]
+    both = gpumon.read(hosts)
+    assert {change.figure for change in changes(both, both)["train"]} == {"seconds"}
+
+
+def test_a_gpu_in_instances_is_not_counted_itself(tmp_path: Path) -> None:
+    one, two = run(tmp_path / "a", [20], 40.0), run(tmp_path / "b", [20], 40.0)
+    (gpu, host) = two.recording.header["devices"]
+    whole = {**gpu, "name": "gpu1", "kind": "parent", "product": "NVIDIA H100"}
+    two.recording.header["devices"] = [gpu, whole, host]
+    assert not any("0 x" in line for line in describe(one, two, ("a", "b")))

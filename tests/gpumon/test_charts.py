@@ -15,6 +15,7 @@ import pytest
 from gpumon_tools import START, Marks, write
 
 import gpumon
+from gpumon.__main__ import main
 from gpumon.drawing import sidebyside
 from gpumon.units import clock, lasting
 
@@ -241,3 +242,73 @@ def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:
     chart.canvas.draw()
     assert name in [text.get_text() for text in chart.texts]
     gpumon.compare({name: trace}, title=name).canvas.draw()
+
+
+OTHERS = {
+    "gpu0/temperature (C)": 63.0,
+    "gpu0/SM clock (MHz)": 1785.0,
+    "gpu0/memory clock (MHz)": 2619.0,
+    "gpu0/PCIe received (MiB/s)": 0.0123,
+    "gpu0/NVLink sent (MiB/s)": 123456.0,
+    "gpu0/XIDs (count)": 2.0,
+    "gpu0/throttle reasons (bits)": 68.0,
+    "gpu0/energy (J)": 5021.0,
+    "host/disk written (MiB/s)": 7.31,
+    "host/network sent (MiB/s)": 0.0,
+    "process/major page faults (1/s)": 0.4,
+}
+NAMES = ("temperature", "clocks", "PCIe", "NVLink", "ecc", "throttle", "energy", "disk", "network")
+
+
+@pytest.mark.parametrize("tenths", [1, 10])
+def test_any_series_reads_the_same_in_picture_and_page(tmp_path: Path, tenths: int) -> None:
+    """Lanes, labels, units and values; and what a pointer reads is what stands at the side."""
+    more: dict[str, list[float | None]] = {
+        key: [value * tenths / 10] * 12 for key, value in OTHERS.items()
+    }
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 12}, more=more, marks=MARKS))
+    series = [*NAMES, "page faults"]
+    picture, page = in_the_picture(trace, series), in_the_page(trace, series)
+    for what in ("lanes", "legend", "notes", "scales"):
+        assert picture[what] == page[what], what
+    drawn = gpumon_canvas.data_of(trace.html(series=series))["lanes"][2:]
+    assert sum(len(lane["lines"]) for lane in drawn) == len(OTHERS)
+    for line in (line for lane in drawn for line in lane["lines"]):
+        (value,) = (v for k, v in OTHERS.items() if f"/{line['short']} (" in k)
+        read = f"{line['v'][0] * line['scale']:.{line['digits']}f}"
+        assert float(read) == pytest.approx(value * tenths / 10, rel=0.006, abs=0.06), line["short"]
+        assert float(read) == pytest.approx(value * tenths / 10, rel=0.06), line["short"]
+
+
+def test_what_adds_up_and_what_is_made_of_bits_has_no_mean(tmp_path: Path) -> None:
+    half: list[float | None] = [*[0.0] * 6, *[4.0] * 6]
+    more = {
+        "gpu0/XIDs (count)": half,
+        "gpu0/energy (J)": half,
+        "gpu0/throttle reasons (bits)": half,
+    }
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 12}, more=more))
+    notes = in_the_picture(trace, ["XIDs", "energy", "throttle"])["lanes"]
+    assert {"XIDs up to 4", "energy up to 4 J", "throttle reasons, bits"} <= notes
+
+
+def test_a_lane_of_a_merged_trace_says_of_which_host_and_rank(tmp_path: Path) -> None:
+    more: dict[str, list[float | None]] = {
+        "process/page faults (1/s)": [5.0] * 9,
+        "gpu0/temperature (C)": [50.0] * 9,
+    }
+    hosts = [
+        write(tmp_path / n, {"gpu0": [9.0] * 9}, host=n, boot=n, rank=r, process=r, more=more)
+        for r, n in enumerate(("anna", "bert"))
+    ]
+    trace = gpumon.read(hosts)
+    words = in_the_picture(trace, ["page faults", "temperature"])["lanes"]
+    assert {"page faults, anna rank0", "page faults, bert rank1", "temperature, anna"} <= words
+
+
+def test_names_on_the_command_line_may_have_spaces(tmp_path: Path) -> None:
+    path = write(tmp_path / "t", {"gpu0": [9.0] * 9}, more={"gpu0/temperature (C)": [50.0] * 9})
+    out = tmp_path / "t.html"
+    assert main(["plot", str(path), "--series", "temperature, disk", "-o", str(out)]) == 2
+    assert main(["plot", str(path), "--series", "power, temperature", "-o", str(out)]) == 0
+    assert "temperature 50" in out.read_text()

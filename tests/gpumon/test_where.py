@@ -27,6 +27,8 @@ from gpumon_tools import Marks, gpu, write
 import gpumon
 from gpumon import callbacks, chrome, gpm, metrics, serve
 from gpumon.__main__ import main
+from gpumon.files import marks_file, read_marks
+from gpumon.marks import Marker
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKS: Marks = (("train", 1.0, 3.0, {"epoch": 1}), ("train/step", 1.0, 2.0, {}))
@@ -500,3 +502,25 @@ def test_without_a_recorder_a_phase_decorates_nothing() -> None:
     env = {k: v for k, v in os.environ.items() if k != "GPUMON_TRACE"} | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.stdout == "3\n", done.stderr
+
+
+def test_keras_after_a_fit_that_failed_begins_anew(tmp_path: Path) -> None:
+    """Of an interrupt in a notebook, Keras tells its callbacks nothing."""
+    file = marks_file(tmp_path / "t")
+    file.write_text('{"gpumon marks": 1}\n')
+    marker = Marker(file)
+    callback = callbacks.Keras(marker)
+    callback.on_epoch_begin(0)
+    callback.on_test_begin()  # and here it failed
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    callback.on_test_begin()
+    callback.on_test_end()
+    callback.on_epoch_begin(1)
+    callback.on_test_begin()  # and again
+    callback.on_epoch_begin(0)
+    callback.on_train_end()
+    marks, _, _ = read_marks(tmp_path / "t")
+    names = [mark[4] for mark in marks if mark[0] == "B"]
+    assert names == [*["train", "train/validate"] * 3, "train"]
+    assert len(marks) == 2 * len(names), "each has ended"
