@@ -199,7 +199,8 @@ def save(recording: Recording, target: Path) -> Path:
 
 def _lines(recording: Recording) -> str:
     header = {**recording.header, "merged": True, "interval (s)": recording.step}
-    lines = [json.dumps({key: value for key, value in header.items() if key != "parts"})]
+    packed = ("parts", "dropped")  # of the first trace; this one has all in its lines
+    lines = [json.dumps({key: value for key, value in header.items() if key not in packed})]
     # Another's end is no end of the whole.
     lines += [json.dumps(event) for event in recording.events if event["event"] != "end"]
     before: list[float | None] = [None] * len(recording.columns)

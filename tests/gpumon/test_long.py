@@ -12,7 +12,7 @@ from gpumon_tools import write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
-from gpumon import follow, parts, recording, tiers, writer
+from gpumon import follow, merge, notes, parts, recording, tiers, writer
 from gpumon.files import samples_file
 from gpumon.parts import parts_folder
 from gpumon.tiers import ROW, tiers_file
@@ -193,6 +193,22 @@ def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
         gpumon.Monitor(tmp_path / "u", limit=0)
     with pytest.raises(gpumon.MonitorError, match="not endless"):
         gpumon.Monitor(tmp_path / "u", limit=float("inf"))
+
+
+def test_a_limit_below_one_part_keeps_the_means_of_all(tmp_path: Path, small: None) -> None:
+    made = Recorded(tmp_path / "t", limit=1)
+    made.go(SECONDS)
+    made.end()
+    assert not list(parts_folder(tmp_path / "t").iterdir())
+    trace = gpumon.read(tmp_path / "t")
+    read = trace.recording
+    assert read.times[0] == 0 and read.end == SECONDS and not read.gaps and not read.damaged
+    (note,) = [text for text in notes.notes(read) if "means over 20 s" in text]
+    assert "limit" in note and "long" not in note  # it is read so for its limit, not its length
+    # A merged trace has every row as a sample, and no rows beside it.
+    other = write(tmp_path / "other", {"gpu0": [1.0] * 200}, boot="boot-b", host="other")
+    saved = merge.save(gpumon.read([tmp_path / "t", other]).recording, tmp_path / "both")
+    assert len(gpumon.read(saved).recording.times) > SECONDS
 
 
 @pytest.mark.parametrize("in_the_way", ["t.parts", "t.tiers", ".t.jsonl.new"])
