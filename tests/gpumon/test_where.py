@@ -108,6 +108,25 @@ def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path) -> None:
         assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
 
 
+def test_a_later_recording_that_has_outgrown_the_former_is_served(tmp_path: Path) -> None:
+    path = growing(tmp_path / "t")
+    file = path.with_name("t.jsonl")
+    with file.open("a") as more:
+        more.write('{"t":5,"event":"end","why":"closed"}\n')
+    with served(path) as port:
+        assert 'gpumon_up{host="node"} 0' in ask(port, "/metrics")[2]
+        before = file.stat()
+        growing(tmp_path / "new")
+        rows = (tmp_path / "new.jsonl").read_text().splitlines()
+        rows += [f"[{3 + number / 100},0,{number % 70}]" for number in range(1, 101)]
+        file.write_text("\n".join(rows) + "\n")  # all of it between two questions
+        now = file.stat()
+        assert now.st_ino == before.st_ino and now.st_size > before.st_size
+        text = ask(port, "/metrics")[2]
+        assert 'gpumon_up{host="node"} 1' in text
+        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
+
+
 def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with served(growing(tmp_path / "t")) as port:
         for said in (b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\n"):
