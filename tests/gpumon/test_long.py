@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -236,6 +237,44 @@ def test_a_part_that_cannot_be_begun_costs_no_sample(
     assert len(gpumon.read(tmp_path / "t").frame()) == SECONDS / STEP
     rows = as_rows(tmp_path / "t", monkeypatch).recording
     assert not rows.damaged and not rows.gaps and rows.times[0] == 0
+
+
+@pytest.mark.parametrize("limit", [1, 1000])
+def test_no_part_is_dropped_before_a_header_without_it_is_on_disk(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """At any moment a kill, and in the first that would drop a part a full disk, loses nothing."""
+    made = Recorded(tmp_path / "t", limit=limit)
+    replace, failed = Path.replace, []
+
+    def header(file: Path) -> dict[str, Any]:
+        with file.open() as lines:
+            found: dict[str, Any] = json.loads(lines.readline())
+            return found
+
+    def all_there() -> bool:
+        listed = header(samples_file(tmp_path / "t")).get("parts", [])
+        return {part["file"] for part in listed} <= {
+            file.name for file in parts_folder(tmp_path / "t").iterdir()
+        }
+
+    def fails_once(path: Path, target: Path) -> Path:
+        assert all_there()
+        if header(path).get("dropped") and not failed:
+            failed.append(path)
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", fails_once)
+    while not failed:
+        made.go(STEP)
+    assert all_there() and not gpumon.read(tmp_path / "t").recording.damaged
+    made.go(SECONDS)
+    made.end()
+    read = gpumon.read(tmp_path / "t").recording
+    assert all_there() and not read.damaged and not read.gaps and read.times[0] == 0
+    files = parts_folder(tmp_path / "t").iterdir()
+    assert sum(file.stat().st_size for file in files) <= limit
 
 
 def test_samples_of_which_there_are_rows_already_are_taken_once(
