@@ -139,6 +139,41 @@ def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_who_is_slow_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "SECONDS", 1.0, raising=False)
+    with served(growing(tmp_path / "t")) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.2) as link:
+            begun, hung_up = time.monotonic(), False
+            while not hung_up and time.monotonic() < begun + 15:  # a byte now and then
+                try:
+                    link.sendall(b"x")
+                    hung_up = link.recv(1) == b""
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    hung_up = True
+        assert hung_up and time.monotonic() > begun + 0.9
+        assert ask(port, "/metrics")[0] == 200
+
+
+def test_so_many_connections_are_held_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serve, "MOST", 5, raising=False)
+    with served(growing(tmp_path / "t")) as port, contextlib.ExitStack() as stack:
+        links = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            for _ in range(8)
+        ]
+        assert [link.recv(1) for link in links[5:]] == [b""] * 3
+        links[0].sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert links[0].recv(12) == b"HTTP/1.0 200"
+        while links[0].recv(1000):  # until it is closed, which makes room for another
+            pass
+        assert ask(port, "/metrics")[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_parser_of_their_own_takes_both_formats(tmp_path: Path) -> None:
     client = pytest.importorskip("prometheus_client")
     found = metrics.metrics(
