@@ -199,7 +199,7 @@ def _serve(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         if options.trace is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            machine = Monitor(Path(folder) / "trace", interval=1.0, limit=20)
+            machine = Monitor(Path(folder) / "trace", interval=1.0)
             prefix = stack.enter_context(machine.of_everybody()).path
         else:
             prefix = prefix_of(options.trace)

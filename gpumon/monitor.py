@@ -119,8 +119,9 @@ class Monitor(SoFar):
         return self._process is not None and self._process.poll() is None
 
     def of_everybody(self) -> Monitor:
-        """This monitor, for a whole machine: nobody's processes are others'."""
+        """This monitor, to look at a machine: nobody's processes are others', no sample is kept."""
         self._family = None
+        self.limit = 0
         return self
 
     def of_host(self) -> Monitor:

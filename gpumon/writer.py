@@ -33,7 +33,7 @@ class Writer:
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
     and written then. A file that is full becomes a part (:mod:`gpumon.parts`); limit: bytes that
-    parts may have, the oldest of which are dropped.
+    parts may have, the oldest of which are dropped; 0: there are none, and no rows either.
     """
 
     def __init__(self, path: Path, file: int | None = None, limit: int | None = None) -> None:
@@ -126,6 +126,9 @@ class Writer:
 
     def _part(self) -> Steps[None]:
         """Compress the samples that there are into a part, and begin the file anew without them."""
+        if self._limit == 0:
+            self._begin(self._header | {"parts": [], "dropped": True}, [])
+            return
         lines = self._waiting.copy()
         columns = yield from columns_of(lines, len(self._header["series"]))
         rows = b""

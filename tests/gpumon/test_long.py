@@ -212,6 +212,26 @@ def test_a_limit_below_one_part_keeps_the_means_of_all(tmp_path: Path, small: No
     assert len(gpumon.read(saved).recording.times) > SECONDS
 
 
+def test_a_machine_that_is_only_looked_at_leaves_no_more_than_one_file(
+    tmp_path: Path, small: None
+) -> None:
+    """As `gpumon serve` and `gpumon watch` record it without a trace, for days."""
+    limit = gpumon.Monitor(tmp_path / "t").of_everybody().limit
+    made = Recorded(tmp_path / "t", limit=limit)
+    watched = follow.Follower(tmp_path / "t")
+    for _ in range(round(SECONDS / 5)):
+        made.go(5)
+        watched.poll()
+        assert samples_file(tmp_path / "t").stat().st_size < 5000
+        assert watched.now["gpu0/memory used (MiB)"] == 100 + made.number - 1
+    assert len(watched.history["gpu0/utilisation (%)"]) == SECONDS / STEP
+    made.end()
+    watched.poll()
+    assert watched.ended == "closed"
+    assert [file.name for file in tmp_path.glob("t*")] == ["t.jsonl"]
+    assert gpumon.read(tmp_path / "t").recording.end == SECONDS
+
+
 @pytest.mark.parametrize("in_the_way", ["t.parts", "t.tiers", ".t.jsonl.new"])
 def test_a_part_that_cannot_be_begun_costs_no_sample(
     tmp_path: Path,
