@@ -33,7 +33,9 @@ def _coarse(recording: Recording) -> list[str]:
     if recording.ranges is None:
         return []
     dropped = recording.header.get("dropped")
-    why = "The oldest samples were dropped for the trace's limit" if dropped else "The trace is long"
+    why = (
+        "The oldest samples were dropped for the trace's limit" if dropped else "The trace is long"
+    )
     return [
         f"{why}: figures and lines are of means over {lasting(recording.step)}, and "
         "shades show the range within them."

@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Called twice a second: to the thread that waits on it, a connection cut here has ended."""
+        """Cut, twice a second, those whose time is over; to the threads waiting on them they end."""
         now = time.monotonic()
         for request, until in list(self._until.items()):
             if now > until:

@@ -344,6 +344,32 @@ def test_merge_writes_a_trace_that_says_the_same(
     assert "exists already" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("twice", ["a host of it", "a copy", "another with that host"])
+def test_no_recording_counts_twice_in_a_merged_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], twice: str
+) -> None:
+    two_hosts(tmp_path, AHEAD)
+    write(tmp_path / "n3", {"gpu0": [10.0] * 4}, host="n3", boot="boot-c")
+    assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 0
+    one, other = tmp_path / "all", tmp_path / "t"
+    if twice == "a copy":
+        one = tmp_path / "copy"
+        for ending in (".jsonl", ".marks.jsonl"):
+            shutil.copy(f"{other}{ending}", f"{one}{ending}")
+    if twice == "another with that host":
+        other = tmp_path / "others"
+        assert main(["merge", str(tmp_path / "t"), str(tmp_path / "n3"), "-o", str(other)]) == 0
+    capsys.readouterr()
+    assert main(["merge", str(one), str(other), "-o", str(tmp_path / "again")]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told == (
+        f"gpumon: {one} and {other} hold the same recording, which would count twice: leave one out"
+    )
+    assert not (tmp_path / "again.jsonl").exists()
+    # What has nothing in common is merged, also in steps.
+    assert main(["summary", str(tmp_path / "all"), str(tmp_path / "n3")]) == 0
+
+
 def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:
     values: list[float | None] = [50.0] * 20
     write(tmp_path / "t", {"gpu0": values}, host="n1", without=range(6, 12))
