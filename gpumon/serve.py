@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut, twice a second, those whose time is over; to the threads waiting on them they end."""
+        """Cut, twice a second, those whose time is over; the threads that wait on them go on."""
         now = time.monotonic()
         for request, until in list(self._until.items()):
             if now > until:
