@@ -147,10 +147,12 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
     first: dict[Any, dict[str, Any]] = {}
     aparts: dict[Any, dict[str, Any]] = {}
     machines: dict[Any, str] = {}
-    for number, (header, name) in enumerate(zip(headers, names)):
+    traces: dict[Any, Path] = {}
+    for number, (part, header, name) in enumerate(zip(recordings, headers, names)):
         boot = header["boot"] or number
         first.setdefault(boot, header)
         machines.setdefault(boot, name)
+        traces.setdefault(boot, part.prefix)
         if is_apart(header.get("apart")):
             aparts.setdefault(boot, header["apart"])
     starts, told = [], []
@@ -167,7 +169,12 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
         if known and apart is not None:
             told.append(clocks.told(apart, machines[boot], machines[apart["boot"]]))
         elif not any(each["boot"] == boot for each in aparts.values()):
-            told.append(clocks.unknown(machines[boot], machines[next(iter(first))]))
+            before = next(iter(first))
+            told.append(
+                clocks.unknown(machines[boot], machines[before])
+                if machines[boot] != machines[before]
+                else clocks.unnamed(machines[boot], str(traces[boot]), str(traces[before]))
+            )
     return [start - min(starts) for start in starts], told
 
 

@@ -315,6 +315,21 @@ def test_clocks_that_nobody_measured_are_said_to_be_unknown(tmp_path: Path, cloc
     assert told.startswith("How far the clocks of n2 and n1 are apart is not known")
 
 
+def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Path) -> None:
+    """A system without boots (macOS): they may be ranks of one machine, or two of one name."""
+    for number in range(3):
+        write(tmp_path / f"t{number}", {"gpu0": [10.0] * 4}, boot=None, rank=number)
+    told = gpumon.read(tmp_path / "t*").recording.header["clocks"]
+    assert told == [
+        f"Whether the traces {tmp_path / f't{number}'} and {tmp_path / 't0'}, both of node, "
+        "share a clock is not known: they are laid on each other by wall time."
+        for number in (1, 2)
+    ]
+    write(tmp_path / "other", {"gpu0": [10.0] * 4}, boot=None, host="other")
+    (told_of_two,) = gpumon.read([tmp_path / "t0", tmp_path / "other"]).recording.header["clocks"]
+    assert told_of_two.startswith("How far the clocks of other and node are apart is not known")
+
+
 def test_clocks_in_a_header_are_not_believed_unchecked(tmp_path: Path) -> None:
     two_hosts(tmp_path, None)
     file = tmp_path / "t-rank1.jsonl"
