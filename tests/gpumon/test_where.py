@@ -25,7 +25,7 @@ import pytest
 from gpumon_tools import Marks, gpu, write
 
 import gpumon
-from gpumon import callbacks, chrome, gpm, metrics, serve
+from gpumon import callbacks, chrome, gpm, magic, metrics, serve
 from gpumon.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -516,6 +516,22 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
         done = shell.run_cell(f"%%gpumon {line}\n1")
         assert isinstance(done.error_in_exec, gpumon.MonitorError)
     assert isinstance(shell.run_cell("%%gpumon\n1 / 0").error_in_exec, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("'my trace", "No closing quotation"),
+        ("trace\\", "No escaped character"),
+        ("a b c", "b is a second trace"),
+        ("a --interval", "--interval needs seconds"),
+        ("--what", "--what is no option"),
+    ],
+)
+def test_what_the_cell_magic_cannot_take_is_one_line_with_its_usage(line: str, told: str) -> None:
+    with pytest.raises(gpumon.MonitorError) as error:
+        magic.options(line)
+    assert told in str(error.value) and magic.USAGE in str(error.value)
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
