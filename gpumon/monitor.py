@@ -48,8 +48,8 @@ class Monitor(SoFar):
         with ``gpumon.read("PATH*")``.
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
         another process; elsewhere, say how to follow the trace in a terminal.
-    limit: MB that the samples of a long trace may take; then the oldest are dropped, and means over
-        20 s stay of them. None: all are kept.
+    limit: MB that the packed samples of a long trace may take; then the oldest are dropped, and
+        means over 20 s stay of them, which it does not bound. None: all are kept.
 
     Once running it never raises for the sampler's sake: trouble is one warning, and the program
     goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
