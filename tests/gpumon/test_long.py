@@ -265,7 +265,8 @@ def test_no_part_is_dropped_before_a_header_without_it_is_on_disk(
 ) -> None:
     """At any moment a kill, and in the first that would drop a part a full disk, loses nothing."""
     made = Recorded(tmp_path / "t", limit=limit)
-    replace, failed = Path.replace, []
+    replace = Path.replace
+    failed: list[Path] = []
 
     def header(file: Path) -> dict[str, Any]:
         with file.open() as lines:
