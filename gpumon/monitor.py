@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import subprocess
@@ -153,7 +154,7 @@ class Monitor(SoFar):
             "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
             "root": os.getpid() if self._root is None else self._root,
-            "limit": None if self.limit is None else int(self.limit * 1e6),
+            "limit": None if self.limit is None else math.ceil(self.limit * 1e6),
             "family": self._family,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
