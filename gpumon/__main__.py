@@ -32,7 +32,8 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("--interval", type=float, default=0.1, help="seconds (default: 0.1)")
     record.add_argument("--out", type=Path, help="the trace (default: gpumon-trace)")
     record.add_argument("--gpus", help="NVML indices or UUIDs, with commas (default: visible ones)")
-    record.add_argument("--limit", type=float, metavar="MB", help="then drop the oldest samples")
+    limit = record.add_argument("--limit", type=float, metavar="MB")
+    limit.help = "of packed samples to keep: beyond, the oldest are dropped, and their means stay"
     record.add_argument("program", nargs=argparse.REMAINDER, metavar="-- command ...")
 
     watch = commands.add_parser("watch", help="follow a trace, or this machine, in the terminal")
@@ -199,7 +200,7 @@ def _serve(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         if options.trace is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            machine = Monitor(Path(folder) / "trace", interval=1.0, limit=20)
+            machine = Monitor(Path(folder) / "trace", interval=1.0)
             prefix = stack.enter_context(machine.of_everybody()).path
         else:
             prefix = prefix_of(options.trace)

@@ -190,3 +190,11 @@ def unknown(machine: str, reference: str) -> str:
         f"How far the clocks of {machine} and {reference} are apart is not known: they are laid on "
         "each other by wall time."
     )
+
+
+def unnamed(machine: str, trace: str, reference: str) -> str:
+    """The same of two traces of one name that do not say of which boot they are."""
+    return (
+        f"Whether the traces {trace} and {reference}, both of {machine}, share a clock is not "
+        "known: they are laid on each other by wall time."
+    )

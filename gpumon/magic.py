@@ -32,9 +32,16 @@ def register(shell: Any) -> None:
 
 
 def options(line: str) -> tuple[Path, float, bool]:
-    """The trace, the interval and whether it is live, from what stands behind ``%%gpumon``."""
-    path, interval, live = default_path(), 0.1, False
-    words = iter(shlex.split(line))
+    """The trace, the interval (seconds) and whether it is live, from what is behind ``%%gpumon``.
+
+    Raises MonitorError for what it cannot take.
+    """
+    path: Path | None = None
+    interval, live = 0.1, False
+    try:
+        words = iter(shlex.split(line))
+    except ValueError as error:  # a quote that is not closed
+        raise MonitorError(f"{error} in {line}: {USAGE}") from None
     for word in words:
         if word == "--live":
             live = True
@@ -45,6 +52,8 @@ def options(line: str) -> tuple[Path, float, bool]:
                 raise MonitorError(f"--interval needs seconds: {USAGE}") from None
         elif word.startswith("-"):
             raise MonitorError(f"{word} is no option: {USAGE}")
+        elif path is not None:
+            raise MonitorError(f"{word} is a second trace, beside {path}: {USAGE}")
         else:
             path = Path(word)
-    return path, interval, live
+    return path or default_path(), interval, live

@@ -3,7 +3,8 @@
 Traces of one boot share the monotonic clock and are laid on each other exactly. Those of different
 machines meet by their clocks' difference, where one was measured (:mod:`gpumon.clocks`), else on
 wall time, as well as their clocks agree; which of them it is, the merged trace says. A GPU or a
-host that several ranks of one machine have recorded is taken once, from the first.
+host that several ranks of one machine have recorded is taken once, from the first. A recording that
+is in two of the traces is refused.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ from gpumon.recording import NAN, Mark, Recording
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
-    """One recording whose zero is the earliest start among them."""
+    """One recording whose zero is the earliest start among them.
+
+    Raises MonitorError where a recording would count twice.
+    """
     if len(recordings) == 1:
         return recordings[0]
+    sources = _sources(recordings)
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts, told = _shifts(recordings, names)
@@ -96,7 +101,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     devices.sort(key=lambda device: device["kind"] == "host")
     return Recording(
         recordings[0].prefix,
-        _header(recordings, names, devices, series) | {"clocks": told},
+        _header(recordings, names, devices, series) | {"clocks": told, "sources": sources},
         times,
         columns,
         sorted(events, key=lambda event: event["t"]),
@@ -105,6 +110,24 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         sum(part.damaged for part in recordings),
         max(part.step for part in recordings),
     )
+
+
+def _sources(recordings: Sequence[Recording]) -> list[str]:
+    """What tells apart all that was recorded, of merged traces their parts'; none comes twice."""
+    found: dict[str, Path] = {}
+    for part in recordings:
+        header = part.header
+        start, sampler = header["start (monotonic s)"], header.get("sampler")
+        own = [f"{header['boot'] or header['host']} {start} {sampler}"]
+        listed = header.get("sources")  # which may come from anywhere
+        whole = isinstance(listed, list) and all(isinstance(each, str) for each in listed)
+        for source in listed if listed and whole else own:
+            if found.setdefault(source, part.prefix) != part.prefix:
+                raise MonitorError(
+                    f"{found[source]} and {part.prefix} hold the same recording, which would "
+                    "count twice: leave one out"
+                )
+    return list(found)
 
 
 def _machine_names(recordings: Sequence[Recording]) -> list[str]:
@@ -124,10 +147,12 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
     first: dict[Any, dict[str, Any]] = {}
     aparts: dict[Any, dict[str, Any]] = {}
     machines: dict[Any, str] = {}
-    for number, (header, name) in enumerate(zip(headers, names)):
+    traces: dict[Any, Path] = {}
+    for number, (part, header, name) in enumerate(zip(recordings, headers, names)):
         boot = header["boot"] or number
         first.setdefault(boot, header)
         machines.setdefault(boot, name)
+        traces.setdefault(boot, part.prefix)
         if is_apart(header.get("apart")):
             aparts.setdefault(boot, header["apart"])
     starts, told = [], []
@@ -144,7 +169,12 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
         if known and apart is not None:
             told.append(clocks.told(apart, machines[boot], machines[apart["boot"]]))
         elif not any(each["boot"] == boot for each in aparts.values()):
-            told.append(clocks.unknown(machines[boot], machines[next(iter(first))]))
+            before = next(iter(first))
+            told.append(
+                clocks.unknown(machines[boot], machines[before])
+                if machines[boot] != machines[before]
+                else clocks.unnamed(machines[boot], str(traces[boot]), str(traces[before]))
+            )
     return [start - min(starts) for start in starts], told
 
 
@@ -199,7 +229,8 @@ def save(recording: Recording, target: Path) -> Path:
 
 def _lines(recording: Recording) -> str:
     header = {**recording.header, "merged": True, "interval (s)": recording.step}
-    lines = [json.dumps({key: value for key, value in header.items() if key != "parts"})]
+    packed = ("parts", "dropped")  # of the first trace; this one has all in its lines
+    lines = [json.dumps({key: value for key, value in header.items() if key not in packed})]
     # Another's end is no end of the whole.
     lines += [json.dumps(event) for event in recording.events if event["event"] != "end"]
     before: list[float | None] = [None] * len(recording.columns)

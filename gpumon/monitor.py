@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import subprocess
@@ -48,8 +49,8 @@ class Monitor(SoFar):
         with ``gpumon.read("PATH*")``.
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
         another process; elsewhere, say how to follow the trace in a terminal.
-    limit: MB that the samples of a long trace may take; then the oldest are dropped, and means over
-        20 s stay of them. None: all are kept.
+    limit: MB that the packed samples of a long trace may take; then the oldest are dropped, and
+        means over 20 s stay of them, which it does not bound. None: all are kept.
 
     Once running it never raises for the sampler's sake: trouble is one warning, and the program
     goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
@@ -119,8 +120,9 @@ class Monitor(SoFar):
         return self._process is not None and self._process.poll() is None
 
     def of_everybody(self) -> Monitor:
-        """This monitor, for a whole machine: nobody's processes are others'."""
+        """This monitor, to look at a machine: nobody's processes are others', no sample is kept."""
         self._family = None
+        self.limit = 0
         return self
 
     def of_host(self) -> Monitor:
@@ -152,7 +154,7 @@ class Monitor(SoFar):
             "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
             "root": os.getpid() if self._root is None else self._root,
-            "limit": None if self.limit is None else int(self.limit * 1e6),
+            "limit": None if self.limit is None else math.ceil(self.limit * 1e6),
             "family": self._family,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),

@@ -32,8 +32,12 @@ def notes(recording: Recording) -> list[str]:
 def _coarse(recording: Recording) -> list[str]:
     if recording.ranges is None:
         return []
+    dropped = recording.header.get("dropped")
+    why = (
+        "The oldest samples were dropped for the trace's limit" if dropped else "The trace is long"
+    )
     return [
-        f"The trace is long: figures and lines are of means over {lasting(recording.step)}, and "
+        f"{why}: figures and lines are of means over {lasting(recording.step)}, and "
         "shades show the range within them."
     ]
 

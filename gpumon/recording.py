@@ -124,7 +124,8 @@ def load(prefix: Path) -> Recording:
             damaged += table.take_part(prefix, part)
     events: list[dict[str, Any]] = []
     rows = None
-    if earlier and not short:
+    # A limit below the size of a part leaves none to list, but the rows of all.
+    if "parts" in header and not short:
         rows, damaged = read_rows(prefix, count)
         damaged += _fold(rows, table, lines, header, events)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -16,6 +17,10 @@ from gpumon.metrics import Metric, metrics, openmetrics, prometheus
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+SECONDS = 10.0
+"""That a connection may last, however it is used: each holds a thread and a file."""
+MOST = 50
+"""Connections at once; a further one is closed unanswered."""
 HOME = "gpumon: the metrics are at /metrics\n"
 
 
@@ -47,6 +52,33 @@ class Source:
             return found + metrics(follower.header, follower.now)
 
 
+class Server(ThreadingHTTPServer):
+    """Closes connections that last too long, and those that are too many."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._until: dict[Any, float] = {}
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self._until) >= MOST:
+            self.shutdown_request(request)
+            return
+        self._until[request] = time.monotonic() + SECONDS
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._until.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut, twice a second, those whose time is over; the threads that wait on them go on."""
+        now = time.monotonic()
+        for request, until in list(self._until.items()):
+            if now > until:
+                with suppress(OSError):  # it may just have been closed
+                    request.shutdown(socket.SHUT_RDWR)
+
+
 def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
     """A server that answers once ``serve_forever()`` runs; port 0: any that is free.
 
@@ -57,7 +89,7 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         server_version = "gpumon"
-        timeout = 10
+        timeout = SECONDS
 
         def handle(self) -> None:
             with suppress(ConnectionError):  # some hang up before they have asked or heard all
@@ -88,7 +120,7 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
             """Nothing: one line every few seconds would be all that it says."""
 
     try:
-        return ThreadingHTTPServer((host, port), Handler)
+        return Server((host, port), Handler)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise MonitorError(

@@ -63,6 +63,10 @@ def summarize(recording: Recording, by: str, idle_below: float) -> tuple[list[st
         raise MonitorError(
             f"summary(by={by!r}): choose 'phase' (repeats joined), 'repeat' (ranks) or 'mark'"
         )
+    if not 0 <= idle_below <= 100:
+        raise MonitorError(
+            f"--idle-below (in Python idle_below) is {idle_below}: give a percentage, 0 to 100"
+        )
     known = [_known(recording, device) for device in recording.devices]
     rows: list[Row] = []
     for name, marks, whole in _groups(recording, by):

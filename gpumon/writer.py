@@ -33,7 +33,7 @@ class Writer:
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
     and written then. A file that is full becomes a part (:mod:`gpumon.parts`); limit: bytes that
-    parts may have, the oldest of which are dropped.
+    parts may have, the oldest of which are dropped; 0: there are none, and no rows either.
     """
 
     def __init__(self, path: Path, file: int | None = None, limit: int | None = None) -> None:
@@ -126,6 +126,9 @@ class Writer:
 
     def _part(self) -> Steps[None]:
         """Compress the samples that there are into a part, and begin the file anew without them."""
+        if self._limit == 0:
+            self._begin(self._header | {"parts": [], "dropped": True}, [])
+            return
         lines = self._waiting.copy()
         columns = yield from columns_of(lines, len(self._header["series"]))
         rows = b""
@@ -145,16 +148,16 @@ class Writer:
             values.update(zip(rest[0][1::2], rest[0][2::2]))
             known = ((n, None if value != value else value) for n, value in values.items())
             rest[0] = [rest[0][0], *chain.from_iterable(known)]
-        self._begin(self._listing([*listed, part]), rest)
+        kept, over = [*listed, part], []
+        while self._limit is not None and sum(p["bytes"] for p in kept) > self._limit:
+            over.append(kept.pop(0))
+        dropped = {"dropped": True} if over else {}
+        self._begin(self._header | {"parts": kept} | dropped, rest)
         self._rows = tiers_file(self._prefix).stat().st_size
-
-    def _listing(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
-        """The header with these parts, less those that there is no room for."""
-        dropped = self._header.get("dropped", False)
-        while self._limit is not None and sum(p["bytes"] for p in parts) > self._limit:
-            (parts_folder(self._prefix) / parts.pop(0)["file"]).unlink(missing_ok=True)
-            dropped = True
-        return self._header | {"parts": parts} | ({"dropped": True} if dropped else {})
+        # Only now, when no header names them any more; one that stays is read by nobody.
+        for each in over:
+            with contextlib.suppress(OSError):
+                (parts_folder(self._prefix) / each["file"]).unlink()
 
     def _begin(self, header: dict[str, Any], samples: list[list[Any]]) -> None:
         """Begin the file anew with these samples, unseen until it is whole."""

@@ -113,7 +113,13 @@ def test_alone_it_records_and_summarises_and_with_plot_it_draws(
 
 
 USES = {
-    "nothing": ["export t -o t.csv", "export t -o t.prom", "export t -o t.json"],
+    "nothing": [
+        "export t -o t.csv",
+        "export t -o t.prom",
+        "export t -o t.json",
+        "merge t -o all",
+        "compare a=t b=t",
+    ],
     "plot": ["plot t -o chart.png", "plot t -o chart.html", "compare a=t b=t -o both.png"],
     "tables": ["print(gpumon.read('t').summary()); gpumon.read('t').frame()"],
     "watch": ["watch t --once"],

@@ -16,6 +16,7 @@ import pytest
 from gpumon_tools import gpu, write
 
 import gpumon
+from gpumon.__main__ import main
 from gpumon.launch import environment
 from gpumon.live import LiveView, picture_file
 
@@ -94,6 +95,19 @@ def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("share", ["nan", "inf", "200", "-1"])
+def test_an_idle_share_below_no_percentage_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], share: str
+) -> None:
+    write(tmp_path / "t", {"gpu0": [10.0] * 4})
+    assert main(["summary", str(tmp_path / "t"), "--idle-below", share]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    assert "--idle-below" in told.err and "0 to 100" in told.err
+    for least in ("0", "100"):
+        assert main(["summary", str(tmp_path / "t"), "--idle-below", least]) == 0
+
+
 def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
     write(tmp_path / "t", {})
     with Path("/dev/full").open("w") as full:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -12,7 +13,7 @@ from gpumon_tools import write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
-from gpumon import follow, parts, recording, tiers, writer
+from gpumon import follow, merge, notes, parts, recording, tiers, writer
 from gpumon.files import samples_file
 from gpumon.parts import parts_folder
 from gpumon.tiers import ROW, tiers_file
@@ -195,6 +196,42 @@ def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
         gpumon.Monitor(tmp_path / "u", limit=float("inf"))
 
 
+def test_a_limit_below_one_part_keeps_the_means_of_all(tmp_path: Path, small: None) -> None:
+    made = Recorded(tmp_path / "t", limit=1)
+    made.go(SECONDS)
+    made.end()
+    assert not list(parts_folder(tmp_path / "t").iterdir())
+    trace = gpumon.read(tmp_path / "t")
+    read = trace.recording
+    assert read.times[0] == 0 and read.end == SECONDS and not read.gaps and not read.damaged
+    (note,) = [text for text in notes.notes(read) if "means over 20 s" in text]
+    assert "limit" in note and "long" not in note  # it is read so for its limit, not its length
+    # A merged trace has every row as a sample, and no rows beside it.
+    other = write(tmp_path / "other", {"gpu0": [1.0] * 200}, boot="boot-b", host="other")
+    saved = merge.save(gpumon.read([tmp_path / "t", other]).recording, tmp_path / "both")
+    assert len(gpumon.read(saved).recording.times) > SECONDS
+
+
+def test_a_machine_that_is_only_looked_at_leaves_no_more_than_one_file(
+    tmp_path: Path, small: None
+) -> None:
+    """As `gpumon serve` and `gpumon watch` record it without a trace, for days."""
+    limit = gpumon.Monitor(tmp_path / "t").of_everybody().limit
+    made = Recorded(tmp_path / "t", limit=limit)
+    watched = follow.Follower(tmp_path / "t")
+    for _ in range(round(SECONDS / 5)):
+        made.go(5)
+        watched.poll()
+        assert samples_file(tmp_path / "t").stat().st_size < 5000
+        assert watched.now["gpu0/memory used (MiB)"] == 100 + made.number - 1
+    assert len(watched.history["gpu0/utilisation (%)"]) == SECONDS / STEP
+    made.end()
+    watched.poll()
+    assert watched.ended == "closed"
+    assert [file.name for file in tmp_path.glob("t*")] == ["t.jsonl"]
+    assert gpumon.read(tmp_path / "t").recording.end == SECONDS
+
+
 @pytest.mark.parametrize("in_the_way", ["t.parts", "t.tiers", ".t.jsonl.new"])
 def test_a_part_that_cannot_be_begun_costs_no_sample(
     tmp_path: Path,
@@ -220,6 +257,45 @@ def test_a_part_that_cannot_be_begun_costs_no_sample(
     assert len(gpumon.read(tmp_path / "t").frame()) == SECONDS / STEP
     rows = as_rows(tmp_path / "t", monkeypatch).recording
     assert not rows.damaged and not rows.gaps and rows.times[0] == 0
+
+
+@pytest.mark.parametrize("limit", [1, 1000])
+def test_no_part_is_dropped_before_a_header_without_it_is_on_disk(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """At any moment a kill, and in the first that would drop a part a full disk, loses nothing."""
+    made = Recorded(tmp_path / "t", limit=limit)
+    replace = Path.replace
+    failed: list[Path] = []
+
+    def header(file: Path) -> dict[str, Any]:
+        with file.open() as lines:
+            found: dict[str, Any] = json.loads(lines.readline())
+            return found
+
+    def all_there() -> bool:
+        listed = header(samples_file(tmp_path / "t")).get("parts", [])
+        return {part["file"] for part in listed} <= {
+            file.name for file in parts_folder(tmp_path / "t").iterdir()
+        }
+
+    def fails_once(path: Path, target: Path) -> Path:
+        assert all_there()
+        if header(path).get("dropped") and not failed:
+            failed.append(path)
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", fails_once)
+    while not failed:
+        made.go(STEP)
+    assert all_there() and not gpumon.read(tmp_path / "t").recording.damaged
+    made.go(SECONDS)
+    made.end()
+    read = gpumon.read(tmp_path / "t").recording
+    assert all_there() and not read.damaged and not read.gaps and read.times[0] == 0
+    files = parts_folder(tmp_path / "t").iterdir()
+    assert sum(file.stat().st_size for file in files) <= limit
 
 
 def test_samples_of_which_there_are_rows_already_are_taken_once(

@@ -315,6 +315,21 @@ def test_clocks_that_nobody_measured_are_said_to_be_unknown(tmp_path: Path, cloc
     assert told.startswith("How far the clocks of n2 and n1 are apart is not known")
 
 
+def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Path) -> None:
+    """A system without boots (macOS): they may be ranks of one machine, or two of one name."""
+    for number in range(3):
+        write(tmp_path / f"t{number}", {"gpu0": [10.0] * 4}, boot=None, rank=number)
+    told = gpumon.read(tmp_path / "t*").recording.header["clocks"]
+    assert told == [
+        f"Whether the traces {tmp_path / f't{number}'} and {tmp_path / 't0'}, both of node, "
+        "share a clock is not known: they are laid on each other by wall time."
+        for number in (1, 2)
+    ]
+    write(tmp_path / "other", {"gpu0": [10.0] * 4}, boot=None, host="other")
+    (told_of_two,) = gpumon.read([tmp_path / "t0", tmp_path / "other"]).recording.header["clocks"]
+    assert told_of_two.startswith("How far the clocks of other and node are apart is not known")
+
+
 def test_clocks_in_a_header_are_not_believed_unchecked(tmp_path: Path) -> None:
     two_hosts(tmp_path, None)
     file = tmp_path / "t-rank1.jsonl"
@@ -342,6 +357,32 @@ def test_merge_writes_a_trace_that_says_the_same(
     assert again.recording.header["clocks"] == merged.recording.header["clocks"]
     assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 2
     assert "exists already" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("twice", ["a host of it", "a copy", "another with that host"])
+def test_no_recording_counts_twice_in_a_merged_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], twice: str
+) -> None:
+    two_hosts(tmp_path, AHEAD)
+    write(tmp_path / "n3", {"gpu0": [10.0] * 4}, host="n3", boot="boot-c")
+    assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 0
+    one, other = tmp_path / "all", tmp_path / "t"
+    if twice == "a copy":
+        one = tmp_path / "copy"
+        for ending in (".jsonl", ".marks.jsonl"):
+            shutil.copy(f"{other}{ending}", f"{one}{ending}")
+    if twice == "another with that host":
+        other = tmp_path / "others"
+        assert main(["merge", str(tmp_path / "t"), str(tmp_path / "n3"), "-o", str(other)]) == 0
+    capsys.readouterr()
+    assert main(["merge", str(one), str(other), "-o", str(tmp_path / "again")]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told == (
+        f"gpumon: {one} and {other} hold the same recording, which would count twice: leave one out"
+    )
+    assert not (tmp_path / "again.jsonl").exists()
+    # What has nothing in common is merged, also in steps.
+    assert main(["summary", str(tmp_path / "all"), str(tmp_path / "n3")]) == 0
 
 
 def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:

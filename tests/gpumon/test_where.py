@@ -25,7 +25,7 @@ import pytest
 from gpumon_tools import Marks, gpu, write
 
 import gpumon
-from gpumon import callbacks, chrome, gpm, metrics, serve
+from gpumon import callbacks, chrome, gpm, magic, metrics, serve
 from gpumon.__main__ import main
 from gpumon.files import marks_file, read_marks
 from gpumon.marks import Marker
@@ -110,6 +110,25 @@ def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path) -> None:
         assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
 
 
+def test_a_later_recording_that_has_outgrown_the_former_is_served(tmp_path: Path) -> None:
+    path = growing(tmp_path / "t")
+    file = path.with_name("t.jsonl")
+    with file.open("a") as more:
+        more.write('{"t":5,"event":"end","why":"closed"}\n')
+    with served(path) as port:
+        assert 'gpumon_up{host="node"} 0' in ask(port, "/metrics")[2]
+        before = file.stat()
+        growing(tmp_path / "new")
+        rows = (tmp_path / "new.jsonl").read_text().splitlines()
+        rows += [f"[{3 + number / 100},0,{number % 70}]" for number in range(1, 101)]
+        file.write_text("\n".join(rows) + "\n")  # all of it between two questions
+        now = file.stat()
+        assert now.st_ino == before.st_ino and now.st_size > before.st_size
+        text = ask(port, "/metrics")[2]
+        assert 'gpumon_up{host="node"} 1' in text
+        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
+
+
 def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with served(growing(tmp_path / "t")) as port:
         for said in (b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\n"):
@@ -118,6 +137,41 @@ def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[s
                 time.sleep(0.1)
                 # Reset, not closed.
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert ask(port, "/metrics")[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_who_is_slow_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "SECONDS", 1.0, raising=False)
+    with served(growing(tmp_path / "t")) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.2) as link:
+            begun, hung_up = time.monotonic(), False
+            while not hung_up and time.monotonic() < begun + 15:  # a byte now and then
+                try:
+                    link.sendall(b"x")
+                    hung_up = link.recv(1) == b""
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    hung_up = True
+        assert hung_up and time.monotonic() > begun + 0.9
+        assert ask(port, "/metrics")[0] == 200
+
+
+def test_so_many_connections_are_held_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serve, "MOST", 5, raising=False)
+    with served(growing(tmp_path / "t")) as port, contextlib.ExitStack() as stack:
+        links = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            for _ in range(8)
+        ]
+        assert [link.recv(1) for link in links[5:]] == [b""] * 3
+        links[0].sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert links[0].recv(12) == b"HTTP/1.0 200"
+        while links[0].recv(1000):  # until it is closed, which makes room for another
+            pass
         assert ask(port, "/metrics")[0] == 200
     assert "Traceback" not in capfd.readouterr().err
 
@@ -464,6 +518,22 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
         done = shell.run_cell(f"%%gpumon {line}\n1")
         assert isinstance(done.error_in_exec, gpumon.MonitorError)
     assert isinstance(shell.run_cell("%%gpumon\n1 / 0").error_in_exec, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("'my trace", "No closing quotation"),
+        ("trace\\", "No escaped character"),
+        ("a b c", "b is a second trace"),
+        ("a --interval", "--interval needs seconds"),
+        ("--what", "--what is no option"),
+    ],
+)
+def test_what_the_cell_magic_cannot_take_is_one_line_with_its_usage(line: str, told: str) -> None:
+    with pytest.raises(gpumon.MonitorError) as error:
+        magic.options(line)
+    assert told in str(error.value) and magic.USAGE in str(error.value)
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
