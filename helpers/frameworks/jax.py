@@ -14,7 +14,6 @@ processor, and the next run takes it from there.
 """
 
 import hashlib
-import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,8 +57,13 @@ SKIPPED = {
     ),
 }
 
-_ONCE = {"xla_backend_optimization_level": 0}
-"""XLA's options for what the certificate computes, a few times at most."""
+_ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""XLA's options for what the certificate computes, a few times at most.
+
+Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients
+(15.4 s of processor time with them, 7.7 without, one run each), which are computed as fast without.
+Training has them: without, its steps take 4 % longer (docs/environments.md).
+"""
 _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 _MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}
 """Optax's names of what it keeps for each weight: of Adam, and of momentum."""
@@ -98,7 +102,6 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
         if kind == "gpu":  # of the others JAX would take the memory
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
         else:  # as XLA_FLAGS=--xla_force_host_platform_device_count does
-            _compile_quickly()
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
@@ -432,16 +435,6 @@ def skip(capability: str) -> str | None:
         capability: its name, as in ``SKIPPED``.
     """
     return SKIPPED.get(capability)
-
-
-def _compile_quickly() -> None:
-    """On CPUs without XLA's emitters of fused loops, unless the user's own flags ask for them.
-
-    With them DenseNet121's step takes half as long again to compile, and is not faster.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_cpu_use_fusion_emitters" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_use_fusion_emitters=false".lstrip()
 
 
 def _compiled() -> Path:

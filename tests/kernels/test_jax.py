@@ -1,6 +1,5 @@
 """Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -149,22 +148,6 @@ def test_losses_are_weighted_by_images() -> None:
     losses.add(1, jax.device_put(jnp.array([5.0]), TWO[1]), 1)
     assert losses.mean() == pytest.approx(2.0)
     assert jnp.ones(1).dtype == jnp.float32, "float64 is for the sums alone"
-
-
-@pytest.mark.parametrize(
-    ("own", "expected"),
-    [
-        ("", "--xla_cpu_use_fusion_emitters=false"),
-        ("--xla_dump_to=d", "--xla_dump_to=d --xla_cpu_use_fusion_emitters=false"),
-        ("--xla_cpu_use_fusion_emitters=true", "--xla_cpu_use_fusion_emitters=true"),
-    ],
-)
-def test_xla_compiles_quickly_unless_the_user_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, own: str, expected: str
-) -> None:
-    monkeypatch.setenv("XLA_FLAGS", own)
-    framework.list_devices("cpu", 2)
-    assert os.environ["XLA_FLAGS"] == expected
 
 
 def test_devices_and_versions() -> None:

@@ -111,9 +111,9 @@ def test_the_longest_parts_begin_first() -> None:
     assert names[:3] == ["environments", "tests", "commands"] and names[-1] == "Compare"
     assert set(names[3 : 3 + len(notebooks)]) == notebooks
     files = (run_checks.ROOT / run_checks.KERNELS).glob("test_*.py")
-    long, short = set(), set()
-    for file in files:
-        (long if run_checks.takes_long(file) else short).add(file.stem.removeprefix("test_"))
+    found = {file.stem.removeprefix("test_"): run_checks.takes_long(file) for file in files}
+    long = {name for name, is_long in found.items() if is_long}
+    short = found.keys() - long
     assert {row.module for row in ROWS} < long
     assert max(map(names.index, long)) < min(map(names.index, short))
 
