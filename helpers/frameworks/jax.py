@@ -27,7 +27,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -191,9 +190,9 @@ def load_optimizer(
         return
     params = nnx.state(model, nnx.Param)
     new = {
-        theirs: ravel_pytree(
+        theirs: _in_one(
             _filled(params, under(f"{_MOMENTS[theirs]}/", state), own.is_own(model))
-        )[0]
+        )
         for theirs in _moments(optimizer)
     }
     if "mu" in new:  # only Adam counts
@@ -217,11 +216,11 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
         something scales fp16's loss, its factor (``scale``).
     """
-    as_tree = ravel_pytree(nnx.state(model, nnx.Param))[1]
+    params = nnx.state(model, nnx.Param)
     found = {
         f"{_MOMENTS[theirs]}/{name}": array
         for theirs, moment in _moments(optimizer).items()
-        for name, array in _arrays(as_tree(moment), own.is_own(model)).items()
+        for name, array in _arrays(_apart(moment, params), own.is_own(model)).items()
     }
     step = optax.tree_utils.tree_get(optimizer.state, "count", 0)
     return found | {"step": np.array(int(step)), "scale": np.array(optimizer.scale)}
@@ -506,6 +505,24 @@ def _moments(optimizer: Any) -> dict[str, jax.Array]:
     """What Optax keeps of all weights in one array, by its own names; of plain SGD nothing."""
     found = {name: optax.tree_utils.tree_get(optimizer.state, name) for name in _MOMENTS}
     return {name: moment for name, moment in found.items() if moment is not None}
+
+
+def _in_one(params: Any) -> jax.Array:
+    """A tree's arrays in one, in the order of ``ravel_pytree``."""
+    return jnp.array(np.concatenate([np.ravel(each) for each in jax.tree.leaves(params)]))
+
+
+def _apart(moment: jax.Array, params: Any) -> Any:
+    """What :func:`_in_one` joined, as a tree like the weights'.
+
+    NumPy does it: over nodes rank 0 saves alone, and no process may give JAX work alone.
+    """
+    leaves, tree = jax.tree.flatten(params)
+    ends = np.cumsum([each.size for each in leaves])
+    parts = np.split(np.asarray(moment), ends[:-1])
+    return jax.tree.unflatten(
+        tree, [part.reshape(each.shape) for part, each in zip(parts, leaves, strict=True)]
+    )
 
 
 def _name(path: tuple[Any, ...], is_own: bool) -> str:

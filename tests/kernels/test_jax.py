@@ -410,6 +410,16 @@ def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(NOTEBOOK, "jax", tmp_path, set(BIASED[1:]), "replica 0's")
 
 
+def test_each_replica_draws_its_own_numbers(notebook: dict[str, Any]) -> None:
+    """Dropout's; BatchNorm's statistics are the same, until a step has changed them."""
+    norms = {"key": jax.random.key(0), "keys": jax.random.split(jax.random.key(1), 3)}
+    found = notebook["for_each"]({**norms, "mean": jnp.arange(3.0)})
+    for name, key in norms.items():
+        draws = jax.vmap(lambda one: jax.random.bits(one, (4,)))(found[name].ravel())
+        assert found[name].shape == (2, *key.shape) and len(np.unique(draws)) == draws.size
+    assert found["mean"].tolist() == [[0.0, 1.0, 2.0]] * 2
+
+
 def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
     own_networks.assert_same_seed_same_bytes(framework, "jax", tmp_path)
 
