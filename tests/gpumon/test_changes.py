@@ -63,7 +63,8 @@ def test_ranges_that_overlap_are_no_change(tmp_path: Path) -> None:
     assert not seconds.is_sure
     lines = describe(one, two, ("a", "b"))
     train = lines[lines.index("train (3 and 3 times; median, range)") + 1]
-    assert train.startswith("  no change beyond the range of the repeats and 1 %: seconds, ")
+    least = "1 % or 1 point"
+    assert train.startswith(f"  no change beyond the range of the repeats and {least}: seconds, ")
 
 
 def test_one_repeat_tells_no_change_from_chance(tmp_path: Path) -> None:
@@ -167,13 +168,13 @@ def test_what_ranks_mark_at_once_is_one_repeat(tmp_path: Path) -> None:
 
 def test_less_than_a_percent_is_not_called_within_the_range(tmp_path: Path) -> None:
     one, two = run(tmp_path / "a", [20, 20], 90.0), run(tmp_path / "b", [20, 20], 91.2)
-    assert not any("repeats and 1 %: GPU" in line for line in describe(one, two, ("a", "b")))
+    assert not any("1 point: GPU" in line for line in describe(one, two, ("a", "b")))
     assert any(
         line.endswith("91.2 (91.2 to 91.2), 1 point more") for line in describe(one, two, ("", ""))
     )
     two = run(tmp_path / "b", [20, 20], 90.4)
     assert any(
-        line.startswith("  no change beyond the range of the repeats and 1 %: ")
+        line.startswith("  no change beyond the range of the repeats and 1 % or 1 point: ")
         for line in describe(one, two, ("a", "b"))
     )
 
@@ -193,7 +194,7 @@ def test_a_phase_that_never_ended_is_no_repeat(tmp_path: Path) -> None:
     assert found["seconds"].after == [20, 20] and found["images/s"].after == [5, 5]
     assert {c.figure for c in changes(whole, torn)["(all)"]} & {"images/s", "images/J"} == set()
     lines = describe(whole, torn, ("a", "b"))
-    assert "train: did not end in b at its last start, which is left out" in lines
+    assert "train: a repeat that did not end in b is left out" in lines
     torn = cut(tmp_path / "b", [5], 40.0)
     lines = describe(whole, torn, ("a", "b"))
     assert "train" not in changes(whole, torn) and not any("only in" in line for line in lines)
