@@ -212,7 +212,7 @@ def _hollow(phase: Phase) -> Found:
     mean, filled = sum(busy) / len(busy), sum(activity) / len(activity)
     return (
         f"{phase.together} ran a kernel for {mean:.0f} % of the time, but those filled only "
-        f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would",
+        f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would fill more",
         {"utilisation mean (%)": mean, "SM activity mean (%)": filled},
     )
 
