@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     by = summary.add_argument("--by", choices=["phase", "mark"], default="phase")
     by.help = "a row for each phase (default), or for each time that one was run"
     idle = summary.add_argument("--idle-below", type=float, default=5.0, metavar="PERCENT")
-    idle.help = "of GPU utilisation; the idle share is the time below (default: 5)"
+    idle.help = "of utilisation; the idle share is the time below (default: 5)"
     summary.add_argument("--csv", action="store_true", help="as CSV")
     summary.add_argument("--provenance", action="store_true", help="how it was measured, as JSON")
 

@@ -50,7 +50,7 @@ def describe(found: dict[str, Any]) -> str:
             if entry in cores[1:]:
                 continue
             label = entry["key"].partition("/")[2]
-            if entry in cores:
+            if entry in cores and len(cores) > 1:
                 label = f"cpu0 to cpu{len(cores) - 1} (%)"
             if entry["reason"]:
                 lines.append(f"  no   {label}: {entry['reason']}")

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpumon import stats
 from gpumon.diagnosis import sentences
@@ -75,9 +76,11 @@ class Change:
         """``seconds 61.2 (60.1 to 62.3) -> 38 (37.5 to 38.9), 38 % less``."""
         by = abs(self.difference)
         point = "point" if f"{by:.0f}" == "1" else "points"
-        size = f"{by:.0f} {point if self.is_share else '%'}" if by < 1000 else "many times"
+        size = f"{by:.0f} {point if self.is_share else '%'} " if by < 1000 else "many times "
+        size *= math.isfinite(by)  # of none
         way = "more" if self.difference > 0 else "less"
-        told = f"{size} {way}" if by >= LITTLE else "less than 1 % apart"
+        least = "1 point" if self.is_share else "1 %"
+        told = f"{size}{way}" if by >= LITTLE else f"less than {least} apart"
         return f"{self.figure} {_spread(self.before)} -> {_spread(self.after)}, {told}"
 
 
@@ -108,16 +111,18 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
         name = "the whole run" if phase == WHOLE else phase
         counts = [max(len(values) for values in sides) for sides in _sides(each)]
         if min(counts) == 1:
-            how = "once in each" if counts == [1, 1] else f"{counts[0]} and {counts[1]} times"
-            lines.append(f"{name} ({how}: no spread is known, so any difference may be chance)")
+            how = "once in each: no spread is known"
+            if counts != [1, 1]:
+                how = f"{counts[0]} and {counts[1]} times: of one trace no spread is known"
+            lines.append(f"{name} ({how}, so any difference may be chance)")
             told = [change for change in each if abs(change.difference) >= LITTLE]
             alone: list[Change] = []
-            nothing = "within 1 %"
+            nothing = "within 1 % or 1 point"
         else:
             lines.append(f"{name} ({counts[0]} and {counts[1]} times; median, range)")
             told = [change for change in each if change.is_sure]
             alone = [change for change in each if change.is_once]
-            nothing = "no change beyond the range of the repeats and 1 %"
+            nothing = "no change beyond the range of the repeats and 1 % or 1 point"
         rest = [change for change in each if change not in told and change not in alone]
         lines += [f"  {change.text()}" for change in told]
         lines += [f"  {change.text()}; known once, it may be chance" for change in alone]
@@ -137,8 +142,7 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
         ]
         open_ones = dict.fromkeys(mark.name for mark in own.recording.marks if mark.open)
         lines += [
-            f"{phase}: did not end in {name} at its last start, which is left out"
-            for phase in open_ones
+            f"{phase}: a repeat that did not end in {name} is left out" for phase in open_ones
         ]
     return lines
 
@@ -150,7 +154,7 @@ def unlike(before: Recording, after: Recording, names: tuple[str, str]) -> list[
     if kinds[0] != kinds[1]:
         lines.append(
             f"Different devices: {names[0]} has {kinds[0]}, {names[1]} {kinds[1]}. Sums and means "
-            "over GPUs do not compare."
+            "over them do not compare."
         )
     parts = [_part_of_host(each) for each in (before, after)]
     if parts[0] != parts[1]:
@@ -167,18 +171,19 @@ def unlike(before: Recording, after: Recording, names: tuple[str, str]) -> list[
     if (before.ranges is None) != (after.ranges is None):
         coarse = names[0] if before.ranges is not None else names[1]
         lines.append(
-            f"{coarse} is read as means over 20 s: its peaks and idle shares are of these."
+            f"{coarse} is read as means over 20 s: its idle shares are of these, and miss what is "
+            "short."
         )
     return lines
 
 
 def _devices(recording: Recording) -> str:
-    """``2 x NVIDIA H200, a host of 64 cores``."""
+    """``2 x NVIDIA H200, 1 x host of 64 cores``."""
     counts: dict[str, int] = {}
     for device in recording.devices:
         if device["kind"] == "parent":
             continue  # its instances are told
-        kind = device.get("product") or f"host of {device['cores']} cores"
+        kind = device.get("product") or f"host of {_cores(device)}"
         counts[kind] = counts.get(kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in counts.items())
 
@@ -187,7 +192,11 @@ def _part_of_host(recording: Recording) -> str:
     """``2 of 4 cores``; ``all`` where nothing limited the program, or there are several hosts."""
     hosts = [device for device in recording.devices if device["kind"] == "host"]
     mine = mine_of(recording, hosts[0]) if len(hosts) == 1 else None
-    return f"{mine.cores:g} of {hosts[0]['cores']} cores" if mine and mine.cpu else "all"
+    return f"{mine.cores:g} of {_cores(hosts[0])}" if mine and mine.cpu else "all"
+
+
+def _cores(host: dict[str, Any]) -> str:
+    return f"{host['cores']} core{'s' * (host['cores'] != 1)}"
 
 
 def _figures(recording: Recording) -> dict[str, dict[str, list[float]]]:

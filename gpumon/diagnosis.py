@@ -160,11 +160,11 @@ def _starved(phase: Phase) -> Found:
 
 
 def _throttled(phase: Phase) -> Found:
-    slowed = [row for row in phase.gpus if row.get("slowed share (%)", NAN) >= SLOWED_SHARE]
-    for row in sorted(slowed, key=lambda row: -row["slowed share (%)"]):
-        device, share = row["device"], row["slowed share (%)"]
-        if held_at_work(phase, device) < SLOWED_SHARE:
-            continue
+    known = [row for row in phase.gpus if "slowed share (%)" in row]
+    shares = [(held_at_work(phase, row["device"]), row) for row in known]
+    slowed = [(share, row) for share, row in shares if share >= SLOWED_SHARE]
+    for share, row in sorted(slowed, key=lambda found: -found[0]):
+        device = row["device"]
         lower, usual = clocks_of(phase, device)
         if lower > LOWER_CLOCK * usual:
             continue  # the driver names a reason, and the clock hardly knows
@@ -172,10 +172,8 @@ def _throttled(phase: Phase) -> Found:
         figures = {"slowed share (%)": share}
         if clocks:
             figures |= {"SM clock while slowed (MHz)": lower, "SM clock otherwise (MHz)": usual}
-        said = (
-            f"the clocks of {phase.name(row)} were held down for {share:.0f} % of the time{clocks}"
-        )
-        return f"{said} ({slowed_by(phase, device)})", figures
+        how = f"for {share:.0f} % of the time{clocks} ({slowed_by(phase, device)})"
+        return f"{phase.name(row)} worked with its clocks held down {how}", figures
     return None
 
 
@@ -212,7 +210,7 @@ def _hollow(phase: Phase) -> Found:
     mean, filled = sum(busy) / len(busy), sum(activity) / len(activity)
     return (
         f"{phase.together} ran a kernel for {mean:.0f} % of the time, but those filled only "
-        f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would",
+        f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would fill more",
         {"utilisation mean (%)": mean, "SM activity mean (%)": filled},
     )
 

@@ -204,7 +204,8 @@ def _header(
         "host": ", ".join(dict.fromkeys(names)),
         "rank": None,
         "nvml": working[0] if working else watching[0]["nvml"],
-        "clock": f"{len(headers)} traces; monotonic within a machine, wall time between machines",
+        "clock": f"{len(headers)} traces; monotonic within a machine, and between machines whose "
+        "clocks' difference was measured; else wall time",
         "interval (s)": max(header["interval (s)"] for header in headers),
         "devices": devices,
         "series": series,

@@ -22,6 +22,7 @@ class Mine:
     cpu: array[float] | None
     cores: float
     memory: array[float] | None
+    memory_peaks: array[float] | None
     most: float
 
 
@@ -31,17 +32,21 @@ def mine_of(recording: Recording, host: dict[str, Any]) -> Mine:
     Where several programs of one host were recorded, each has a part of its own, and none is taken
     for the host's.
     """
-    cpu, cores = _pair(recording, host, "CPU allowance", "%", "cores")
+    used, cores = _pair(recording, host, "CPU allowance", "%", "cores")
     memory, most = _pair(recording, host, "memory allowance", "MiB", "MiB")
+    ranged = recording.range(memory) if memory else None
     whole = recording.series(f"{host['name']}/cpu (%)")
+    cpu = recording.series(used) if used else None
     if cpu is not None and whole is not None:
         cpu = array("d", [w if math.isnan(m) else m for m, w in strictly(cpu, whole)])
-    return Mine(cpu, cores, memory, most)
+    of_memory = recording.series(memory) if memory else None
+    return Mine(cpu, cores, of_memory, ranged[1] if ranged else of_memory, most)
 
 
 def _pair(
     recording: Recording, host: dict[str, Any], quantity: str, used: str, amount: str
-) -> tuple[array[float] | None, float]:
+) -> tuple[str | None, float]:
+    """The series of what was used, by name, and the least amount that there was to use."""
     prefix = host["name"].removesuffix("host")
     endings = f"process/{quantity} used ({used})", f"process/{quantity} ({amount})"
     keys = [
@@ -54,7 +59,7 @@ def _pair(
     if series is None or limits is None:
         return None, math.nan
     held = [limit for limit in limits if not math.isnan(limit)]
-    return series, min(held, default=math.nan)
+    return keys[0][0], min(held, default=math.nan)
 
 
 def _owner(key: str, prefix: str) -> str:

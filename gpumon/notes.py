@@ -25,7 +25,8 @@ def notes(recording: Recording) -> list[str]:
     told = sentences(diagnose(recording))
     more = len(told) - MOST_DIAGNOSES
     if more > 0:
-        told = [*told[:MOST_DIAGNOSES], f"`gpumon summary` says it of {more} more phases."]
+        phases = f"phase{'s' * (more > 1)}"
+        told = [*told[:MOST_DIAGNOSES], f"`gpumon summary` judges {more} more {phases}."]
     return none + told + losses(recording) + _coarse(recording)
 
 
@@ -44,9 +45,9 @@ def _coarse(recording: Recording) -> list[str]:
 
 def losses(recording: Recording) -> list[str]:
     """What befell the GPUs, where samples are missing, and what could not be read."""
+    sums = " From then on, sums over all GPUs are not known." if len(recording.gpus) > 1 else ""
     lost = {
-        f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}. "
-        "From then on, sums over all GPUs are not known.": None
+        f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}.{sums}": None
         for event in recording.events
         if event["event"] == "device lost"
     }
@@ -70,11 +71,13 @@ def _hardware(recording: Recording) -> list[str]:
             told.setdefault(text, []).append(event["t"])
     lines = [
         f"{text}, {at(moments[0], recording)}"
-        + (f" and {len(moments) - 1} times more." if len(moments) > 1 else ".")
+        + {1: ".", 2: " and once more."}.get(len(moments), f" and {len(moments) - 1} times more.")
         for text, moments in told.items()
     ]
     more = len(lines) - MOST_FAULTS
-    return lines[:MOST_FAULTS] + ([f"And {more} other errors of the GPUs."] if more > 0 else [])
+    if more > 0:
+        lines[MOST_FAULTS:] = [f"And {more} other error{'s' * (more > 1)} of the GPUs."]
+    return lines
 
 
 def _slowed(recording: Recording) -> list[str]:
@@ -126,7 +129,8 @@ def _gaps(recording: Recording) -> list[str]:
     ]
     if more:
         seconds = sum(gap["seconds"] for gap in more)
-        told.append(f"There are {len(more)} shorter gaps, of {lasting(seconds)} in all.")
+        there = f"are {len(more)} shorter gaps" if len(more) > 1 else "is 1 shorter gap"
+        told.append(f"There {there}, of {lasting(seconds)} in all.")
     return told
 
 

@@ -62,7 +62,7 @@ def picture(follower: Follower, columns: int = 100) -> RenderableType:
     title = Text.assemble(
         ("gpumon ", "bold"),
         f"{header['host']}  {clock(int(follower.time), follower.time)}  ",
-        (follower.phase or "between phases", "bold cyan" if follower.phase else "dim"),
+        (follower.phase or "no phase", "bold cyan" if follower.phase else "dim"),
         (f"  ended: {follower.ended}" if follower.ended else "", "yellow"),
         (f"  no sample for {lasting(round(silent))}" if silent else "", "yellow"),
     )

@@ -178,7 +178,8 @@ def memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
 def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     """CPU and memory; where the program may use less than the host has, of that, and the host's."""
     name = device["name"]
-    lane = Lane(name, "Host", device.get("machine") or f"{device['cores']} cores", host=True)
+    cores = f"{device['cores']} core{'s' * (device['cores'] != 1)}"
+    lane = Lane(name, "Host", device.get("machine") or cores, host=True)
     mine = mine_of(recording, device)
     cpu = recording.series(f"{name}/cpu (%)")
     if mine.cpu is not None and cpu is not None:

@@ -190,9 +190,7 @@ def load_optimizer(
         return
     params = nnx.state(model, nnx.Param)
     new = {
-        theirs: _in_one(
-            _filled(params, under(f"{_MOMENTS[theirs]}/", state), own.is_own(model))
-        )
+        theirs: _in_one(_filled(params, under(f"{_MOMENTS[theirs]}/", state), own.is_own(model)))
         for theirs in _moments(optimizer)
     }
     if "mu" in new:  # only Adam counts

@@ -11,7 +11,7 @@ from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.__main__ import main
-from gpumon.changes import changes, describe
+from gpumon.changes import Change, changes, describe
 
 Values = list[float | None]
 
@@ -35,6 +35,11 @@ def run(
     values: Values = [share] * (int(at) + more)
     trace = write(path, {"gpu0": values}, marks=tuple(marks), more=more_series, **others)
     return gpumon.read(trace)
+
+
+def test_from_nothing_is_no_number_of_times() -> None:
+    assert Change("images/s", [0.0], [5.0]).text() == "images/s 0 -> 5, more"
+    assert Change("images/s", [0.001], [5.0]).text().endswith(", many times more")
 
 
 def test_a_change_is_what_is_beyond_the_range_of_the_repeats(tmp_path: Path) -> None:
@@ -63,7 +68,8 @@ def test_ranges_that_overlap_are_no_change(tmp_path: Path) -> None:
     assert not seconds.is_sure
     lines = describe(one, two, ("a", "b"))
     train = lines[lines.index("train (3 and 3 times; median, range)") + 1]
-    assert train.startswith("  no change beyond the range of the repeats and 1 %: seconds, ")
+    least = "1 % or 1 point"
+    assert train.startswith(f"  no change beyond the range of the repeats and {least}: seconds, ")
 
 
 def test_one_repeat_tells_no_change_from_chance(tmp_path: Path) -> None:
@@ -167,13 +173,13 @@ def test_what_ranks_mark_at_once_is_one_repeat(tmp_path: Path) -> None:
 
 def test_less_than_a_percent_is_not_called_within_the_range(tmp_path: Path) -> None:
     one, two = run(tmp_path / "a", [20, 20], 90.0), run(tmp_path / "b", [20, 20], 91.2)
-    assert not any("repeats and 1 %: GPU" in line for line in describe(one, two, ("a", "b")))
+    assert not any("1 point: GPU" in line for line in describe(one, two, ("a", "b")))
     assert any(
         line.endswith("91.2 (91.2 to 91.2), 1 point more") for line in describe(one, two, ("", ""))
     )
     two = run(tmp_path / "b", [20, 20], 90.4)
     assert any(
-        line.startswith("  no change beyond the range of the repeats and 1 %: ")
+        line.startswith("  no change beyond the range of the repeats and 1 % or 1 point: ")
         for line in describe(one, two, ("a", "b"))
     )
 
@@ -193,7 +199,7 @@ def test_a_phase_that_never_ended_is_no_repeat(tmp_path: Path) -> None:
     assert found["seconds"].after == [20, 20] and found["images/s"].after == [5, 5]
     assert {c.figure for c in changes(whole, torn)["(all)"]} & {"images/s", "images/J"} == set()
     lines = describe(whole, torn, ("a", "b"))
-    assert "train: did not end in b at its last start, which is left out" in lines
+    assert "train: a repeat that did not end in b is left out" in lines
     torn = cut(tmp_path / "b", [5], 40.0)
     lines = describe(whole, torn, ("a", "b"))
     assert "train" not in changes(whole, torn) and not any("only in" in line for line in lines)

@@ -198,8 +198,8 @@ def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:
     found = only(flat(tmp_path, more={**FILLED, **HELD}))
     assert found.kind == "throttled"
     assert found.sentence == (
-        "the clocks of GPU 0 were held down for 50 % of the time, to 1,200 instead of 1,980 MHz "
-        "(thermal slowdown (hardware))"
+        "GPU 0 worked with its clocks held down for 50 % of the time, to 1,200 instead of "
+        "1,980 MHz (thermal slowdown (hardware))"
     )
     hardly: Series = {**HELD, "gpu0/SM clock (MHz)": half(1980.0, 1950.0)}
     assert only(flat(tmp_path, more={**FILLED, **hardly})).kind == "healthy"
