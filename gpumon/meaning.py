@@ -48,6 +48,12 @@ def gpu_name(device: str) -> str:
     return device.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
 
 
+def gpu_of_host(device: str) -> str:
+    """The same with the machine's name, which a merged trace has: ``GPU 0 of node1``."""
+    machine, _, _ = device.rpartition(":")
+    return gpu_name(device) + (f" of {machine}" if machine else "")
+
+
 def neighbour(event: dict[str, Any]) -> str:
     """A process of somebody else's: ``python (4321, 812 MiB)``."""
     memory = event.get("memory (MiB)")

@@ -34,13 +34,13 @@ def mine_of(recording: Recording, host: dict[str, Any]) -> Mine:
     """
     used, cores = _pair(recording, host, "CPU allowance", "%", "cores")
     memory, most = _pair(recording, host, "memory allowance", "MiB", "MiB")
-    ranged = recording.range(memory) if memory else None
     whole = recording.series(f"{host['name']}/cpu (%)")
     cpu = recording.series(used) if used else None
     if cpu is not None and whole is not None:
         cpu = array("d", [w if math.isnan(m) else m for m, w in strictly(cpu, whole)])
-    of_memory = recording.series(memory) if memory else None
-    return Mine(cpu, cores, of_memory, ranged[1] if ranged else of_memory, most)
+    if memory is None:
+        return Mine(cpu, cores, None, None, most)
+    return Mine(cpu, cores, recording.series(memory), recording.highest(memory), most)
 
 
 def _pair(

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpumon import clocks
 from gpumon.diagnosis import diagnose, sentences
-from gpumon.meaning import HARDWARE, gpu_name, neighbour, sentence, slowings
+from gpumon.meaning import HARDWARE, gpu_of_host, neighbour, sentence, slowings
 from gpumon.recording import Recording
 from gpumon.units import clock, lasting
 
@@ -47,7 +47,8 @@ def losses(recording: Recording) -> list[str]:
     """What befell the GPUs, where samples are missing, and what could not be read."""
     sums = " From then on, sums over all GPUs are not known." if len(recording.gpus) > 1 else ""
     lost = {
-        f"{event['device']} was lost {at(event['t'], recording)}: {event['reason']}.{sums}": None
+        f"{gpu_of_host(event['device'])} was lost {at(event['t'], recording)}: "
+        f"{event['reason']}.{sums}": None
         for event in recording.events
         if event["event"] == "device lost"
     }
@@ -67,7 +68,7 @@ def _hardware(recording: Recording) -> list[str]:
     told: dict[str, list[float]] = {}
     for event in recording.events:
         if event["event"] in HARDWARE:
-            text = f"{gpu_name(event['device'])}: {sentence(event)}"
+            text = f"{gpu_of_host(event['device'])}: {sentence(event)}"
             told.setdefault(text, []).append(event["t"])
     lines = [
         f"{text}, {at(moments[0], recording)}"
@@ -89,7 +90,7 @@ def _slowed(recording: Recording) -> list[str]:
         for start, end, why in slowings(recording.times, bits, recording.end):
             seconds.setdefault(why, []).append(end - start)
         told += [
-            f"{gpu_name(device['name'])}: clocks held down ({why}) for {lasting(sum(each))}, "
+            f"{gpu_of_host(device['name'])}: clocks held down ({why}) for {lasting(sum(each))}, "
             f"in {len(each)} stretch{'es' * (len(each) > 1)}."
             for why, each in seconds.items()
             if sum(each) >= SLOWED_SHARE * recording.end
@@ -109,7 +110,7 @@ def _shared(recording: Recording) -> list[str]:
         more = len(events) - MOST_NEIGHBOURS
         who += f" and {more} more" if more > 0 else ""
         told.append(
-            f"{gpu_name(device)} was shared from {at(events[0]['t'], recording)[3:]} on, with "
+            f"{gpu_of_host(device)} was shared from {at(events[0]['t'], recording)[3:]} on, with "
             f"{who}: its figures are not the program's alone."
         )
     return told

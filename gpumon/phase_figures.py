@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gpumon import stats
 from gpumon.compat import strictly
-from gpumon.meaning import gpu_name
+from gpumon.meaning import gpu_of_host
 from gpumon.mine import mine_of
 from gpumon.recording import NAN, Recording
 from gpumon.tables import Row
@@ -73,8 +73,7 @@ class Phase:
         return stats.mean(known) if self.is_known(known) else NAN
 
     def name(self, row: Row) -> str:
-        machine, _, _ = row["device"].rpartition(":")
-        return gpu_name(row["device"]) + (f" of {machine}" if machine else "")
+        return gpu_of_host(row["device"])
 
     @property
     def together(self) -> str:

@@ -67,6 +67,11 @@ class Recording:
         """The lowest and highest values of a key where its values are means; else None."""
         return self.ranges[self.keys.index(key)] if self.ranges and key in self.keys else None
 
+    def highest(self, key: str) -> array[float] | None:
+        """The highest values of a key where its values are means; else its values."""
+        ranged = self.range(key)
+        return ranged[1] if ranged else self.series(key)
+
     @property
     def gaps(self) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == "gap"]

@@ -99,17 +99,15 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     series: dict[str, Sequence[float]] = {
         key: found for key, of in wanted.items() if (found := recording.series(of))
     }
-    # A peak is within a mean of a long trace.
-    peaks = {"memory": "most memory", "others' memory": "most others' memory"}
-    for key, highest in peaks.items():
-        if key in wanted and (ranged := recording.range(wanted[key])):
-            series[highest] = ranged[1]
+    for key in ("memory", "others' memory"):
+        if (highest := recording.highest(wanted[key])) is not None:
+            series[f"highest {key}"] = highest
     mine = mine_of(recording, device) if device["kind"] == "host" else None
-    if mine and mine.cpu:
+    if mine and mine.cpu and "busy" in series:
         series |= {"machine": series["busy"], "busy": mine.cpu}
-    if mine and mine.memory:
-        series["machine memory"] = series.get("most memory", series["memory"])
-        series |= {"memory": mine.memory, "most memory": mine.memory_peaks or mine.memory}
+    if mine and mine.memory and "highest memory" in series:
+        series["machine memory"] = series["highest memory"]
+        series["highest memory"] = mine.memory_peaks or mine.memory
     if bits := series.get("slowed"):
         series["slowed"] = [b if math.isnan(b) else float(int(b) & SLOWING > 0) for b in bits]
     counter = series.pop("energy", ())
@@ -228,14 +226,12 @@ def _figures(
         row["idle share (%)"] = stats.share_below(busy, idle_below)
     if "activity" in series:
         row["SM activity mean (%)"] = stats.mean(series["activity"])
-    if "memory" in series:
-        row["memory peak (MiB)"] = stats.peak(series.get("most memory", series["memory"]))
+    if "highest memory" in series:
+        row["memory peak (MiB)"] = stats.peak(series["highest memory"])
     if "power" in series:
         row["power mean (W)"] = stats.mean(series["power"])
     if any(count > 0 for count in known.series.get("others", ())):  # NaN is none
-        row["others' memory peak (MiB)"] = stats.peak(
-            series.get("most others' memory", series.get("others' memory", {}))
-        )
+        row["others' memory peak (MiB)"] = stats.peak(series.get("highest others' memory", {}))
         row["others' SM use mean (%)"] = stats.mean(series.get("others' use", {}))
     if "machine" in series and known.mine:
         row["allowed cores"] = known.mine.cores

@@ -115,7 +115,7 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
         lane.lines.append(Line("activity", "SM activity", np.asarray(activity), note))
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
-        peak = stats.peak(stats.known(memory, weights))
+        peak = peak_of(recording.highest(f"{name}/memory used (MiB)"), weights)
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
         lane.lines.append(memory_line(memory, total, peak))
     power = recording.series(f"{name}/power (W)")
@@ -169,6 +169,11 @@ def devices_in_words(recording: Recording) -> str:
     return f"{count} GPU{'s' * (count > 1)}" + (f", {lost} lost" if lost else "")
 
 
+def peak_of(highest: Sequence[float] | None, weights: stats.Weights) -> float:
+    """Of a series' highest values, where it is of means, as in the summary; NaN of none."""
+    return math.nan if highest is None else stats.peak(stats.known(highest, weights))
+
+
 def memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
     label = "memory, % of the device's"
     note = f"{mebibytes(peak)} peak" if not math.isnan(peak) else "no figure, memory"
@@ -195,10 +200,11 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
     memory = recording.series(f"{name}/memory used (MiB)")
     if memory is not None:
         total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        whole = memory_line(memory, total, stats.peak(stats.known(memory, weights)))
+        peak = peak_of(recording.highest(f"{name}/memory used (MiB)"), weights)
+        whole = memory_line(memory, total, peak)
         if mine.memory is not None:
-            peak = stats.peak(stats.known(mine.memory, weights))
-            lane.lines.append(memory_line(mine.memory, mine.most, peak))
+            own = memory_line(mine.memory, mine.most, peak_of(mine.memory_peaks, weights))
+            lane.lines.append(own)
             whole.kind, whole.label = "machine_memory", "memory, the machine's"
             whole.note += " of all"
         lane.lines.append(whole)

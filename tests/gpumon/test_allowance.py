@@ -173,6 +173,7 @@ def test_a_long_traces_peaks_are_the_highest_values_of_each(tmp_path: Path) -> N
     trace.recording.ranges = [*zip(trace.recording.columns, highest, strict=True)]
     row = trace.summary().set_index(["phase", "device"]).loc[("(all)", "host")]
     assert (row["memory peak (MiB)"], row["machine memory peak (MiB)"]) == (507, 4007)
+    assert {"507 MiB peak", "3.9 GiB peak of all"} <= in_the_picture(trace)["lanes"]
 
 
 def test_ranks_with_parts_of_their_own_leave_the_host_whole(tmp_path: Path) -> None:

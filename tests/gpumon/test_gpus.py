@@ -95,7 +95,8 @@ def test_a_lost_gpu_is_told_once_and_is_the_reason_for_all_that_it_lacks(play: P
     trace = play("step 0.5\n" + gpu(0, lost), samples=80)
     told = [e["event"] for e in trace.provenance()["events"] if e["event"] != "gap"]
     assert told == ["failed", "device lost"]
-    assert sum("was lost" in note for note in losses(trace.recording)) == 1
+    (note,) = (note for note in losses(trace.recording) if "was lost" in note)
+    assert note.startswith("GPU 0 was lost at ")
     reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
     for name in ("utilisation (%)", "memory used (MiB)", "power (W)", "SM clock (MHz)"):
         assert "lost" in str(reasons[f"gpu0/{name}"]), name
