@@ -242,10 +242,14 @@ def long_parts() -> dict[str, Part]:
             command, "pytorch", "pytest", f"{KERNELS}/test_pytorch.py", "-m", "slow"
         ),
         **{
-            module: partial(
-                command, KERNEL_OF[module], "pytest", f"{KERNELS}/test_{module}.py", "-m", "slow"
+            name: partial(
+                command, KERNEL_OF[module], "pytest", f"{KERNELS}/test_{name}.py", "-m", "slow"
             )
-            for module in ("keras_jax", "keras_torch")
+            for name, module in (
+                ("keras_jax", "keras_jax"),
+                ("keras_torch", "keras_torch"),
+                ("nodes_keras_jax", "keras_jax"),
+            )
         },
     }
 
