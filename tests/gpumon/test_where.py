@@ -95,22 +95,9 @@ def test_it_serves_both_formats_to_this_machine_alone(tmp_path: Path) -> None:
         assert main(["serve", str(prefix), "--port", str(port)]) == 2
 
 
-def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path) -> None:
-    path = growing(tmp_path / "t")
-    file = path.with_name("t.jsonl")
-    with file.open("a") as more:
-        more.write('{"t":5,"event":"end","why":"closed"}\n')
-    with served(path) as port:
-        assert 'gpumon_up{host="node"} 0' in ask(port, "/metrics")[2]
-        growing(tmp_path / "new")
-        rows = (tmp_path / "new.jsonl").read_text().splitlines()[:-1]
-        file.write_text("\n".join(rows) + "\n")  # emptied and written, as a Monitor does
-        text = ask(port, "/metrics")[2]
-        assert 'gpumon_up{host="node"} 1' in text
-        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
-
-
-def test_a_later_recording_that_has_outgrown_the_former_is_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more_samples", [-1, 100])
+def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path, more_samples: int) -> None:
+    """Emptied and written between two questions, as a Monitor does; shorter or longer than it was."""
     path = growing(tmp_path / "t")
     file = path.with_name("t.jsonl")
     with file.open("a") as more:
@@ -120,10 +107,11 @@ def test_a_later_recording_that_has_outgrown_the_former_is_served(tmp_path: Path
         before = file.stat()
         growing(tmp_path / "new")
         rows = (tmp_path / "new.jsonl").read_text().splitlines()
-        rows += [f"[{3 + number / 100},0,{number % 70}]" for number in range(1, 101)]
-        file.write_text("\n".join(rows) + "\n")  # all of it between two questions
+        rows += [f"[{3 + number / 100},0,{number % 70}]" for number in range(1, more_samples + 1)]
+        file.write_text("\n".join(rows[: more_samples if more_samples < 0 else None]) + "\n")
         now = file.stat()
-        assert now.st_ino == before.st_ino and now.st_size > before.st_size
+        assert now.st_ino == before.st_ino
+        assert (now.st_size > before.st_size) == (more_samples > 0)
         text = ask(port, "/metrics")[2]
         assert 'gpumon_up{host="node"} 1' in text
         assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
