@@ -97,7 +97,7 @@ def test_it_serves_both_formats_to_this_machine_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more_samples", [-1, 100])
 def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path, more_samples: int) -> None:
-    """Emptied and written between two questions, as a Monitor does; shorter or longer than before."""
+    """Emptied and written between two questions, as a Monitor does; shorter or longer than it."""
     path = growing(tmp_path / "t")
     file = path.with_name("t.jsonl")
     with file.open("a") as more:
