@@ -12,7 +12,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gpumon import stats
 from gpumon.diagnosis import sentences
@@ -22,7 +21,7 @@ from gpumon.recording import Recording
 from gpumon.summary import WHOLE, summarize
 from gpumon.tables import Row
 from gpumon.trace import Trace
-from gpumon.units import lasting
+from gpumon.units import cores_of, lasting
 
 FIGURES = {
     "utilisation mean (%)": "GPU utilisation (%)",
@@ -183,7 +182,7 @@ def _devices(recording: Recording) -> str:
     for device in recording.devices:
         if device["kind"] == "parent":
             continue  # its instances are told
-        kind = device.get("product") or f"host of {_cores(device)}"
+        kind = device.get("product") or f"host of {cores_of(device)}"
         counts[kind] = counts.get(kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in counts.items())
 
@@ -192,11 +191,7 @@ def _part_of_host(recording: Recording) -> str:
     """``2 of 4 cores``; ``all`` where nothing limited the program, or there are several hosts."""
     hosts = [device for device in recording.devices if device["kind"] == "host"]
     mine = mine_of(recording, hosts[0]) if len(hosts) == 1 else None
-    return f"{mine.cores:g} of {_cores(hosts[0])}" if mine and mine.cpu else "all"
-
-
-def _cores(host: dict[str, Any]) -> str:
-    return f"{host['cores']} core{'s' * (host['cores'] != 1)}"
+    return f"{mine.cores:g} of {cores_of(hosts[0])}" if mine and mine.cpu else "all"
 
 
 def _figures(recording: Recording) -> dict[str, dict[str, list[float]]]:

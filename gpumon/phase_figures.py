@@ -16,7 +16,7 @@ from gpumon.meaning import gpu_of_host
 from gpumon.mine import mine_of
 from gpumon.recording import NAN, Recording
 from gpumon.tables import Row
-from gpumon.throttle import SLOWING, reasons
+from gpumon.throttle import SLOWING, is_slowing, reasons
 
 IDLE_BELOW = 5.0
 """Percent of utilisation."""
@@ -207,7 +207,7 @@ def held_at_work(phase: Phase, device: str) -> float:
     held = sum(
         seconds
         for place, seconds in phase.weights
-        if busy[place] >= IDLE_BELOW and _is_slowing(bits[place])
+        if busy[place] >= IDLE_BELOW and is_slowing(bits[place])
     )
     return 100 * held / phase.seconds
 
@@ -224,10 +224,6 @@ def clocks_of(phase: Phase, device: str) -> tuple[float, float]:
         for place, seconds in phase.weights
         if busy[place] >= AT_WORK and not math.isnan(bits[place])
     ]
-    held = [each for each in at_work if _is_slowing(bits[each[0]])]
-    free = [each for each in at_work if not _is_slowing(bits[each[0]])]
+    held = [each for each in at_work if is_slowing(bits[each[0]])]
+    free = [each for each in at_work if not is_slowing(bits[each[0]])]
     return stats.mean(stats.known(clock, held)), stats.mean(stats.known(clock, free))
-
-
-def _is_slowing(bits: float) -> bool:
-    return not math.isnan(bits) and int(bits) & SLOWING > 0

@@ -16,7 +16,7 @@ from gpumon.errors import MonitorError
 from gpumon.mine import Mine, mine_of
 from gpumon.recording import NAN, Mark, Recording
 from gpumon.tables import Row
-from gpumon.throttle import SLOWING
+from gpumon.throttle import is_slowing
 
 WHOLE = "(all)"
 COLUMNS = [
@@ -52,6 +52,8 @@ SERIES = {
     "others' use": "SM use others (%)",
     "others": "other processes (count)",
 }
+PEAKS = ("memory", "others' memory")
+"""Of which rows have the peak alone: where values are means, the highest within them."""
 
 
 def summarize(recording: Recording, by: str, idle_below: float) -> tuple[list[str], list[Row]]:
@@ -97,19 +99,17 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     if device["kind"] == "host":
         wanted["busy"] = f"{name}/cpu (%)"
     series: dict[str, Sequence[float]] = {
-        key: found for key, of in wanted.items() if (found := recording.series(of))
+        key: found
+        for key, of in wanted.items()
+        if (found := recording.highest(of) if key in PEAKS else recording.series(of))
     }
-    for key in ("memory", "others' memory"):
-        if (highest := recording.highest(wanted[key])) is not None:
-            series[f"highest {key}"] = highest
     mine = mine_of(recording, device) if device["kind"] == "host" else None
     if mine and mine.cpu and "busy" in series:
         series |= {"machine": series["busy"], "busy": mine.cpu}
-    if mine and mine.memory and "highest memory" in series:
-        series["machine memory"] = series["highest memory"]
-        series["highest memory"] = mine.memory_peaks or mine.memory
+    if mine and mine.memory_peaks and "memory" in series:
+        series |= {"machine memory": series["memory"], "memory": mine.memory_peaks}
     if bits := series.get("slowed"):
-        series["slowed"] = [b if math.isnan(b) else float(int(b) & SLOWING > 0) for b in bits]
+        series["slowed"] = [b if math.isnan(b) else float(is_slowing(b)) for b in bits]
     counter = series.pop("energy", ())
     read = [place for place, value in enumerate(counter) if not math.isnan(value)]
     return _Known(
@@ -226,12 +226,12 @@ def _figures(
         row["idle share (%)"] = stats.share_below(busy, idle_below)
     if "activity" in series:
         row["SM activity mean (%)"] = stats.mean(series["activity"])
-    if "highest memory" in series:
-        row["memory peak (MiB)"] = stats.peak(series["highest memory"])
+    if "memory" in series:
+        row["memory peak (MiB)"] = stats.peak(series["memory"])
     if "power" in series:
         row["power mean (W)"] = stats.mean(series["power"])
     if any(count > 0 for count in known.series.get("others", ())):  # NaN is none
-        row["others' memory peak (MiB)"] = stats.peak(series.get("highest others' memory", {}))
+        row["others' memory peak (MiB)"] = stats.peak(series.get("others' memory", {}))
         row["others' SM use mean (%)"] = stats.mean(series.get("others' use", {}))
     if "machine" in series and known.mine:
         row["allowed cores"] = known.mine.cores

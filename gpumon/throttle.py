@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 REASONS = {
     0x001: "idle",
     0x002: "application clocks",
@@ -16,6 +18,11 @@ REASONS = {
 
 # Those that slow down work that is there to do, which an idle GPU's low clock does not.
 SLOWING = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
+
+
+def is_slowing(bits: float) -> bool:
+    """Whether a bit mask holds one of those; what is not known, NaN, does not."""
+    return not math.isnan(bits) and int(bits) & SLOWING > 0
 
 
 def reasons(bits: float) -> list[str]:

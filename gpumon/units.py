@@ -1,8 +1,10 @@
-"""Times and amounts of memory, as people read them."""
+"""Times and amounts of memory and cores, as people read them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 
 def clock(seconds: float, span: float) -> str:
@@ -29,3 +31,8 @@ def mebibytes(amount: float) -> str:
         return f"{amount:.0f} MiB"
     gib = amount / 1024
     return f"{gib:.1f} GiB" if gib < 100 else f"{gib:.0f} GiB"
+
+
+def cores_of(host: Mapping[str, Any]) -> str:
+    """``1 core``, ``64 cores``."""
+    return f"{host['cores']} core{'s' * (host['cores'] != 1)}"

@@ -19,7 +19,7 @@ from gpumon.meaning import gpu_name
 from gpumon.mine import mine_of
 from gpumon.notes import at
 from gpumon.recording import Recording
-from gpumon.units import mebibytes
+from gpumon.units import cores_of, mebibytes
 
 Floats = npt.NDArray[np.float64]
 
@@ -113,11 +113,8 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     if activity is not None:
         note = in_words(stats.mean(stats.known(activity, weights)), "% SM active")
         lane.lines.append(Line("activity", "SM activity", np.asarray(activity), note))
-    memory = recording.series(f"{name}/memory used (MiB)")
-    if memory is not None:
-        peak = peak_of(recording.highest(f"{name}/memory used (MiB)"), weights)
-        total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        lane.lines.append(memory_line(memory, total, peak))
+    if memory := memory_line(recording, device, "memory used (MiB)", weights):
+        lane.lines.append(memory)
     power = recording.series(f"{name}/power (W)")
     if power is not None:
         limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
@@ -169,13 +166,23 @@ def devices_in_words(recording: Recording) -> str:
     return f"{count} GPU{'s' * (count > 1)}" + (f", {lost} lost" if lost else "")
 
 
-def peak_of(highest: Sequence[float] | None, weights: stats.Weights) -> float:
-    """Of a series' highest values, where it is of means, as in the summary; NaN of none."""
-    return math.nan if highest is None else stats.peak(stats.known(highest, weights))
+def memory_line(
+    recording: Recording, device: dict[str, Any], quantity: str, weights: stats.Weights
+) -> Line | None:
+    """A series of MiB of a device's memory; None where it was not recorded."""
+    key = f"{device['name']}/{quantity}"
+    memory, highest = recording.series(key), recording.highest(key)
+    if memory is None or highest is None:
+        return None
+    total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
+    return _memory(memory, total, highest, weights)
 
 
-def memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
+def _memory(
+    memory: Sequence[float], total: float, highest: Sequence[float], weights: stats.Weights
+) -> Line:
     label = "memory, % of the device's"
+    peak = stats.peak(stats.known(highest, weights))
     note = f"{mebibytes(peak)} peak" if not math.isnan(peak) else "no figure, memory"
     return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
 
@@ -183,8 +190,7 @@ def memory_line(memory: Sequence[float], total: float, peak: float) -> Line:
 def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     """CPU and memory; where the program may use less than the host has, of that, and the host's."""
     name = device["name"]
-    cores = f"{device['cores']} core{'s' * (device['cores'] != 1)}"
-    lane = Lane(name, "Host", device.get("machine") or cores, host=True)
+    lane = Lane(name, "Host", device.get("machine") or cores_of(device), host=True)
     mine = mine_of(recording, device)
     cpu = recording.series(f"{name}/cpu (%)")
     if mine.cpu is not None and cpu is not None:
@@ -197,14 +203,9 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
         note = in_words(stats.mean(stats.known(cpu, weights)), "% CPU")
         lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
         lane.lines[-1].ranged = _ranged(recording, f"{name}/cpu (%)")
-    memory = recording.series(f"{name}/memory used (MiB)")
-    if memory is not None:
-        total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-        peak = peak_of(recording.highest(f"{name}/memory used (MiB)"), weights)
-        whole = memory_line(memory, total, peak)
-        if mine.memory is not None:
-            own = memory_line(mine.memory, mine.most, peak_of(mine.memory_peaks, weights))
-            lane.lines.append(own)
+    if whole := memory_line(recording, device, "memory used (MiB)", weights):
+        if mine.memory is not None and mine.memory_peaks is not None:
+            lane.lines.append(_memory(mine.memory, mine.most, mine.memory_peaks, weights))
             whole.kind, whole.label = "machine_memory", "memory, the machine's"
             whole.note += " of all"
         lane.lines.append(whole)

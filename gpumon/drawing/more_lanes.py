@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpumon import stats
-from gpumon.drawing.lanes import Lane, Line, in_words, memory_line, peak_of
+from gpumon.drawing.lanes import Lane, Line, in_words, memory_line
 from gpumon.errors import MonitorError
 from gpumon.meaning import HARDWARE, gpu_name, short, slowings
 from gpumon.recording import Recording
@@ -73,11 +73,7 @@ def whose(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
             note = in_words(stats.mean(stats.known(use, weights)), f"% SM {word}")
             lane.lines.append(Line(whose, "", np.asarray(use), note, short=f"SM use, {word}"))
     for whose, word in words.items():
-        memory = recording.series(f"{name}/memory {whose} (MiB)")
-        if memory is not None:
-            total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-            highest = recording.highest(f"{name}/memory {whose} (MiB)")
-            line = memory_line(memory, total, peak_of(highest, weights))
+        if line := memory_line(recording, device, f"memory {whose} (MiB)", weights):
             line.kind, line.label, line.short = f"memory_{whose}", "", f"memory, {word}"
             line.note = f"{line.note.removesuffix(' peak')} {word}"
             lane.lines.append(line)
