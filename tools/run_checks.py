@@ -216,9 +216,12 @@ def _name(file: Path) -> str:
 
 def of_kernel(file: Path) -> Part:
     """A test file that runs in a framework's kernel."""
-    framework = _name(file).removeprefix("stand_in_").removeprefix("nodes_")
-    kernel = KERNEL_OF.get(framework, framework)
-    return partial(tested, kernel, "--durations=10", file)
+    return partial(tested, _kernel(_name(file)), "--durations=10", file)
+
+
+def _kernel(name: str) -> str:
+    framework = name.removeprefix("stand_in_").removeprefix("nodes_")
+    return KERNEL_OF.get(framework, framework)
 
 
 def takes_long(file: Path) -> bool:
@@ -235,21 +238,13 @@ def long_parts() -> dict[str, Part]:
         "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
         "gpumon": partial(command, "lab", "pytest", "tests/gpumon", "-m", "slow"),
         "gpu": partial(command, "lab", "pytest", "tests/gpu/test_gpu_run.py", "-m", "slow"),
-        "ranks": partial(command, "pytorch", "pytest", f"{KERNELS}/test_ranks.py", "-m", "slow"),
         "slurm": partial(command, "lab", "pytest", "tests/runner", "-m", "slow"),
         "kills": partial(command, "tensorflow", "pytest", *killed, "-m", "slow"),
-        "pytorch": partial(
-            command, "pytorch", "pytest", f"{KERNELS}/test_pytorch.py", "-m", "slow"
-        ),
         **{
             name: partial(
-                command, KERNEL_OF[module], "pytest", f"{KERNELS}/test_{name}.py", "-m", "slow"
+                command, _kernel(name), "pytest", f"{KERNELS}/test_{name}.py", "-m", "slow"
             )
-            for name, module in (
-                ("keras_jax", "keras_jax"),
-                ("keras_torch", "keras_torch"),
-                ("nodes_keras_jax", "keras_jax"),
-            )
+            for name in ("ranks", "pytorch", "keras_jax", "keras_torch", "nodes_keras_jax")
         },
     }
 
