@@ -68,7 +68,7 @@ def get_maker(machine: kernels.Machine, folder: wheel_folder.Folder | None = Non
 
 
 def make_pillow_simd() -> Path:
-    """The wheel that takes Pillow's place. Raises BuildError with the reason it cannot be had."""
+    """The wheel that computes in Pillow's place. Raises BuildError: why it cannot be had."""
     if not sources.compiler() and sources.pillow_simd_there(environment.wheels()) is None:
         raise BuildError("no C compiler for pillow-simd (Debian: gcc)")
     log = VENVS / "pillow-simd.log"
@@ -79,16 +79,28 @@ def make_pillow_simd() -> Path:
         raise BuildError(sources.why_no_pillow_simd(log.read_text())) from None
 
 
+def instead_of_pillow() -> list[Path]:
+    """pillow-simd, and a package of Pillow's name and version that needs it. Raises BuildError."""
+    found, log = make_pillow_simd(), VENVS / "pillow-stand-in.log"
+    folder = environment.wheels() / "stand-in"
+    sources.wheel(
+        environment.tools_python(), folder, environment.runner(log), HERE / "pillow-stand-in"
+    )
+    return [found, *folder.glob("*.whl")]
+
+
 def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
     """Builds those, all at once: they wait for the network more than for each other."""
     done = []
     make_tools(maker)
     if maker.folder:
         wheel_folder.bring_built(maker.folder, environment.tools_python(), environment.wheels())
-    with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 1) as pool:
-        pillow_simd = pool.submit(make_pillow_simd)  # a minute of compiling beside the downloads
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 2) as pool:
+        project = pool.submit(environment.editable_wheels)
+        pillow_simd = pool.submit(instead_of_pillow)  # compiled beside the downloads
         jobs = [
-            pool.submit(environment.bring_up_to_date, kernel, maker, pillow_simd) for kernel in todo
+            pool.submit(environment.bring_up_to_date, kernel, maker, project, pillow_simd)
+            for kernel in todo
         ]
         try:
             for job in concurrent.futures.as_completed(jobs):
@@ -114,7 +126,7 @@ def what_is_slow() -> str:
         return ""
     if sources.compiler():
         return (
-            "data_prep's compiled part is missing (see .venvs/lab.log): preparing images takes"
+            "data_prep's compiled part is missing (see .venvs/project.log): preparing images takes"
             " two to three times as long without it."
         )
     return (

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import installed
 import kernels
@@ -22,6 +22,9 @@ import python311
 import sources
 import wheel_folder
 from kernels import HERE, KERNELS, ROOT, VENVS
+
+if TYPE_CHECKING:  # no Python before 3.9 could read it
+    Wheels = concurrent.futures.Future[list[Path]]  # that are being built, for all environments
 
 STOP = threading.Event()  # set by Ctrl-C: start nothing more
 
@@ -96,9 +99,7 @@ def discard(kernel: str) -> None:
 # --- Making one ------------------------------------------------------------------------------
 
 
-def make(
-    kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
-) -> tuple[str, str]:
+def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tuple[str, str]:
     """Makes an environment from nothing.
 
     Returns what took Pillow's place, and what could not be tried here ("" if nothing). Its log is
@@ -113,45 +114,63 @@ def make(
     run([maker.uv, "venv", "--python", maker.python, "--prompt", kernel, venv])
     run([*pip, "sync", "--python", venv, "--require-hashes", "--build-constraints",
          HERE / "tools.txt", maker.lock(kernel)])  # fmt: skip
-    local: list[str | Path] = ["--editable", ROOT]
+    local = [*project.result()]
     if kernel == "chainer":
         local.append(sources.chainercv(tools_python(), wheels(), run))
     if kernel == "horovod":
         local.append(sources.horovod(venv / "bin" / "python", wheels(), run))
+    install_wheels(venv, maker, run, local)
+    note = try_imports(kernel, kind, run)
+    # Last, for it is compiled meanwhile.
     try:
-        local += [pillow_simd.result(), HERE / "pillow-stand-in"]
+        instead = pillow_simd.result()
         pillow = f"{sources.PILLOW_SIMD} ({sources.instruction_set()})"
     except BuildError as reason:
-        pillow = f"{sources.PILLOW} ({reason})"
-    install_local(venv, maker, run, local)
+        instead, pillow = [], f"{sources.PILLOW} ({reason})"
+    if instead:
+        install_wheels(venv, maker, run, instead)
+    run([venv / "bin" / "python", "-c", "import PIL.Image"])
     run([*pip, "check", "--python", venv])
-    check = f"import PIL.Image, {KERNELS[kernel].imports}"
+    return pillow, note
+
+
+def try_imports(kernel: str, kind: str, run: sources.Run) -> str:
+    """Imports the framework; what could not be tried here ("" if nothing). Raises BuildError."""
+    check = [VENVS / kernel / "bin" / "python", "-c", f"import {KERNELS[kernel].imports}"]
     try:
-        run([venv / "bin" / "python", "-c", check], kernels.activation(kernel, kind))
+        run(check, kernels.activation(kernel, kind))
     except BuildError as error:
         if kind == "cpu" or kernels.DRIVER not in str(error):
             raise
         # MXNet's needs it. A login node has none, and its compute nodes have.
-        return pillow, f"not imported: NVIDIA's driver ({kernels.DRIVER}) is missing here"
-    return pillow, ""
+        return f"not imported: NVIDIA's driver ({kernels.DRIVER}) is missing here"
+    return ""
 
 
-#: One at a time: each environment's editable install compiles into the same file of the checkout.
-IN_CHECKOUT = threading.Lock()
+def install_wheels(venv: Path, maker: Maker, run: sources.Run, what: list[Path]) -> None:
+    """Installs what the lock does not hold; without its dependencies, for those the lock holds."""
+    run([maker.uv, "pip", "install", "--python", venv, "--no-deps", "--reinstall", *what])
 
 
-def install_local(venv: Path, maker: Maker, run: sources.Run, what: list[str | Path]) -> None:
-    """Installs what the lock does not hold, and gpumon, which the project depends on by its folder.
+def editable_wheels() -> list[Path]:
+    """Wheels of the project and of gpumon that hold no code, but point to this checkout.
 
-    Without their dependencies: those the lock holds.
+    Built once, for every environment. Raises BuildError.
     """
-    with IN_CHECKOUT:
-        run([maker.uv, "pip", "install", "--python", venv, "--no-deps", "--build-constraints",
-             HERE / "tools.txt", "--editable", ROOT / "gpumon", *what])  # fmt: skip
+    folder = wheels() / "editable"
+    shutil.rmtree(folder, ignore_errors=True)
+    run = runner(VENVS / "project.log")
+    build = (
+        "import os, sys; from setuptools.build_meta import build_editable;"
+        " os.chdir(sys.argv[1]); build_editable(sys.argv[2])"
+    )
+    for source in (ROOT / "gpumon", ROOT):
+        run([tools_python(), "-c", build, source, folder / source.name])
+    return sorted(folder.glob("*/*.whl"))
 
 
 def bring_up_to_date(
-    kernel: str, maker: Maker, pillow_simd: concurrent.futures.Future[Path]
+    kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels
 ) -> dict[str, Any]:
     """Makes an environment, or installs the project in it anew; keeps and returns its status."""
     began, venv = time.monotonic(), VENVS / kernel
@@ -166,9 +185,9 @@ def bring_up_to_date(
     try:
         if have.get("recipe") == want["recipe"] and pillow:
             run = runner(VENVS / f"{kernel}.log")
-            install_local(venv, maker, run, ["--editable", ROOT])
+            install_wheels(venv, maker, run, project.result())
         else:
-            pillow, note = make(kernel, maker, pillow_simd)
+            pillow, note = make(kernel, maker, project, pillow_simd)
         if wrong := installed.damage(kernel):
             raise BuildError(f"{wrong}, in uv's cache too: {maker.uv} cache clean, then again")
         kernels.write_json(venv / "stamp.json", want)

@@ -393,7 +393,7 @@ def test_what_is_damaged_in_uvs_cache_is_no_environment(
     monkeypatch.setattr(environment, "make", lambda *_: ("pillow", ""))
     environment.discard("mxnet")
     maker = environment.Maker(Path("uv"), "python", CPU)
-    found = environment.bring_up_to_date("mxnet", maker, Any)  # type: ignore[arg-type]
+    found = environment.bring_up_to_date("mxnet", maker, Any, Any)  # type: ignore[arg-type]
     assert not found["ok"] and "uv cache clean" in found["reason"]
     assert not environment.whole("mxnet", CPU)
 
@@ -549,7 +549,8 @@ def test_a_failed_environment_says_why_and_the_others_go_on(
 
     monkeypatch.setattr(environment, "make", make)
     monkeypatch.setattr(build, "make_tools", lambda maker: None)
-    monkeypatch.setattr(build, "make_pillow_simd", lambda: None)
+    monkeypatch.setattr(build, "instead_of_pillow", lambda: None)
+    monkeypatch.setattr(environment, "editable_wheels", lambda: None)
     monkeypatch.setattr(environment, "stamp", lambda *_: {"recipe": "1", "project": "1"})
     maker = environment.Maker(Path("uv"), "python", CPU)
     by_name = {s["kernel"]: s for s in build.build_all(["chainer", "pytorch"], maker)}
@@ -577,20 +578,22 @@ def test_want_of_a_driver_is_said_and_is_no_failure(
 
     def runner(log: Path) -> Callable[..., None]:
         def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
-            if said and "import PIL.Image, mxnet" in command:
+            if said and "import mxnet" in command:
                 raise environment.BuildError(said)
 
         return run
 
-    simd: concurrent.futures.Future[Path] = concurrent.futures.Future()
+    project: environment.Wheels = concurrent.futures.Future()
+    project.set_result([])
+    simd: environment.Wheels = concurrent.futures.Future()
     simd.set_exception(environment.BuildError("no C compiler"))
     monkeypatch.setattr(environment, "runner", runner)
     maker = environment.Maker(Path("uv"), "python", kernels.Machine(gpu=kind == "gpu"))
     if note is None:
         with pytest.raises(environment.BuildError, match=re.escape(said)):
-            environment.make("mxnet", maker, simd)
+            environment.make("mxnet", maker, project, simd)
     else:
-        pillow, told = environment.make("mxnet", maker, simd)
+        pillow, told = environment.make("mxnet", maker, project, simd)
         assert pillow.startswith("pillow ") and note in told and bool(told) == bool(said)
 
 
@@ -604,7 +607,8 @@ def test_an_interrupt_leaves_nothing_that_counts_as_built(
     monkeypatch.setattr(environment, "make", interrupted)
     monkeypatch.setattr(environment, "stamp", lambda *_: {"recipe": "new", "project": "1"})
     with pytest.raises(KeyboardInterrupt):
-        environment.bring_up_to_date("mxnet", environment.Maker(Path("uv"), "python", CPU), Any)  # type: ignore[arg-type]
+        maker = environment.Maker(Path("uv"), "python", CPU)
+        environment.bring_up_to_date("mxnet", maker, Any, Any)  # type: ignore[arg-type]
     assert not environment.whole("mxnet", CPU)
     assert kernels.status("mxnet")["reason"] == "interrupted"
 
@@ -643,7 +647,7 @@ def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("compiled", "compiler", "said"),
-    [(True, None, ""), (False, None, "Without a C compiler"), (False, "cc", ".venvs/lab.log")],
+    [(True, None, ""), (False, None, "Without a C compiler"), (False, "cc", ".venvs/project.log")],
 )
 def test_who_has_no_compiled_part_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, compiler: str, said: str
