@@ -94,7 +94,7 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
 
 EPOCHS = {"mock": {"epochs": 3}}
 """What `make test` trains of a framework: enough for an AUC that tells whether it learned (with the
-demo 0.71 to 0.79 after three epochs, 0.77 to 0.79 after its five). `compare` reads none of this."""
+demo 0.71 to 0.79 after three epochs). `compare` reads none of this."""
 
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)

@@ -13,6 +13,8 @@ from helpers.results.comparability import departures, off_the_recipe, unequal
 from helpers.results.comparison import Comparison
 from helpers.results.report import contents
 
+EPOCHS = lookup("demo").epochs
+
 
 def made(framework: str = "PyTorch", workers: int = 2, gpu: bool = True, **recipe: Any) -> Any:
     """A finished run's record, of the demo recipe with some of its fields changed."""
@@ -33,9 +35,12 @@ def compared(tmp_path: Path, *contents: Any) -> Comparison:
     ("changed", "said"),
     [
         ({}, None),
-        ({"epochs": 1}, "1 epoch instead of 5"),
+        ({"epochs": 1}, f"1 epoch instead of {EPOCHS}"),
         ({"batch": 16}, "16 images per device instead of 64"),
-        ({"batch": 1, "epochs": 90}, "90 epochs instead of 5, 1 image per device instead of 64"),
+        (
+            {"batch": 1, "epochs": 90},
+            f"90 epochs instead of {EPOCHS}, 1 image per device instead of 64",
+        ),
         ({"warmup_epochs": 0.5}, "a warm-up of 0.5 epochs instead of 0"),
     ],
 )
@@ -76,7 +81,7 @@ def test_a_recipe_that_is_not_known_here_is_no_departure(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changed", "labels", "differ"),
     [
-        ({"epochs": 1}, {"PyTorch 1 epoch", "PyTorch 5 epochs"}, "epochs (1, 5)"),
+        ({"epochs": 1}, {"PyTorch 1 epoch", f"PyTorch {EPOCHS} epochs"}, f"epochs (1, {EPOCHS})"),
         (
             {"batch": 16},
             {"PyTorch 16 per device", "PyTorch 64 per device"},
@@ -124,7 +129,7 @@ def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
         records.save(tmp_path / name, content)
     against = ["--against", str(tmp_path / "old"), "--name"]
     assert main([*against, str(tmp_path / "short")]) == 2
-    assert "epochs was 5 and is 1, so the two batches cannot" in capsys.readouterr().err
+    assert f"epochs was {EPOCHS} and is 1, so the two batches cannot" in capsys.readouterr().err
     assert main([*against, str(tmp_path / "small")]) == 2
     assert "batch per device was 64 and is 16" in capsys.readouterr().err
     assert main([*against, str(tmp_path / "more")]) == 0

@@ -24,6 +24,7 @@ from helpers.training.checkpoint import Checkpoint
 from helpers.training.part_of_epoch import Part
 
 INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
+EPOCHS = lookup("demo").epochs
 ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
 ROW: dict[str, Any] = records.make()["epochs"][0] | {"valid_auc": None}
 
@@ -61,7 +62,7 @@ def test_what_was_written_comes_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert found.optimizer["step"].shape == () and found.optimizer["step"] == 8
     assert {path.name for path in tmp_path.iterdir()} == {checkpoint.FILE, record.FILE}
     path = tmp_path / checkpoint.FILE
-    assert capsys.readouterr().out == f"Resumed after epoch 2 of 5, from {path}\n"
+    assert capsys.readouterr().out == f"Resumed after epoch 2 of {EPOCHS}, from {path}\n"
     places = [{"epoch": 2, "step": 0}]
     assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25, "restarts": places}
 
@@ -174,7 +175,7 @@ def test_a_part_of_the_first_epoch_comes_back(
         stop_in_the_first_epoch(tmp_path, part)
         assert checkpoint.position(tmp_path) == (0, steps)
     found = begin(tmp_path, resume=True)
-    assert "Resumed after epoch 0 of 5 and 2 steps" in capsys.readouterr().out
+    assert f"Resumed after epoch 0 of {EPOCHS} and 2 steps" in capsys.readouterr().out
     assert (found.epoch, found.begun, found.part) == (0, 1, part)
     places = [{"epoch": 0, "step": 1}, {"epoch": 0, "step": 2}]
     assert found.as_record(1.0) == {"resumed_after": 1, "seconds": 1.0, "restarts": places}
@@ -334,10 +335,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         "field epochs/0/train_loss",
     ),
     "no epoch": (saying(history=[]), "field epochs"),
-    "an epoch twice": (saying(history=[ROW, ROW]), "2 epochs, of 5"),
+    "an epoch twice": (saying(history=[ROW, ROW]), f"2 epochs, of {EPOCHS}"),
     "more epochs than there are": (
         saying(history=[ROW | {"epoch": number} for number in range(1, 7)]),
-        "6 epochs, of 5",
+        f"6 epochs, of {EPOCHS}",
     ),
     "no first step": (saying(first_step=None), "first step"),
     "weights missing": (with_arrays(weights__w=None), "weights/w is missing"),
