@@ -34,7 +34,7 @@ from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
 #: not. What begins with "skipped" is no failure.
 Part = Callable[..., str]
 
-SIDE_BY_SIDE = 4
+SIDE_BY_SIDE = 5
 """Parts at a time, for two cores: each of them waits a while for processes that it has started."""
 
 NOTEBOOKS = ROOT / "notebooks"

@@ -1,6 +1,7 @@
 """JAX: the suite's DenseNet121 (Flax has none) under ``jax.jit``, Optax's Adam."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ def make(pixels: int, batch: int) -> Callable[[int], None]:
         loss = optax.sigmoid_binary_cross_entropy(network(images), targets).mean()
         return loss, nnx.state(network, nnx.Not(nnx.Param))
 
-    @jax.jit
+    @partial(jax.jit, donate_argnums=(0, 1, 2))
     def step(params, rest, moments):  # type: ignore[no-untyped-def]
         (loss, rest), found = jax.value_and_grad(loss_of, has_aux=True)(params, rest)
         changes, moments = optimizer.update(found, moments)
