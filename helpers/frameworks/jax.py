@@ -14,6 +14,7 @@ processor, and the next run takes it from there.
 """
 
 import hashlib
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,10 @@ SKIPPED = {
         "speed)"
     ),
 }
+
+LESS_OPTIMISED = "--xla_backend_optimization_level=1"
+"""XLA's flag for CPUs: it compiles sooner, and steps take no longer (docs/environments.md). One
+that the user sets in XLA_FLAGS comes after it, and counts."""
 
 _ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 """XLA's options for what the certificate computes, a few times at most.
@@ -101,6 +106,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
         if kind == "gpu":  # of the others JAX would take the memory
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
         else:  # as XLA_FLAGS=--xla_force_host_platform_device_count does
+            os.environ["XLA_FLAGS"] = f"{LESS_OPTIMISED} {os.environ.get('XLA_FLAGS', '')}"
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
