@@ -81,11 +81,13 @@ def make_pillow_simd() -> Path:
 
 def instead_of_pillow() -> list[Path]:
     """pillow-simd, and a package of Pillow's name and version that needs it. Raises BuildError."""
-    found, log = make_pillow_simd(), VENVS / "pillow-stand-in.log"
-    folder = environment.wheels() / "stand-in"
-    sources.wheel(
-        environment.tools_python(), folder, environment.runner(log), HERE / "pillow-stand-in"
-    )
+    found, folder = make_pillow_simd(), environment.wheels() / "stand-in"
+    shutil.rmtree(folder, ignore_errors=True)  # one of another version would be taken as well
+    run = environment.runner(VENVS / "pillow-stand-in.log")
+    try:
+        sources.wheel(environment.tools_python(), folder, run, HERE / "pillow-stand-in")
+    except BuildError as error:
+        raise BuildError(f"{error} (see .venvs/pillow-stand-in.log)") from None
     return [found, *folder.glob("*.whl")]
 
 

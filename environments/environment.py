@@ -69,7 +69,7 @@ def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
     recipe.update(f"{sources.instruction_set()} {bool(sources.compiler())}".encode())
     for part in parts:
         recipe.update(part.read_bytes())
-    project = hashlib.sha256()
+    project = hashlib.sha256(inspect.getsource(editable_wheels).encode())
     for part in [
         ROOT / "pyproject.toml",
         *sorted(ROOT.glob("setup.py")),
@@ -120,7 +120,6 @@ def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tup
     if kernel == "horovod":
         local.append(sources.horovod(venv / "bin" / "python", wheels(), run))
     install_wheels(venv, maker, run, local)
-    note = try_imports(kernel, kind, run)
     # Last, for it is compiled meanwhile.
     try:
         instead = pillow_simd.result()
@@ -129,22 +128,16 @@ def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tup
         instead, pillow = [], f"{sources.PILLOW} ({reason})"
     if instead:
         install_wheels(venv, maker, run, instead)
-    run([venv / "bin" / "python", "-c", "import PIL.Image"])
     run([*pip, "check", "--python", venv])
-    return pillow, note
-
-
-def try_imports(kernel: str, kind: str, run: sources.Run) -> str:
-    """Imports the framework; what could not be tried here ("" if nothing). Raises BuildError."""
-    check = [VENVS / kernel / "bin" / "python", "-c", f"import {KERNELS[kernel].imports}"]
+    check = f"import PIL.Image, {KERNELS[kernel].imports}"
     try:
-        run(check, kernels.activation(kernel, kind))
+        run([venv / "bin" / "python", "-c", check], kernels.activation(kernel, kind))
     except BuildError as error:
         if kind == "cpu" or kernels.DRIVER not in str(error):
             raise
         # MXNet's needs it. A login node has none, and its compute nodes have.
-        return f"not imported: NVIDIA's driver ({kernels.DRIVER}) is missing here"
-    return ""
+        return pillow, f"not imported: NVIDIA's driver ({kernels.DRIVER}) is missing here"
+    return pillow, ""
 
 
 def install_wheels(venv: Path, maker: Maker, run: sources.Run, what: list[Path]) -> None:
@@ -164,8 +157,11 @@ def editable_wheels() -> list[Path]:
         "import os, sys; from setuptools.build_meta import build_editable;"
         " os.chdir(sys.argv[1]); build_editable(sys.argv[2])"
     )
-    for source in (ROOT / "gpumon", ROOT):
-        run([tools_python(), "-c", build, source, folder / source.name])
+    try:
+        for source in (ROOT / "gpumon", ROOT):
+            run([tools_python(), "-c", build, source, folder / source.name])
+    except BuildError as error:
+        raise BuildError(f"{error} (see .venvs/project.log)") from None
     return sorted(folder.glob("*/*.whl"))
 
 

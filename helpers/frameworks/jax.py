@@ -58,8 +58,8 @@ SKIPPED = {
 }
 
 LESS_OPTIMISED = "--xla_backend_optimization_level=1"
-"""XLA's flag for CPUs: it compiles sooner, and steps take no longer (docs/environments.md). One
-that the user sets in XLA_FLAGS comes after it, and counts."""
+"""XLA's flag for CPUs, with which it compiled sooner, and steps were as fast (docs/environments.md).
+Flags of the user's own take its place."""
 
 _ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 """XLA's options for what the certificate computes, a few times at most.
@@ -105,9 +105,10 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     try:
         if kind == "gpu":  # of the others JAX would take the memory
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
-        else:  # as XLA_FLAGS=--xla_force_host_platform_device_count does
-            os.environ["XLA_FLAGS"] = f"{LESS_OPTIMISED} {os.environ.get('XLA_FLAGS', '')}"
+        else:
+            os.environ.setdefault("XLA_FLAGS", LESS_OPTIMISED)
             jax.config.update("jax_platforms", "cpu")
+            # as XLA_FLAGS=--xla_force_host_platform_device_count does
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
         if len(jax.local_devices(backend=kind)) < count:

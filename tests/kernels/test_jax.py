@@ -1,5 +1,6 @@
 """Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -74,6 +75,18 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         framework.load_weights(model, arrays | {"classifier.odd": np.zeros(1)})
     with pytest.raises(ValueError, match=r"classifier\.weight"):
         framework.load_weights(model, arrays | {"classifier.weight": np.zeros((3, 2))})
+
+
+def test_flags_for_xla_are_the_users_own_where_there_are_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
+    framework.list_devices("cpu", 1)
+    assert os.environ["XLA_FLAGS"] == "--xla_backend_optimization_level=3"
+    monkeypatch.delenv("XLA_FLAGS")
+    for _ in range(2):  # as by two runs of a cell: other flags, and XLA compiles anew
+        framework.list_devices("cpu", 1)
+        assert os.environ["XLA_FLAGS"] == framework.LESS_OPTIMISED
 
 
 def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
