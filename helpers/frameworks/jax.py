@@ -58,8 +58,8 @@ SKIPPED = {
 }
 
 LESS_OPTIMISED = "--xla_backend_optimization_level=1"
-"""XLA's flag for CPUs, with which it compiled sooner, and steps were as fast (docs/environments.md).
-Flags of the user's own take its place."""
+"""XLA's flag for CPUs: it compiled sooner then, and steps were as fast (docs/environments.md). Flags
+of the user's own take its place."""
 
 _ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 """XLA's options for what the certificate computes, a few times at most.

@@ -29,6 +29,7 @@ from gpumon import sharing
 from gpumon.series import Unavailable
 from helpers import paths
 from helpers.__main__ import CHOICES, main
+from helpers.recipe import lookup
 from helpers.results import agreement, comparison, limits, three_answers
 from helpers.runner import (
     batch_folder,
@@ -441,7 +442,8 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     for option in ("--epochs", "--batch-size", "--workers"):
         assert suite.compare("--dry-run", *plan, option, "3") == 0
         assert "Estimate: none" in capsys.readouterr().out
-    assert suite.compare("--dry-run", *plan, "--epochs", "5", "--batch-size", "64") == 0
+    spelled_out = ["--epochs", str(lookup("demo").epochs), "--batch-size", "64"]
+    assert suite.compare("--dry-run", *plan, *spelled_out) == 0
     assert "(2 earlier" in capsys.readouterr().out
     # A broken record or journal is no reason not to start.
     (paths.RUNS / "bad" / "x-1x").mkdir(parents=True)
