@@ -58,7 +58,7 @@ SKIPPED = {
 }
 
 LESS_OPTIMISED = "--xla_backend_optimization_level=1"
-"""XLA's flag for CPUs: it compiled sooner then, and steps were as fast (docs/environments.md). Flags
+"""XLA's flag for CPUs, to compile sooner; steps were as fast with it (docs/environments.md). Flags
 of the user's own take its place."""
 
 _ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
