@@ -88,7 +88,13 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
         ("chexnet", {}),
         (
             "demo",
-            {"resized": 38, "crop": 32, "weights": "seeded", "targets": (0.65, 0.7, 0.75)},
+            {
+                "resized": 38,
+                "crop": 32,
+                "weights": "seeded",
+                "epochs": 4,
+                "targets": (0.65, 0.7, 0.75),
+            },
         ),
     ],
 )
