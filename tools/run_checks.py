@@ -34,7 +34,7 @@ from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
 #: not. What begins with "skipped" is no failure.
 Part = Callable[..., str]
 
-SIDE_BY_SIDE = 5
+SIDE_BY_SIDE = 4
 """Parts at a time, for two cores: each of them waits a while for processes that it has started."""
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -232,6 +232,7 @@ def takes_long(file: Path) -> bool:
 
 def long_parts() -> dict[str, Part]:
     """What takes too long for every day."""
+    frameworks = ("pytorch", "mxnet", "chainer", "jax", "keras_jax", "keras_torch")
     killed = [f"{KERNELS}/test_{name}.py" for name in ("keras", "tensorflow")]
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
@@ -244,7 +245,7 @@ def long_parts() -> dict[str, Part]:
             name: partial(
                 command, _kernel(name), "pytest", f"{KERNELS}/test_{name}.py", "-m", "slow"
             )
-            for name in ("ranks", "pytorch", "keras_jax", "keras_torch", "nodes_keras_jax")
+            for name in (*frameworks, "ranks", "nodes_keras_jax")
         },
     }
 

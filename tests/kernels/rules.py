@@ -17,7 +17,9 @@ from helpers.training.in_world import take_steps
 from helpers.training.world import World
 
 TASKS = ("findings", "classes")
-OPTIMIZERS = ("sgd", "momentum", "adam")
+A_MINUTE = pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
+OPTIMIZERS = (pytest.param("sgd", marks=[pytest.mark.slow, A_MINUTE]), "momentum", "adam")
+"""Plain SGD, with which every rehearsal takes its five steps, has this test in `make soak`."""
 
 
 def rehearse(run: Any, names: dict[str, Any]) -> None:
