@@ -75,13 +75,21 @@ def stray(folder: Path) -> list[Path]:
     return [path for path in folder.rglob(".*") if path.name not in (".locks", ".reserve")]
 
 
+A_MINUTE = pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
+EVERY = [3, pytest.param(1, marks=[pytest.mark.slow, A_MINUTE])]
+
+
 @faults.alone
-def test_every_write_of_the_runner(quick: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_every_write_of_the_runner(
+    quick: Suite, capsys: pytest.CaptureFixture[str], every: int
+) -> None:
+    """Each of them in `make soak`, every third one in `make test`."""
     runs = paths.RUNS
     calls = faults.count(lambda: quick.compare("--name", "b"), below=runs)
     assert quick.states("b") == {ONE: "finished", TWO: "finished"}
     assert calls > 40
-    for number in range(1, calls + 1):
+    for number in range(1, calls + 1, every):
         error = list(SAID)[number % len(SAID)]
         shutil.rmtree(runs)
         capsys.readouterr()
