@@ -645,6 +645,23 @@ def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.Mon
     assert build.make_pillow_simd() == brought, "what was compiled before needs no compiler"
 
 
+def test_a_stand_in_of_another_version_is_not_installed_beside_the_new_one(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv refuses two wheels of one package, and with them every environment."""
+    folder, simd = built / ".wheels" / "stand-in", built / "pillow_simd-2.whl"
+    folder.mkdir(parents=True)
+    (folder / "pillow-1.whl").touch()
+
+    def wheel(python: Path, folder: Path, *_: Any) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "pillow-2.whl").touch()
+
+    monkeypatch.setattr(build, "make_pillow_simd", lambda: simd)
+    monkeypatch.setattr(sources, "wheel", wheel)
+    assert build.instead_of_pillow() == [simd, folder / "pillow-2.whl"]
+
+
 @pytest.mark.parametrize(
     ("compiled", "compiler", "said"),
     [(True, None, ""), (False, None, "Without a C compiler"), (False, "cc", ".venvs/project.log")],
