@@ -119,15 +119,12 @@ def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tup
         local.append(sources.chainercv(tools_python(), wheels(), run))
     if kernel == "horovod":
         local.append(sources.horovod(venv / "bin" / "python", wheels(), run))
-    install_wheels(venv, maker, run, local)
-    # Last, for it is compiled meanwhile.
     try:
-        instead = pillow_simd.result()
+        local += pillow_simd.result()
         pillow = f"{sources.PILLOW_SIMD} ({sources.instruction_set()})"
     except BuildError as reason:
-        instead, pillow = [], f"{sources.PILLOW} ({reason})"
-    if instead:
-        install_wheels(venv, maker, run, instead)
+        pillow = f"{sources.PILLOW} ({reason})"
+    install_wheels(venv, maker, run, local)
     run([*pip, "check", "--python", venv])
     check = f"import PIL.Image, {KERNELS[kernel].imports}"
     try:
