@@ -27,3 +27,12 @@ with contextlib.suppress(ImportError):
 
     hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
     hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked slow, unless markers are asked for, as `make soak` does."""
+    if config.getoption("-m"):
+        return
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="minutes; run with -m slow"))

@@ -267,6 +267,5 @@ def test_kills_at_random_moments(tmp_path: Path, server: Server) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_thirty_kills_at_random_moments(tmp_path: Path, server: Server) -> None:
     kills(tmp_path, server, 30)

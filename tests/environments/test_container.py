@@ -110,7 +110,6 @@ def has_worked(*words: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.slow
 def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
     """Where there is a builder and a base: with the lab's environment alone."""
     there = [

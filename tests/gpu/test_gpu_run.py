@@ -438,7 +438,6 @@ def test_some_steps_in_earnest(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_the_small_form_as_a_whole_and_what_is_published_of_it(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = start(out, "--small", "--minutes", "30", python=PYTORCH, **borrowed())

@@ -113,7 +113,6 @@ for words in ("summary a", "compare a b", "merge a b -o all", "summary all --csv
 """
 
 
-@pytest.mark.slow
 def test_python_3_14_reads_traces_where_it_can_only_be_had_for_webassembly(tmp_path: Path) -> None:
     """With npm's: npm install pyodide, PYODIDE=.../node_modules/pyodide. It has no processes."""
     package = os.environ.get("PYODIDE")

@@ -164,7 +164,6 @@ def test_whatever_the_files_hold_it_is_refused_in_one_line_or_read(sound: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_whatever_the_files_hold_for_long(sound: Path) -> None:
     strange_traces(sound, 20_000)()
 

@@ -211,7 +211,6 @@ ecc_corrected 0\necc_uncorrected 0\nrows 0\ngpm 1
 MODULES = ("gpu", "host", "hardware", "sharing", "allowance", "utilisation", "process")
 
 
-@pytest.mark.slow
 def test_a_real_prometheus_takes_it_and_answers_the_dashboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,7 +341,6 @@ def in_kernel(kernel: str, code: str, folder: Path, package: str | None = None) 
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.slow
 def test_it_lines_up_with_torchs_profiler(tmp_path: Path) -> None:
     in_kernel("pytorch", PROFILED, tmp_path)
     events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
@@ -369,7 +367,6 @@ assert not any(m.open for m in gpumon.read("t").recording.marks)
 """
 
 
-@pytest.mark.slow
 def test_keras_calls_its_callback(tmp_path: Path) -> None:
     in_kernel("tensorflow", KERAS, tmp_path)
 
@@ -415,7 +412,6 @@ assert not any(m.open for m in marks)
 """
 
 
-@pytest.mark.slow
 def test_lightning_calls_its_callback(tmp_path: Path) -> None:
     in_kernel("pytorch", LIGHTNING, tmp_path, "lightning")
 
@@ -453,7 +449,6 @@ assert not any(m.open for m in marks)
 """
 
 
-@pytest.mark.slow
 def test_hugging_faces_trainer_calls_its_callback(tmp_path: Path) -> None:
     in_kernel("pytorch", HUGGING_FACE, tmp_path, "transformers")
 

@@ -17,8 +17,7 @@ from helpers.training.in_world import take_steps
 from helpers.training.world import World
 
 TASKS = ("findings", "classes")
-A_MINUTE = pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
-OPTIMIZERS = (pytest.param("sgd", marks=[pytest.mark.slow, A_MINUTE]), "momentum", "adam")
+OPTIMIZERS = (pytest.param("sgd", marks=pytest.mark.slow), "momentum", "adam")
 """Plain SGD, with which every rehearsal takes its five steps, has this test in `make soak`."""
 
 

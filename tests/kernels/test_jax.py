@@ -362,7 +362,6 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow  # three processes compile
-@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(NOTEBOOK, tmp_path, bits=True)
 

@@ -123,6 +123,5 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
 
 
 @pytest.mark.slow  # three processes train DenseNet121
-@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(alike.NOTEBOOK, tmp_path, bits=True, backend="torch", devices=1)

@@ -20,7 +20,6 @@ from helpers.fairness.reference_checks import N_AGAINST_ONE
 from helpers.launch.causes import RankError
 from helpers.training.measured_run import Run
 
-A_MINUTE = pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 SURVIVE = "which replica's running statistics are kept"
 
 
@@ -44,8 +43,7 @@ def test_a_part_of_the_batch_that_all_read_is_found(
     )
 
 
-@pytest.mark.slow
-@A_MINUTE  # test_keras_jax has these rows on two devices of one process
+@pytest.mark.slow  # test_keras_jax has these rows on two devices of one process
 def test_the_rehearsal_is_passed_over_nodes(tmp_path: Path) -> None:
     """BatchNorm's statistics are those of the global batch, of all nodes."""
     with two_nodes.names_of(alike.NOTEBOOK, tmp_path, 2, 1, backend="jax") as names:
@@ -78,7 +76,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         names["this_run"].nodes.end()
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=[pytest.mark.slow, A_MINUTE]), 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_process_that_dies_ends_all(tmp_path: Path, rank: int) -> None:
     """Left alone, JAX's other processes wait for it for minutes."""
     two_nodes.assert_a_death_ends_all(

@@ -59,10 +59,6 @@ from helpers.training.in_world import take_steps
 from helpers.training.world import World
 
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
-SLOW = (
-    pytest.mark.slow,
-    pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow"),
-)
 TWO = framework.list_devices("cpu", 2)
 
 
@@ -494,7 +490,9 @@ def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str,
         assert len(found) == 120 and all(found)
 
 
-@pytest.mark.parametrize("notebook", [NOTEBOOKS[0], pytest.param(NOTEBOOKS[1], marks=SLOW)])
+@pytest.mark.parametrize(
+    "notebook", [NOTEBOOKS[0], pytest.param(NOTEBOOKS[1], marks=pytest.mark.slow)]
+)
 def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
     assert_resumes(notebook, tmp_path, bits=True)
 

@@ -309,7 +309,6 @@ def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("not config.getoption('-m')", reason="many minutes; run with -m slow")
 def test_ranks_killed_at_random_moments(tmp_path: Path) -> None:
     """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
     import rank_kills  # which takes a framework's imports

@@ -400,7 +400,6 @@ def test_the_learning_rate_climbs_step_by_step(
 
 
 @pytest.mark.slow  # three processes compile
-@pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
 

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be 
 
 SAMPLE = SHARED / "nih-sample"
 
-slow = pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
-CUTS = [2, pytest.param(20, marks=[pytest.mark.slow, slow])]
+CUTS = [2, pytest.param(20, marks=pytest.mark.slow)]
 
 #: Words after `data-prep` that fill a folder of this name; the same every time.
 Command = Callable[[Path], list[str]]

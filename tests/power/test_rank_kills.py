@@ -50,10 +50,7 @@ epochs = 3
 """
 NAMES = "test-rank-kills"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(name="data", scope="module")

@@ -34,12 +34,6 @@ def cluster_fixture() -> Iterator[Cluster]:
         pytest.skip(str(error))
 
 
-SLOW = (
-    pytest.mark.slow,
-    pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow"),
-)
-
-
 def real_command(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command for this checkout's notebooks in their own kernels; its runs are the test's."""
     monkeypatch.delenv("JUPYTER_PATH")

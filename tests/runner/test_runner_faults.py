@@ -75,8 +75,7 @@ def stray(folder: Path) -> list[Path]:
     return [path for path in folder.rglob(".*") if path.name not in (".locks", ".reserve")]
 
 
-A_MINUTE = pytest.mark.skipif("not config.getoption('-m')", reason="minutes; run with -m slow")
-EVERY = [3, pytest.param(1, marks=[pytest.mark.slow, A_MINUTE])]
+EVERY = [3, pytest.param(1, marks=pytest.mark.slow)]
 
 
 @faults.alone

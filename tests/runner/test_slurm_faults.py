@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from runner_tools import ROOT, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
-from slurm_jobs import SLOW, SLURM, UNLIMITED, Jobs, cluster_fixture, real_command
+from slurm_jobs import SLURM, UNLIMITED, Jobs, cluster_fixture, real_command
 
 from helpers import paths
 from helpers.networks import weights
@@ -154,8 +154,7 @@ def pytorch(monkeypatch: pytest.MonkeyPatch, devices: int) -> list[str]:
     return [*real_command(monkeypatch), *chosen]
 
 
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undisturbed_run(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,8 +175,7 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
 
 
 @pytest.mark.parametrize("when", ["told by Slurm", "deaf"])
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_before_its_time_limit_a_job_stops_by_itself_and_goes_on(
     when: str, learns: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,8 +198,7 @@ def test_before_its_time_limit_a_job_stops_by_itself_and_goes_on(
         assert place == {"epoch": 4, "step": 16}
 
 
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_a_job_whose_node_dies_goes_on_at_another(
     learns: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,8 +215,7 @@ def test_a_job_whose_node_dies_goes_on_at_another(
     assert jobs.train()["earlier"] == ["killed while it was running"]
 
 
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,8 +237,7 @@ def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
     assert content["fairness"]["comparable"], "its nodes are those that were asked for"
 
 
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_a_full_disk_ends_a_job_that_says_so_and_goes_on_once_there_is_room(
     suite: Suite,
     cluster: Cluster,

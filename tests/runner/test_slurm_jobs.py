@@ -6,7 +6,7 @@ The notebook is a tiny one, which behaves towards the runner as a framework's do
 import pytest
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
-from slurm_jobs import SLOW, SLURM, Jobs, cluster_fixture
+from slurm_jobs import SLURM, Jobs, cluster_fixture
 
 from helpers import paths
 from helpers.__main__ import main
@@ -67,8 +67,7 @@ def test_a_job_that_is_stopped_in_order_is_requeued_and_goes_on(
     ]
 
 
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_a_job_that_is_asked_to_stop_before_its_runner_listens_is_requeued(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,8 +85,7 @@ def test_a_job_that_is_asked_to_stop_before_its_runner_listens_is_requeued(
     assert jobs.train()["state"] == "finished" and jobs.train()["earlier"] == [], jobs.about(job)
 
 
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_a_job_whose_nodes_are_wanted_before_it_has_gained_anything_is_requeued(jobs: Jobs) -> None:
     """Ten minutes before its time limit."""
     job = jobs.queue()
@@ -104,7 +102,6 @@ def test_a_job_whose_nodes_are_wanted_before_it_has_gained_anything_is_requeued(
     assert jobs.train()["state"] == "finished", jobs.about(job)
 
 
-@pytest.mark.slow
 def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from runner_tools import BEGIN, FINISH, ROOT, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
-from slurm_jobs import SLOW, SLURM, Jobs, cluster_fixture, real_command
+from slurm_jobs import SLURM, Jobs, cluster_fixture, real_command
 
 from helpers import paths
 from helpers.__main__ import main
@@ -115,8 +115,7 @@ notebooks = ["PyTorch_MultiGPU", "ChainerMN_MultiNode"]
 """
 
 
-@SLOW[0]
-@SLOW[1]
+@pytest.mark.slow
 def test_jobs_of_one_node_and_of_two_are_one_report(
     suite: Suite,
     cluster: Cluster,
