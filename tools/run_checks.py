@@ -232,20 +232,19 @@ def takes_long(file: Path) -> bool:
 
 def long_parts() -> dict[str, Part]:
     """What takes too long for every day."""
-    frameworks = ("pytorch", "mxnet", "chainer", "jax", "keras_jax", "keras_torch")
-    killed = [f"{KERNELS}/test_{name}.py" for name in ("keras", "tensorflow")]
+    files: dict[str, list[Path]] = {}
+    for file in sorted((ROOT / KERNELS).glob("test_*.py")):
+        files.setdefault(_kernel(_name(file)), []).append(file)
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
+        "data_prep": partial(command, "lab", "pytest", "tests/data_prep", "-m", "slow"),
         "power": partial(command, "lab", "pytest", "tests/power", "-m", "slow"),
         "gpumon": partial(command, "lab", "pytest", "tests/gpumon", "-m", "slow"),
         "gpu": partial(command, "lab", "pytest", "tests/gpu/test_gpu_run.py", "-m", "slow"),
         "slurm": partial(command, "lab", "pytest", "tests/runner", "-m", "slow"),
-        "kills": partial(command, "tensorflow", "pytest", *killed, "-m", "slow"),
         **{
-            name: partial(
-                command, _kernel(name), "pytest", f"{KERNELS}/test_{name}.py", "-m", "slow"
-            )
-            for name in (*frameworks, "ranks", "nodes_keras_jax")
+            kernel: partial(command, kernel, "pytest", *files[kernel], "-m", "slow")
+            for kernel in sorted({row.kernel for row in ROWS if not row.optional})
         },
     }
 

@@ -118,6 +118,14 @@ def test_the_longest_parts_begin_first() -> None:
     assert max(map(names.index, long)) < min(map(names.index, short))
 
 
+def test_soak_runs_whatever_is_marked_slow() -> None:
+    words = [str(word) for part in run_checks.long_parts().values() for word in part.args]
+    for file in (paths.ROOT / "tests").rglob("test_*.py"):
+        if re.search(r"pytest\.mark\.slow\b|rules\.OPTIMIZERS", file.read_text(encoding="utf-8")):
+            name = file.relative_to(paths.ROOT).as_posix()
+            assert any(name.startswith(word) or str(file) == word for word in words), name
+
+
 def test_the_workflow_calls_what_the_makefile_has() -> None:
     text = WORKFLOW.read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]
