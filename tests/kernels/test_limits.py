@@ -176,10 +176,10 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, in
         if len(on) == 1:
             return alone(model, images, targets, on)
         parts = np.array_split(np.arange(len(images)), len(on))
-        found = [alone(model, images[part], targets[part], on[:1])[1] for part in parts]
+        given = [alone(model, images[part], targets[part], on[:1]) for part in parts]
         shares = [len(part) / len(images) if weighed else 1 / len(on) for part in parts]
-        factor = 1 + wrong.get(len(images), 0.0)
-        return 0.0, {
+        factor, found = 1 + wrong.get(len(images), 0.0), [gradients for _, gradients in given]
+        return sum(s * loss for s, (loss, _) in zip(shares, given, strict=True)), {
             name: factor * np.sum([s * f[name] for s, f in zip(shares, found, strict=True)], axis=0)
             for name in found[0]
         }
@@ -290,7 +290,27 @@ def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPa
         UNEVEN,
     ]
     assert [check.verdict for check in found.checks] == ["pass"] * 14 + ["known"]
-    assert calls[0] == (4, 1)  # the network by itself is tried on the first device
+    assert calls[0] == (4, 2) and (4, 1) not in calls  # both give what one is to give
+
+
+def test_where_several_devices_are_wrong_one_is_asked(devices: Any, moved: Any) -> None:
+    """So the rows tell a wrong sum over the devices from a wrong network."""
+    model, initial = build_model(weights.canonical("seeded").arrays), reference.KEPT["densenet121"]
+    calls = devices(by={4: ABOVE * EXACT})
+    assert failed(certify(model, 2).checks) == [EVEN]
+    assert calls[:2] == [(4, 2), (4, 1)]
+    devices()
+    name = initial.gradients[0]
+    moved({name: ABOVE * EXACT})
+    assert failed(certify(model, 2).checks) == [NETWORK[name]]
+    moved({name: 1e-6})
+    assert failed(certify(model, 2).checks) == [NETWORK[name], EVEN]
+
+
+def test_more_devices_than_half_the_images_leave_the_network_to_one(devices: Any) -> None:
+    calls = devices()
+    assert failed(certify(build_model(weights.canonical("seeded").arrays), 3).checks) == []
+    assert calls[0] == (4, 1)
 
 
 def test_a_model_with_other_weights_is_caught() -> None:
