@@ -144,7 +144,7 @@ def _run(
 
 
 def executed(file: Path, out: IO[bytes] | None) -> str:
-    """Executes a notebook, in the kernel it names, at demo size and for three epochs."""
+    """Executes a notebook, in the kernel it names, at demo size and for two epochs."""
     return tested("lab", *NBMAKE, file, out=out)
 
 
@@ -203,7 +203,7 @@ def parts() -> dict[str, Part]:
     files = sorted((ROOT / KERNELS).glob("test_*.py"))
     found |= {_name(file): of_kernel(file) for file in files if takes_long(file)}
     found["studies"] = studies
-    sample = ["--sample", "30", "--jobs", "1"]
+    sample = ["--sample", "20", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     found |= {_name(file): of_kernel(file) for file in files if not takes_long(file)}
     found["Compare"] = compared

@@ -406,6 +406,7 @@ def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> Non
     assert tiny.classifier.b.array == pytest.approx(before - 0.5)
 
 
+@pytest.mark.slow  # three processes train; PyTorch's are killed every day
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(NOTEBOOK, tmp_path)
 

@@ -289,7 +289,7 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
 
 
-@pytest.fixture(params=["bf16", "fp16"])
+@pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """The notebook's names before it trains, in a precision of 16 bits."""
     yield namespace_of(

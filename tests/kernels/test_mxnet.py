@@ -524,6 +524,7 @@ def test_the_same_seed_gives_the_same_bits(
     assert equal(*found)
 
 
+@pytest.mark.slow  # three processes train; PyTorch's are killed every day
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(NOTEBOOK, tmp_path)
 
