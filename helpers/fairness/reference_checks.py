@@ -12,7 +12,7 @@ are float32. ``helpers.fairness.rehearsal`` goes on with the training loop.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -59,13 +59,12 @@ def certify(
     """
     began = time.perf_counter()
     network = framework.exact(build_model, reference.arrays(architecture))
-    together = gradients_together(framework, network, devices, architecture)
     checks = (
         same_weights(framework.dump_weights(model), weights.arrays),
         *same_inputs(evaluate_pixels, labels, classes, recipe),
-        *same_network(framework, network, devices[:1], architecture, together),
+        *same_network(framework, network, devices[:1], architecture),
         *same_in_training(framework, build_model, network, architecture),
-        *same_on_all_devices(framework, network, devices, architecture, together),
+        *same_on_all_devices(framework, network, devices, architecture),
     )
     return Certificate(checks, time.perf_counter() - began)
 
@@ -110,51 +109,16 @@ def same_inputs(
     ]
 
 
-LossAndGradients: TypeAlias = tuple[float, Mapping[str, np.ndarray]]
-
-
-def gradients_together(
-    framework: Any, network: Any, devices: Sequence[Any], architecture: str = "densenet121"
-) -> LossAndGradients | None:
-    """What n devices give of the reference's batch; None if their row is of a longer one."""
-    if len(devices) == 1 or 2 * len(devices) > reference.IMAGES:
-        return None
-    found: LossAndGradients = framework.gradients(network, *_batch(architecture), devices)
-    return found
-
-
 def same_network(
-    framework: Any,
-    network: Any,
-    device: Sequence[Any],
-    architecture: str = "densenet121",
-    together: LossAndGradients | None = None,
+    framework: Any, network: Any, device: Sequence[Any], architecture: str = "densenet121"
 ) -> list[Check]:
-    """A float64 network with the reference's weights against the reference.
-
-    Loss and gradients are those of one device. Only where those of all together are the
-    reference's is it not asked for its own: it could but repeat them.
-    """
-    logits = same_logits(framework, network, architecture)
-    if together is not None:
-        rows = _against_reference(*together, architecture)
-        if all(row.verdict == "pass" for row in rows):
-            return [logits, *rows]
-    alone = framework.gradients(network, *_batch(architecture), device)
-    return [logits, *_against_reference(*alone, architecture)]
-
-
-def _batch(architecture: str) -> tuple[np.ndarray, np.ndarray]:
-    """The reference's images, as the network is given them, and their targets."""
-    grey, targets = reference.batch(architecture)
-    return reference.network_input(grey), targets
-
-
-def _against_reference(
-    loss: float, gradients: Mapping[str, np.ndarray], architecture: str
-) -> list[Check]:
+    """A float64 network with the reference's weights against the reference, on one device."""
     known = reference.load(architecture)
+    grey, targets = reference.batch(architecture)
+    images = reference.network_input(grey)
+    loss, gradients = framework.gradients(network, images, targets, device)
     return [
+        same_logits(framework, network, architecture),
         Check("loss", abs(loss - float(known["loss"])), EXACT),
         *(
             Check(f"gradient of {name.removesuffix('.weight')}", error, EXACT)
@@ -163,7 +127,7 @@ def _against_reference(
     ]
 
 
-def same_logits(framework: Any, network: Any, architecture: str = "densenet121") -> Check:
+def same_logits(framework: Any, network: Any, architecture: str) -> Check:
     """A float64 network with the reference's weights in evaluation mode."""
     images = reference.network_input(reference.batch(architecture)[0])
     known = reference.load(architecture)["logits"]
@@ -211,27 +175,20 @@ def with_one_device(reason: str = "there is one device") -> list[Check]:
 
 
 def same_on_all_devices(
-    framework: Any,
-    network: Any,
-    devices: Sequence[Any],
-    architecture: str = "densenet121",
-    together: LossAndGradients | None = None,
+    framework: Any, network: Any, devices: Sequence[Any], architecture: str = "densenet121"
 ) -> list[Check]:
     """Gradients of n devices against one with the same batch; BatchNorm frozen.
 
     An even batch goes through the whole network; an uneven one, an image short, through the
-    shallow net, where what a device counts for shows as well. What :func:`gradients_together`
-    found of the even one is not computed again.
+    shallow net, where what a device counts for shows as well.
     """
     count = len(devices)
     if count == 1:
         return with_one_device()
 
     def run(on: Sequence[Any]) -> np.ndarray:
-        return vector(framework.gradients(network, images[even], targets[even], on))
-
-    def vector(found: LossAndGradients) -> np.ndarray:
-        return np.concatenate([found[1][name].ravel() for name in only])
+        _, found = framework.gradients(network, images[even], targets[even], on)
+        return np.concatenate([found[name].ravel() for name in only])
 
     grey, targets = _at_least(2 * count, *reference.batch(architecture))
     images = reference.network_input(grey)
@@ -240,7 +197,7 @@ def same_on_all_devices(
         one = np.concatenate([reference.load(architecture)[name].ravel() for name in only])
     else:
         one = run(devices[:1])
-    each = run(devices) if together is None else vector(together)
+    each = run(devices)
     difference = reference.relative(each, one)
     even_row = Check(N_AGAINST_ONE[0], difference, EXACT, scale_in_words(each, one))
     return [even_row, uneven_on_all_devices(framework, devices, architecture)]

@@ -119,11 +119,24 @@ def test_the_longest_parts_begin_first() -> None:
 
 
 def test_soak_runs_whatever_is_marked_slow() -> None:
-    words = [str(word) for part in run_checks.long_parts().values() for word in part.args]
+    """In the kernel that has it every day."""
+    parts = [part for part in run_checks.long_parts().values() if part.func is run_checks.slow]
     for file in (paths.ROOT / "tests").rglob("test_*.py"):
-        if re.search(r"pytest\.mark\.slow\b|rules\.OPTIMIZERS", file.read_text(encoding="utf-8")):
-            name = file.relative_to(paths.ROOT).as_posix()
-            assert any(name.startswith(word) or str(file) == word for word in words), name
+        if re.search(r"\bmark\.slow\b|\bOPTIMIZERS\b", file.read_text(encoding="utf-8")):
+            where = [
+                kernel
+                for kernel, *given in (part.args for part in parts)
+                if any(file.is_relative_to(paths.ROOT / each) for each in given)
+            ]
+            of_kernel = file.parent == paths.ROOT / run_checks.KERNELS
+            name = run_checks._kernel(run_checks._name(file)) if of_kernel else "lab"
+            assert where == [name], file
+
+
+def test_where_nothing_is_marked_soak_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, found in (("exit code 5", "skipped"), ("exit code 1", "exit code 1"), ("", "")):
+        monkeypatch.setattr(run_checks, "command", lambda *words, said=said, **given: said)
+        assert run_checks.slow("lab", "tests", out=None).partition(":")[0] == found
 
 
 def test_the_workflow_calls_what_the_makefile_has() -> None:
