@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any, ClassVar
 
 import psutil
@@ -21,6 +22,8 @@ MARK = "COMPARE_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
 GRACE_SECONDS = 10.0
 """What an interrupted kernel gets to write its record and close its trace."""
+CLOSING_SECONDS = 5.0
+"""What the sockets to a kernel that is gone get to close."""
 
 
 class KernelError(Exception):
@@ -62,8 +65,11 @@ def execute(
         Exception: the kernel died.
     """
     import papermill
+    import zmq.asyncio
     from jupyter_core.utils import run_sync
     from papermill.engines import NBClientEngine, papermill_engines
+
+    context = zmq.asyncio.Context()
 
     class Manager(require_jupyter().AsyncKernelManager):  # type: ignore[misc]
         """A kernel manager that knows its clients, so that their sockets can be closed."""
@@ -71,10 +77,10 @@ def execute(
         clients: ClassVar[list[Any]] = []
 
         def client(self, **options: Any) -> Any:
-            self.clients.append(super().client(**options))
+            self.clients.append(super().client(context=context, **options))
             return self.clients[-1]
 
-    manager = Manager(kernel_name=kernel)
+    manager = Manager(kernel_name=kernel, context=context)
 
     class Watched(NBClientEngine):  # type: ignore[misc]
         """papermill's own engine, telling us where it is."""
@@ -134,8 +140,20 @@ def execute(
             for client in manager.clients:
                 client.stop_channels()
             stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
+            _close(context)
             if environment and MARK in environment:  # a kernel that died has lost its children
                 stop_marked(Path(environment[MARK]))
+
+
+def _close(context: Any) -> None:
+    """Close all sockets, and wait for that, but not for ever.
+
+    A signal that comes between a socket's making and its being noted leaves one that nobody can
+    close, for which ZeroMQ waits until the process ends.
+    """
+    closing = Thread(target=context.destroy, kwargs={"linger": 0}, daemon=True)
+    closing.start()
+    closing.join(CLOSING_SECONDS)
 
 
 def reason_of(error: Exception) -> str:

@@ -115,6 +115,29 @@ def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:
             assert run["state"] in ("waiting", "finished")
 
 
+LOST = """
+import zmq
+from jupyter_client.asynchronous import AsyncKernelClient
+lost, whole = [], AsyncKernelClient.start_channels
+def start_channels(self, *given, **named):
+    lost.append(zmq.Context.shadow(self.context.underlying).socket(zmq.DEALER))
+    return whole(self, *given, **named)
+AsyncKernelClient.start_channels = start_channels
+"""
+
+
+def test_a_socket_that_a_signal_left_behind_keeps_nobody_waiting(suite: Suite) -> None:
+    """One came between its making and its being noted: the runner hung, deaf to other signals."""
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    command = suite.start("--name", "lost", errors=subprocess.PIPE, first=LOST)
+    try:
+        shown, errors = command.communicate(timeout=120)
+    finally:
+        command.kill()
+    assert command.returncode == 0, shown + errors
+    assert suite.states("lost") == {"PyTorch_MultiGPU": "finished"} and not marked(suite, "lost")
+
+
 def test_nohup_outlives_the_terminal(suite: Suite) -> None:
     """What was to be ignored from the start stays ignored."""
     suite.notebook("PyTorch_MultiGPU", BEGIN, "import time; time.sleep(2)", FINISH)
