@@ -50,7 +50,7 @@ def test_it_learned(records: dict[str, dict[str, Any]], notebook: str) -> None:
     found = records[notebook]
     assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
     if found["data"]["kind"] == "generated":
-        assert 0.55 < found["test"]["mean_auc"] < 1
+        assert 0.6 < found["test"]["mean_auc"] < 1
 
 
 def test_same_start_same_images_no_outlier(records: dict[str, dict[str, Any]]) -> None:
@@ -58,7 +58,7 @@ def test_same_start_same_images_no_outlier(records: dict[str, dict[str, Any]]) -
     assert len({json.dumps(found["data"]["images"]) for found in records.values()}) == 1
     scores = sorted(found["test"]["mean_auc"] for found in records.values())
     middle = scores[len(scores) // 2]
-    assert max(abs(score - middle) for score in scores) < 0.1, scores
+    assert max(abs(score - middle) for score in scores) < 0.06, scores
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
