@@ -96,14 +96,14 @@ KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
 
 HUNG_SECONDS = 1200
 """After which pytest shows where a test hangs, and ends: twice what the longest notebook took."""
-NO_TESTS = 5
-"""pytest's exit code where none was left to run."""
 PART_SECONDS = 3600
 """After which a part of `make test` is ended: a process may hang behind its last test."""
 NOT_FOR_EVER = (
     *("-o", f"faulthandler_timeout={HUNG_SECONDS}"),
     *("-o", "faulthandler_exit_on_timeout=true"),
 )
+NO_TESTS = 5
+"""pytest's exit code where none was left to run."""
 
 
 def tested(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
