@@ -90,6 +90,7 @@ def small_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.setattr(paths, "DATA", tmp_path / "data")
     few = {
         "nih": lambda to: data_prep.make_demo(to, images=60, size=96, progress=False),
+        "nih, small": lambda to: data_prep.make_demo(to, images=60, size=96, progress=False),
         "table": lambda to: demo_table.make_table(to, images=60, size=96, progress=False),
         "imagefolder": lambda to: demo_classes.make_imagefolder(
             to, images=120, size=72, progress=False
@@ -241,7 +242,7 @@ def test_the_real_set_is_taken_where_it_is(small_sets: Path) -> None:
     (small_sets / "cifar10" / "demo.json").unlink()
     images = load("resnet44-cifar10", batch_size=4)
     assert images.folder == small_sets / "cifar10" and images.kind == "real"
-    assert image_folders.data_folder(lookup("demo")) == small_sets / "demo-2-38"
+    assert image_folders.data_folder(lookup("demo")) == small_sets / "demo-2-256-38"
 
 
 def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:

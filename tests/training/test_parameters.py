@@ -21,7 +21,7 @@ from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 from helpers.training import image_data, image_folders, loader_workers, parameters
 
-GENERATED = image_folders.STAND_INS["nih"].name
+GENERATED = image_folders.STAND_INS["nih, small"].name
 SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
 needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH sample is not here")
 
@@ -90,7 +90,7 @@ def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Pat
 def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Path] = []
 
-    def small(folder: Path) -> None:
+    def small(folder: Path, size: int) -> None:
         made.append(folder)
         real(folder, images=8, size=96, progress=False)
 
@@ -111,7 +111,7 @@ def test_of_jobs_that_begin_together_one_makes_the_data(
     """Locks are of open files, so that threads keep each other out as processes do."""
     made: list[str] = []
 
-    def small(folder: Path) -> None:
+    def small(folder: Path, size: int) -> None:
         made.append("generated")
         real(folder, images=8, size=96, progress=False)
 
@@ -142,7 +142,7 @@ def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
         real(tmp_path / name, images=8, size=64, progress=False)
     monkeypatch.undo()
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=64))
+    monkeypatch.setattr(data_prep, "make_demo", lambda f, size: real(f, images=8, size=64))
     folder = image_folders.prepare_data(lookup("demo"))
     assert folder is not None
     assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.demo.TOOL
@@ -161,7 +161,7 @@ def test_data_whose_preparation_was_cut_short_is_finished(
     target = tmp_path / f"{GENERATED}-38"
     data_prep.make_demo(source, images=8, size=96, progress=False)
     real = data_prep.make_demo
-    monkeypatch.setattr(data_prep, "make_demo", lambda f: real(f, images=8, size=96))
+    monkeypatch.setattr(data_prep, "make_demo", lambda f, size: real(f, images=8, size=96))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("data_prep.resize.finish", interrupted)
         image_folders.prepare_data(lookup("demo"))
