@@ -24,6 +24,13 @@ GRACE_SECONDS = 10.0
 """What an interrupted kernel gets to write its record and close its trace."""
 CLOSING_SECONDS = 5.0
 """What the sockets to a kernel that is gone get to close."""
+LEAVING_SECONDS = 1.0
+"""What a kernel that is done gets to leave: half of it when asked, half after a SIGTERM.
+
+ipykernel waits until its children end, and multiprocessing's resource tracker ends after it only.
+"""
+KILLED_SECONDS = 5.0
+"""For how long processes that were killed are waited for."""
 
 
 class KernelError(Exception):
@@ -80,7 +87,7 @@ def execute(
             self.clients.append(super().client(context=context, **options))
             return self.clients[-1]
 
-    manager = Manager(kernel_name=kernel, context=context)
+    manager = Manager(kernel_name=kernel, context=context, shutdown_wait_time=LEAVING_SECONDS)
 
     class Watched(NBClientEngine):  # type: ignore[misc]
         """papermill's own engine, telling us where it is."""
@@ -221,7 +228,21 @@ def _kill(members: set[psutil.Process]) -> None:
     for member in members:
         with suppress(psutil.Error):
             member.kill()
-    psutil.wait_procs(members, timeout=5)
+    end, alive = time.monotonic() + KILLED_SECONDS, list(members)
+    while alive and time.monotonic() < end:
+        _, alive = psutil.wait_procs(alive, timeout=0.05)
+        alive = [member for member in alive if lives(member.pid)]
+
+
+def lives(process: int) -> bool:
+    """Whether it runs; not so one that is dead, but that its new parent has not asked after yet.
+
+    Some parents take over a second for that, and the first process of many containers never asks.
+    """
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def family(process: int) -> set[psutil.Process]:

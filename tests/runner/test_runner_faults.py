@@ -191,6 +191,6 @@ def test_the_terminal_goes_while_a_run_goes_on(suite: Suite) -> None:
     family = psutil.Process(command.pid).children(recursive=True)
     os.close(leader)
     assert command.wait(timeout=300) == 130
-    assert not [process for process in family if process.is_running()]
+    assert not [process for process in family if kernel_processes.lives(process.pid)]
     (run,) = suite.journal("gone")["runs"]
     assert run["state"] == "interrupted" and run["reason"].startswith("stopped by SIGHUP")

@@ -1,6 +1,7 @@
 """How a batch is stopped: signals that come twice, terminals that go, cells that hang."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -62,7 +63,7 @@ def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.S
         command.send_signal(other)
     shown, errors = command.communicate(timeout=300)
     assert command.returncode == 130, shown + errors
-    assert not [process for process in family if process.is_running()]
+    assert not [process for process in family if kernel_processes.lives(process.pid)]
     assert suite.states("cut") == {"PyTorch_MultiGPU": "finished", SLOW: "interrupted"}
     assert record.read(suite.run("cut", "PyTorch_MultiGPU"))["state"] == "finished"
     said = {"SIGINT": "Ctrl-C"}.get(number.name, number.name)
@@ -86,7 +87,7 @@ def test_a_signal_is_not_lost_where_the_notebook_cannot_be_written(suite: Suite)
     command.send_signal(signal.SIGTERM)
     shown, errors = command.communicate(timeout=300)
     assert command.returncode in (2, 130) and len(errors.splitlines()) == 1, shown + errors
-    assert not [pid for pid in started if psutil.pid_exists(pid)] and not marked(suite, "gone")
+    assert not [pid for pid in started if kernel_processes.lives(pid)] and not marked(suite, "gone")
     assert not suite.run("gone", "PyTorch_MultiGPU_Then").exists()
 
 
@@ -124,6 +125,26 @@ def start_channels(self, *given, **named):
     return whole(self, *given, **named)
 AsyncKernelClient.start_channels = start_channels
 """
+
+
+def test_the_dead_that_nobody_asks_after_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first process of a container often asks after none, and five seconds a run were lost."""
+    monkeypatch.setattr(kernel_processes, "KILLED_SECONDS", math.inf)
+    code = (
+        "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True);"
+        " time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        try:
+            child = int(parent.stdout.readline())  # type: ignore[union-attr]
+            assert kernel_processes.lives(child)
+            kernel_processes.stop(child)  # returns
+            assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+            assert not kernel_processes.lives(child)
+        finally:
+            parent.kill()
 
 
 def test_a_socket_that_a_signal_left_behind_keeps_nobody_waiting(suite: Suite) -> None:

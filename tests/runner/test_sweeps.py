@@ -181,7 +181,7 @@ def test_what_a_killed_runner_left_in_a_session_of_its_own_is_found(tmp_path: Pa
         for process in (left, other):
             assert process.stdout and process.stdout.readline()
         kernel_processes.stop_marked(tmp_path)
-        assert not psutil.pid_exists(left.pid) and other.poll() is None
+        assert not kernel_processes.lives(left.pid) and other.poll() is None
     finally:
         for process in (left, other):
             process.kill()
