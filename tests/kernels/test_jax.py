@@ -325,11 +325,14 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
 def test_the_state_is_donated_and_lies_where_it_lay(notebook: dict[str, Any]) -> None:
     """One copy on each device: a step writes the new state in the old one's place."""
     replica, given = shallow_replica(notebook), []
-    step = replica.train_step
+    of = replica.train_step
 
-    def noted(graph: Any, state: Any, *rest: Any) -> Any:
-        given.append(state)
-        return step(graph, state, *rest)
+    def noted(graph: Any) -> Any:
+        def step(state: Any, *rest: Any) -> Any:
+            given.append(state)
+            return of(graph)(state, *rest)
+
+        return step
 
     replica.train_step = noted
     with StepClock(framework.completion) as clock:
@@ -344,11 +347,19 @@ def test_a_step_is_compiled_once(notebook: dict[str, Any]) -> None:
     replica, batch = shallow_replica(notebook), notebook["scaled"].recipe.batch
     files = notebook["make_train_loader"](world(notebook), 0, 2)
     fixed = notebook["make_fixed_loader"](world(notebook), shares(notebook, batch))
+    of, steps = replica.train_step, set()
+
+    def noted(graph: Any) -> Any:
+        steps.add(of(graph))
+        return of(graph)
+
+    replica.train_step = noted
     for loader in (files, fixed, files):
         replica.rates = iter([0.1, 0.01])
         with StepClock(framework.completion) as clock:
             notebook["train_epoch"](replica, loader, 2, clock)
-    assert replica.train_step._cache_size() == 1
+    (step,) = steps
+    assert step._cache_size() == 1
 
 
 def test_the_learning_rate_climbs_step_by_step(
