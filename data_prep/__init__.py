@@ -1,6 +1,6 @@
 """From the NIH's archives, or from nothing, to files ready to train on.
 
-    catalog = data_prep.read_catalog("data/demo-2-38")
+    catalog = data_prep.read_catalog("data/demo-small-2-38")
     parts = data_prep.split_by_patient(catalog, seed=0)
     targets = data_prep.labels(parts["train"])          # uint8, (images, 14)
 

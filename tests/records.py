@@ -88,7 +88,7 @@ def make(
         },
         "recipe": recipe.as_record() | {"targets": []},  # a test that wants some sets its own
         "data": {
-            "folder": "data/demo-2-256-38",
+            "folder": "data/demo-small-2-38",
             "kind": "generated",
             "pixels": 38,
             "format": "png",

@@ -38,10 +38,25 @@ def runs(said: Mapping[str, Any]) -> bool | None:
     elif space != here:
         same_host, other_boot = said["host"] == socket.gethostname(), boot(space) != boot(here)
         return False if same_host and other_boot else None
-    if not psutil.pid_exists(said["process"]):
+    if not lives(said["process"]):
         return False
     began, now = said.get("process_ticks"), _ticks(said["process"])
     return began is None or now is None or began == now
+
+
+def lives(process: int) -> bool:
+    """Whether it runs; not so one that is dead, but that its parent has not asked after yet.
+
+    Some parents take over a second for that, and the first process of many containers never asks.
+    A process whose main thread alone has ended looks as dead, but it holds its memory and its GPU.
+    """
+    try:
+        with (found := psutil.Process(process)).oneshot():
+            return found.status() != psutil.STATUS_ZOMBIE or found.num_threads() > 1
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
 
 
 def named(said: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ import psutil
 from data_prep.errors import printable
 from helpers.errors import naming
 from helpers.frameworks.installed import require_jupyter
+from helpers.launch import processes
 from helpers.runner import stalls, stopping
 from helpers.training import environment_variables
 
@@ -25,9 +26,10 @@ GRACE_SECONDS = 10.0
 CLOSING_SECONDS = 5.0
 """What the sockets to a kernel that is gone get to close."""
 LEAVING_SECONDS = 1.0
-"""What a kernel that is done gets to leave: half of it when asked, half after a SIGTERM.
+"""What a kernel whose cells have all ended gets to leave: half when asked, half after a SIGTERM.
 
 ipykernel waits until its children end, and multiprocessing's resource tracker ends after it only.
+Other kernels have jupyter_client's five seconds: they may have ranks to end, or a file to write.
 """
 KILLED_SECONDS = 5.0
 """For how long processes that were killed are waited for."""
@@ -87,7 +89,7 @@ def execute(
             self.clients.append(super().client(context=context, **options))
             return self.clients[-1]
 
-    manager = Manager(kernel_name=kernel, context=context, shutdown_wait_time=LEAVING_SECONDS)
+    manager = Manager(kernel_name=kernel, context=context)
 
     class Watched(NBClientEngine):  # type: ignore[misc]
         """papermill's own engine, telling us where it is."""
@@ -133,6 +135,7 @@ def execute(
                 execution_timeout=None,
                 start_timeout=300,  # importing a framework from a cold disk
             )
+        manager.shutdown_wait_time = LEAVING_SECONDS
     except (KeyboardInterrupt, Exception) as error:
         # papermill writes the notebook on its way out; an error there hides what it was stopped by.
         asked = error if isinstance(error, KeyboardInterrupt) else stopping.raised()
@@ -231,18 +234,7 @@ def _kill(members: set[psutil.Process]) -> None:
     end, alive = time.monotonic() + KILLED_SECONDS, list(members)
     while alive and time.monotonic() < end:
         _, alive = psutil.wait_procs(alive, timeout=0.05)
-        alive = [member for member in alive if lives(member.pid)]
-
-
-def lives(process: int) -> bool:
-    """Whether it runs; not so one that is dead, but that its new parent has not asked after yet.
-
-    Some parents take over a second for that, and the first process of many containers never asks.
-    """
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+        alive = [member for member in alive if processes.lives(member.pid)]
 
 
 def family(process: int) -> set[psutil.Process]:
@@ -283,7 +275,7 @@ def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:
     except (ProcessLookupError, PermissionError):
         return
     end = time.monotonic() + GRACE_SECONDS
-    while time.monotonic() < end and psutil.pid_exists(process) and not settled():
+    while time.monotonic() < end and processes.lives(process) and not settled():
         time.sleep(0.05)
 
 

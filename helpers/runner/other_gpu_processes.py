@@ -14,10 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from gpumon import sharing
 from gpumon.series import Unavailable
+from helpers.launch import processes
 from helpers.runner import kernel_processes
 
 EVERY_SECONDS = 15.0
@@ -80,7 +79,7 @@ class Watch:
     def _look_before(self) -> None:
         end = time.monotonic() + SETTLE_SECONDS
         seen = self._ask()
-        while any(not psutil.pid_exists(pid) for _, pid, _ in seen) and time.monotonic() < end:
+        while any(not processes.lives(pid) for _, pid, _ in seen) and time.monotonic() < end:
             time.sleep(0.5)
             seen = self._ask()
         for gpu, process, memory in seen:
@@ -90,7 +89,7 @@ class Watch:
         while not self._over.wait(EVERY_SECONDS):
             for gpu, process, memory in self._ask():
                 known = (gpu, process) in self._found
-                if known or not psutil.pid_exists(process):
+                if known or not processes.lives(process):
                     continue
                 if kernel_processes.mark(process) != str(self._batch):
                     self._note(Neighbour(gpu, process, sharing.name_of(process), memory, "during"))

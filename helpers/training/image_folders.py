@@ -51,7 +51,7 @@ STAND_INS = {
         f"demo-{demo.VERSION}", "X-ray-like images", lambda to: data_prep.make_demo(to), {}
     ),
     "nih, small": StandIn(
-        f"demo-{demo.VERSION}-{SMALL_SOURCE}",
+        f"demo-small-{demo.VERSION}",
         "X-ray-like images",
         lambda to: data_prep.make_demo(to, size=SMALL_SOURCE),
         {},

@@ -29,8 +29,16 @@ from data_prep import (
     resize_folder,
 )
 from data_prep.demo import compose, demo_image, finding_sets
+from data_prep.demo_image import _rest
 from data_prep.split import split_by_patient
 from helpers.training.roc_auc import FEWEST
+
+
+def test_the_rest_of_a_division_by_one() -> None:
+    """To the last bit: the same seed gives the same pictures as it ever did."""
+    values = np.linspace(-20, 20, 100_003, dtype=np.float32)
+    values = np.append(values, np.float32([-0.0, -1e-9, 1e-9, -3, 3]))
+    assert _rest(values).tobytes() == (values % 1.0).tobytes()
 
 
 def test_the_layout_is_the_nihs(tmp_path: Path) -> None:

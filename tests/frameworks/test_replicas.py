@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from helpers.frameworks import replicas
+from helpers.launch.processes import lives
 
 
 def replicas_of(process: psutil.Process) -> list[psutil.Process]:
@@ -98,13 +99,6 @@ def none_lives(processes: list[int]) -> bool:
             return False
         time.sleep(0.01)
     return True
-
-
-def lives(process: int) -> bool:
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_killed_replica_whose_own_processes_live_on_is_noticed(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixtu
 from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError, exits_cleanly
-from helpers.runner import batch_folder, kernel_processes, plans, stalls
+from helpers.launch import processes
+from helpers.runner import batch_folder, plans, stalls
 from helpers.training import environment_variables, parameters
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -38,9 +39,9 @@ own = subprocess.Popen(
 (Path(run) / "own").write_text(str(own.pid))
 os.kill(os.getpid(), signal.SIGKILL)"""
 SEES_IT = """
-from helpers.runner import kernel_processes
+from helpers.launch import processes
 other = Path(run).parent / "PyTorch_MultiGPU-1x" / "own"
-assert not kernel_processes.lives(int(other.read_text())), "it is still there"
+assert not processes.lives(int(other.read_text())), "it is still there"
 """
 
 
@@ -221,7 +222,7 @@ def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> No
     assert all(process.is_running() for process in left)
     assert suite.compare("--name", "other", "--notebooks", ONE) == 0
     psutil.wait_procs(left, timeout=10)
-    assert not any(kernel_processes.lives(process.pid) for process in left)
+    assert not any(processes.lives(process.pid) for process in left)
 
 
 def test_what_a_dead_kernel_left_is_ended_before_the_next_run(suite: Suite) -> None:

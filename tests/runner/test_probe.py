@@ -23,6 +23,7 @@ from runner_tools import wait_for
 
 from helpers import paths
 from helpers.frameworks import ROWS, installed
+from helpers.launch import processes
 from helpers.runner import kernel_processes
 from helpers.runner.probe import inside, known, machine, outside
 from helpers.runner.probe.__main__ import _chosen, main
@@ -172,7 +173,7 @@ def test_a_hang_ends_and_leaves_no_process(small: Path, monkeypatch: pytest.Monk
     found = probe(small, HANGS)
     assert found.reason == "all-reduce over 2 devices: hung: not done after 60 s"
     assert found.steps[-1]["seconds"] is None
-    assert not any(kernel_processes.lives(int(pid)) for pid in told.read_text().split())
+    assert not any(processes.lives(int(pid)) for pid in told.read_text().split())
     assert "in all_reduced" in (small / "probe.log").read_text(encoding="utf-8")
 
 
@@ -372,7 +373,7 @@ def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
     assert running.returncode == 130 and said.endswith("stopped by Ctrl-C\n")
-    assert not any(kernel_processes.lives(int(pid)) for pid in pids.read_text().split())
+    assert not any(processes.lives(int(pid)) for pid in pids.read_text().split())
 
 
 def test_it_ends_no_process_of_a_batch_below_its_logs(small: Path) -> None:

@@ -26,7 +26,7 @@ from runner_tools import (
 )
 
 from helpers import paths
-from helpers.runner import kernel_processes
+from helpers.launch import processes
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -146,7 +146,7 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suit
     kept = f"{paths.RUNS / 'b'} is kept, and the same command continues it"
     (line,) = errors.splitlines()  # by whichever signal Python saw first
     assert line.startswith("stopped by ") and line.endswith(f"; {kept}") and kept not in said
-    assert not any(kernel_processes.lives(int(pid)) for pid in pids.read_text().split())
+    assert not any(processes.lives(int(pid)) for pid in pids.read_text().split())
     assert suite.states("b") == {"PyTorch_MultiGPU": "waiting"}
 
     plant(suite.folder, "pytorch")

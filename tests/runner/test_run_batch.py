@@ -14,7 +14,8 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite
 from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.runner import batch_folder, journal, kernel_processes, locks, plans
+from helpers.launch import processes
+from helpers.runner import batch_folder, journal, locks, plans
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -162,7 +163,7 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
     assert (paths.RUNS / "latest").resolve() == batch
     assert set(suite.states().values()) == {"finished"}
     kernel = family[0]
-    assert not kernel_processes.lives(kernel.pid)
+    assert not processes.lives(kernel.pid)
     # The batch has come to its end, so the same command begins a new one.
     assert suite.compare("--dry-run") == 0
     plan = plans.make_plan(devices=["1"], recipe="demo", data=str(suite.data))

@@ -21,6 +21,7 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite
 
 from helpers import paths
 from helpers.errors import naming
+from helpers.launch import processes
 from helpers.runner import kernel_processes
 from helpers.training import record
 
@@ -191,6 +192,6 @@ def test_the_terminal_goes_while_a_run_goes_on(suite: Suite) -> None:
     family = psutil.Process(command.pid).children(recursive=True)
     os.close(leader)
     assert command.wait(timeout=300) == 130
-    assert not [process for process in family if kernel_processes.lives(process.pid)]
+    assert not [process for process in family if processes.lives(process.pid)]
     (run,) = suite.journal("gone")["runs"]
     assert run["state"] == "interrupted" and run["reason"].startswith("stopped by SIGHUP")

@@ -1,7 +1,6 @@
 """How a batch is stopped: signals that come twice, terminals that go, cells that hang."""
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -22,6 +22,8 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite
 
 from helpers import paths
 from helpers.__main__ import main
+from helpers.frameworks import installed
+from helpers.launch import processes
 from helpers.runner import kernel_processes, stalls, stopping
 from helpers.training import heartbeat, record
 from helpers.training.step_clock import StepClock
@@ -63,7 +65,7 @@ def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.S
         command.send_signal(other)
     shown, errors = command.communicate(timeout=300)
     assert command.returncode == 130, shown + errors
-    assert not [process for process in family if kernel_processes.lives(process.pid)]
+    assert not [process for process in family if processes.lives(process.pid)]
     assert suite.states("cut") == {"PyTorch_MultiGPU": "finished", SLOW: "interrupted"}
     assert record.read(suite.run("cut", "PyTorch_MultiGPU"))["state"] == "finished"
     said = {"SIGINT": "Ctrl-C"}.get(number.name, number.name)
@@ -87,7 +89,7 @@ def test_a_signal_is_not_lost_where_the_notebook_cannot_be_written(suite: Suite)
     command.send_signal(signal.SIGTERM)
     shown, errors = command.communicate(timeout=300)
     assert command.returncode in (2, 130) and len(errors.splitlines()) == 1, shown + errors
-    assert not [pid for pid in started if kernel_processes.lives(pid)] and not marked(suite, "gone")
+    assert not [pid for pid in started if processes.lives(pid)] and not marked(suite, "gone")
     assert not suite.run("gone", "PyTorch_MultiGPU_Then").exists()
 
 
@@ -131,7 +133,8 @@ def test_the_dead_that_nobody_asks_after_are_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first process of a container often asks after none, and five seconds a run were lost."""
-    monkeypatch.setattr(kernel_processes, "KILLED_SECONDS", math.inf)
+    monkeypatch.setattr(kernel_processes, "KILLED_SECONDS", 60)
+    began = time.monotonic()
     code = (
         "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True);"
         " time.sleep(600)"
@@ -139,12 +142,47 @@ def test_the_dead_that_nobody_asks_after_are_not_waited_for(
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         try:
             child = int(parent.stdout.readline())  # type: ignore[union-attr]
-            assert kernel_processes.lives(child)
-            kernel_processes.stop(child)  # returns
+            assert processes.lives(child)
+            kernel_processes.stop(child)
+            assert time.monotonic() - began < 60
             assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-            assert not kernel_processes.lives(child)
+            assert not processes.lives(child)
         finally:
             parent.kill()
+
+
+def test_a_process_of_which_only_the_main_thread_ended_lives() -> None:
+    """It looks as dead as one that is, but a GPU that it used is not free yet."""
+    code = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=[600]).start();"
+        " print(flush=True); ctypes.CDLL(None).pthread_exit(None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as half:
+        try:
+            wait_for(lambda: psutil.Process(half.pid).status() == psutil.STATUS_ZOMBIE)
+            assert processes.lives(half.pid)
+        finally:
+            half.kill()
+    assert not processes.lives(half.pid)
+
+
+def test_only_a_kernel_whose_cells_all_ended_has_little_time_to_leave(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have ranks to end, or a checkpoint to write."""
+    given: list[float] = []
+    manager = installed.require_jupyter().AsyncKernelManager
+    shut_down = manager.shutdown_kernel
+
+    async def noted(self: Any, *how: Any, **more: Any) -> None:
+        given.append(self.shutdown_wait_time)
+        await shut_down(self, *how, **more)
+
+    monkeypatch.setattr(manager, "shutdown_kernel", noted)
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook(SLOW, BEGIN, "raise ValueError")
+    assert suite.compare("--name", "left") == 1
+    assert given == [1.0, manager().shutdown_wait_time, 1.0]  # the last is of Compare.ipynb
 
 
 def test_a_socket_that_a_signal_left_behind_keeps_nobody_waiting(suite: Suite) -> None:

@@ -29,6 +29,7 @@ from gpumon import sharing
 from gpumon.series import Unavailable
 from helpers import paths
 from helpers.__main__ import CHOICES, main
+from helpers.launch import processes
 from helpers.recipe import lookup
 from helpers.results import agreement, comparison, limits, three_answers
 from helpers.runner import (
@@ -181,7 +182,7 @@ def test_what_a_killed_runner_left_in_a_session_of_its_own_is_found(tmp_path: Pa
         for process in (left, other):
             assert process.stdout and process.stdout.readline()
         kernel_processes.stop_marked(tmp_path)
-        assert not kernel_processes.lives(left.pid) and other.poll() is None
+        assert not processes.lives(left.pid) and other.poll() is None
     finally:
         for process in (left, other):
             process.kill()

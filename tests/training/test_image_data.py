@@ -242,7 +242,24 @@ def test_the_real_set_is_taken_where_it_is(small_sets: Path) -> None:
     (small_sets / "cifar10" / "demo.json").unlink()
     images = load("resnet44-cifar10", batch_size=4)
     assert images.folder == small_sets / "cifar10" and images.kind == "real"
-    assert image_folders.data_folder(lookup("demo")) == small_sets / "demo-2-256-38"
+    assert image_folders.data_folder(lookup("demo")) == small_sets / "demo-small-2-38"
+
+
+def test_small_xrays_are_made_from_small_ones(small_sets: Path, tmp_path: Path) -> None:
+    """In another folder than any recipe's: one took that of the images of 256 px for its own."""
+
+    def prepared(resized: int) -> str:
+        text = f'[data]\nreader = "nih"\nresized = {resized}\ncrop = 56\n'
+        folder = image_folders.prepare_data(lookup(recipe_of(tmp_path, text)))
+        assert folder is not None and data_prep.is_complete(folder)
+        return folder.name
+
+    assert [prepared(size) for size in (256, 64, 65)] == [
+        "demo-2-256", "demo-small-2-64", "demo-2-65",
+    ]  # fmt: skip
+    assert {path.name for path in small_sets.iterdir() if path.is_dir()} == {
+        "demo-2", "demo-small-2", "demo-2-256", "demo-small-2-64", "demo-2-65",
+    }  # fmt: skip
 
 
 def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     made: list[Path] = []
 
     def small(folder: Path, size: int) -> None:
+        assert size == 256
         made.append(folder)
         real(folder, images=8, size=96, progress=False)
 
