@@ -37,7 +37,7 @@ from helpers.training.roc_auc import FEWEST
 def test_the_rest_of_a_division_by_one() -> None:
     """To the last bit: the same seed gives the same pictures as it ever did."""
     values = np.linspace(-20, 20, 100_003, dtype=np.float32)
-    values = np.append(values, np.float32([-0.0, -1e-9, 1e-9, -3, 3]))
+    values = np.append(values, np.array([-0.0, -1e-9, 1e-9, -3, 3], dtype=np.float32))
     assert _rest(values).tobytes() == (values % 1.0).tobytes()
 
 
