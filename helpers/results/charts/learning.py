@@ -243,12 +243,14 @@ def _logarithmic(grid: Sequence[Axes], least: float, most: float) -> None:
 
 
 def _chance(axes: Axes, value: float) -> None:
+    """Named at the right: at the left, curves begin beside it."""
     axes.axhline(value, color=FAINT, lw=1, ls=":")
     axes.annotate(
         "chance",
-        (0.01, value),
+        (0.99, value),
         xycoords=("axes fraction", "data"),
         fontsize=8,
+        ha="right",
         va="bottom",
         color=FAINT,
     )
