@@ -66,7 +66,7 @@ def _step(t: np.ndarray, width: float) -> np.ndarray:
 
 
 def _rest(t: np.ndarray) -> np.ndarray:
-    """What % 1.0 gives, to the last bit, in a twentieth of the time."""
+    """What % 1.0 gives, to the last bit, and sooner."""
     return t - np.floor(t)
 
 

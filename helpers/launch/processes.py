@@ -45,10 +45,10 @@ def runs(said: Mapping[str, Any]) -> bool | None:
 
 
 def lives(process: int) -> bool:
-    """Whether it runs; not so one that is dead, but that its parent has not asked after yet.
+    """Whether it still runs. A zombie (dead, not yet reaped by its parent) does not.
 
-    Some parents take over a second for that, and the first process of many containers never asks.
-    A process whose main thread alone has ended looks as dead, but it holds its memory and its GPU.
+    Some parents take over a second to reap, and the first process of many containers never does.
+    A process of which the main thread alone has ended looks like a zombie, but holds its GPU.
     """
     try:
         with (found := psutil.Process(process)).oneshot():

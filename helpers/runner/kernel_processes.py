@@ -26,10 +26,11 @@ GRACE_SECONDS = 10.0
 CLOSING_SECONDS = 5.0
 """What the sockets to a kernel that is gone get to close."""
 LEAVING_SECONDS = 1.0
-"""What a kernel whose cells have all ended gets to leave: half when asked, half after a SIGTERM.
+"""What a kernel whose cells all ran without an error gets to leave.
 
-ipykernel waits until its children end, and multiprocessing's resource tracker ends after it only.
-Other kernels have jupyter_client's five seconds: they may have ranks to end, or a file to write.
+Half of it when asked, half after a SIGTERM. ipykernel waits until its children end, and
+multiprocessing's resource tracker ends only after the kernel does. Other kernels have
+jupyter_client's five seconds: they may have ranks to end, or a file to write.
 """
 KILLED_SECONDS = 5.0
 """For how long processes that were killed are waited for."""
