@@ -23,9 +23,10 @@ CIFAR10 = (*cifar10.META, *filter(None, cifar10.FOLDERS), *cifar10.ARCHIVES)
 
 UNSIZED = 64
 """Pixels of generated images where the recipe takes whatever size images have."""
-SMALL, SMALL_SOURCE = 64, 256
-"""Pixels up to which a recipe's X-rays are made from generated ones of 256 px, not of 1024 like the
-NIH's: on two cores they were there after 7 s instead of 20 (one run each)."""
+SMALL = 64
+"""Pixels up to which a recipe's X-rays are made from smaller generated ones than the NIH's 1024."""
+SMALL_SOURCE = 256
+"""Pixels of those: on two cores they were there after 7 s instead of 20 (one run each)."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ STAND_INS = {
 
 
 def _stand_in(recipe: Recipe) -> StandIn:
-    small = recipe.reader == "nih" and 0 < recipe.resized <= SMALL
+    small = recipe.reader == "nih" and recipe.resized <= SMALL
     return STAND_INS["nih, small" if small else recipe.reader]
 
 
