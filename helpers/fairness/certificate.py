@@ -6,13 +6,18 @@ from typing import Any
 
 import pandas as pd
 
+DIFFERENT = "different"
+"""The verdict on a notebook that trains something else than the recipe says, and not wrongly."""
+
 
 @dataclass(frozen=True)
 class Check:
     """One line of the certificate. ``difference``, ``threshold`` and ``rest`` share a unit.
 
     ``rest`` is what is left of the difference once ``reason`` is taken account of; None where
-    there is no known reason.
+    there is no known reason. ``variant`` says in a few words what a notebook trains differently if
+    the difference is above the threshold, such as ``augmentation (no flip)``; None where that would
+    be a bug.
     """
 
     check: str
@@ -20,6 +25,7 @@ class Check:
     threshold: float | None
     reason: str | None = None
     rest: float | None = None
+    variant: str | None = None
 
     @property
     def verdict(self) -> str:
@@ -28,7 +34,9 @@ class Check:
         # <= and not >, so that NaN fails
         if self.difference <= self.threshold:
             return "pass"
-        return "known" if self.rest is not None and self.rest <= self.threshold else "fail"
+        if self.rest is not None and self.rest <= self.threshold:
+            return "known"
+        return "fail" if self.variant is None else DIFFERENT
 
     def as_record(self) -> dict[str, Any]:
         return {
@@ -37,6 +45,7 @@ class Check:
             "threshold": self.threshold,
             "verdict": self.verdict,
             "reason": self.reason,
+            **({"variant": self.variant} if self.verdict == DIFFERENT else {}),
         }
 
 
@@ -49,8 +58,8 @@ class Certificate:
 
     @property
     def comparable(self) -> bool:
-        """False when any check failed."""
-        return all(check.verdict != "fail" for check in self.checks)
+        """False when any check failed, or found another training than the recipe's."""
+        return all(check.verdict not in ("fail", DIFFERENT) for check in self.checks)
 
     def updated(self, checks: Iterable[Check]) -> "Certificate":
         """With these in the places of those of their names; new ones come last."""
@@ -60,11 +69,12 @@ class Certificate:
     def table(self) -> pd.DataFrame:
         """One row a check, as text for the notebook; a dash where nothing was compared."""
         rows = [
-            check.as_record()
-            | {
+            {
+                "check": check.check,
                 "difference": _size(check.difference),
                 "threshold": _size(check.threshold),
-                "reason": check.reason or "",
+                "verdict": check.verdict,
+                "reason": (check.variant if check.verdict == DIFFERENT else check.reason) or "",
             }
             for check in self.checks
         ]

@@ -9,6 +9,7 @@ unbiased variance, as PyTorch's is. On CPUs the same seed gives the same bits, m
 and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
+import math
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -19,14 +20,17 @@ import chainer.functions as F
 import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
+from threadpoolctl import threadpool_info
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas
+from helpers.frameworks.seen import Seen
 from helpers.networks import own
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
 KERNEL = "chainer"
+RATE_ON_DEVICE = False
 
 Device: TypeAlias = chainer.backend.Device
 Model: TypeAlias = chainer.Chain
@@ -235,6 +239,53 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 def learning_rate(optimizer: Any) -> float:
     """The learning rate of the optimiser's last step."""
     return float(optimizer.alpha if hasattr(optimizer, "alpha") else optimizer.lr)
+
+
+def watch(replica: Any) -> Callable[[], Seen]:
+    """Look on while a replica trains; it must not have taken a step yet.
+
+    Args:
+        replica: the notebook's.
+
+    Returns:
+        A callable for when training has ended: what the framework's own objects say of it.
+    """
+    optimizer, before = replica.optimizer, replica.optimizer.t
+
+    def seen() -> Seen:
+        kind = type(optimizer).__name__
+        name = {"Adam": "adam", "MomentumSGD": "momentum", "SGD": "sgd"}.get(kind, kind)
+        rules = [parameter.update_rule for _, parameter in _parameters(replica.network)]
+        names = {"adam": {"beta 1": "beta1", "beta 2": "beta2"}}
+        names["momentum"] = {"momentum": "momentum"}
+        each = {
+            what: [getattr(rule.hyperparam, theirs) for rule in rules]
+            for what, theirs in names.get(name, {}).items()
+        }
+        hooks = optimizer._hookable._pre_update_hooks
+        decay = sum(getattr(hook, "rate", 0.0) for hook in hooks.values())
+        each["weight decay"] = [
+            decay + sum(getattr(hook, "rate", 0.0) for hook in own.values())
+            for own in (rule._hookable._pre_update_hooks for rule in rules)
+        ]
+        found = {what: (min(values), max(values)) for what, values in each.items()}
+        if name == "adam":
+            epsilon = optimizer.eps
+            if "epsilon_like_pytorch" in hooks:  # it has the bias correction in it
+                epsilon /= math.sqrt(1 - optimizer.beta2 ** max(optimizer.t, 1))
+            found["epsilon"] = (epsilon, epsilon)
+        return Seen(
+            name,
+            found,
+            optimizer.t - before,
+            str(_dtype(replica.network)),
+            "eager",
+            precisions.tf32_allowed(),
+            max((pool["num_threads"] for pool in threadpool_info()), default=None),
+            rate_in_velocity=True,
+        )
+
+    return seen
 
 
 def exact(

@@ -22,6 +22,7 @@ from helpers.frameworks import chainermn_ranks, mpi_ranks
 from helpers.frameworks.chainer import (
     KERNEL,
     NAME,
+    RATE_ON_DEVICE,
     Device,
     Model,
     completion,
@@ -39,11 +40,13 @@ from helpers.frameworks.chainer import (
     synchronize,
     through_layer,
     train_forward,
+    watch,
 )
 
 __all__ = [
     "KERNEL",
     "NAME",
+    "RATE_ON_DEVICE",
     "Device",
     "DeviceLosses",
     "Model",
@@ -67,6 +70,7 @@ __all__ = [
     "through_layer",
     "train_forward",
     "versions",
+    "watch",
 ]
 
 OWN_PARAMETERS = {"all_reduce": chainermn_ranks.check_all_reduce}

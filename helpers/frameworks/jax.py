@@ -36,6 +36,7 @@ from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, jax_ranks, memory, precisions
 from helpers.frameworks import devices as run_devices
 from helpers.frameworks.jax_ranks import AXIS
+from helpers.frameworks.seen import Seen
 from helpers.networks import own
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
 from helpers.networks.weights import under
@@ -43,6 +44,7 @@ from helpers.recipe import RECIPES
 
 NAME = "JAX"
 KERNEL = "jax"
+RATE_ON_DEVICE = False
 
 Device: TypeAlias = jax.Device
 Model: TypeAlias = nnx.Module
@@ -234,6 +236,44 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 def learning_rate(optimizer: Any) -> float:
     """The learning rate of the optimiser's last step."""
     return float(optimizer.rate)
+
+
+def watch(replica: Any) -> Callable[[], Seen]:
+    """Look on while a replica trains; it must not have taken a step yet.
+
+    Args:
+        replica: the notebook's.
+
+    Returns:
+        A callable for when training has ended: what the framework's own objects say of it.
+    """
+    optimizer, types, call = replica.optimizer, set(), nnx.Conv.__call__
+    before = optax.tree_utils.tree_get(optimizer.state, "count", None)
+
+    def noting(layer: nnx.Conv, *given: Any, **options: Any) -> Any:
+        output = call(layer, *given, **options)
+        types.add(output.dtype.name)
+        return output
+
+    nnx.Conv.__call__ = noting  # called where a step is traced, never where it is run
+
+    def seen() -> Seen:
+        nnx.Conv.__call__ = call
+        after = optax.tree_utils.tree_get(optimizer.state, "count", None)
+        name, found = _probed(
+            optimizer.rule,
+            sum(each.size for each in jax.tree.leaves(nnx.state(replica.network, nnx.Param))),
+        )
+        return Seen(
+            name,
+            found,
+            None if after is None or before is None else int(after) - int(before),
+            "/".join(sorted(types)) or None,
+            "compiled (jax.jit, XLA)",
+            jax.config.jax_default_matmul_precision != "float32",
+        )
+
+    return seen
 
 
 def exact(
@@ -504,6 +544,47 @@ def _pooling(given: dict[str, jax.Array]) -> jax.Array:
 
 
 _LAYERS = {"convolution": _convolution, "BatchNorm": _norm, "pooling": _pooling}
+
+
+def _probed(rule: optax.GradientTransformation, weights: int) -> tuple[str, dict[str, Any]]:
+    """A rule's name and constants, as its own steps tell them: Optax keeps them in functions.
+
+    A first step with weights of 1 and no gradient shows the decay of each weight, steps with a
+    gradient of 1 the betas or the momentum, and one with a gradient of 1e-8 Adam's epsilon.
+    """
+    zero, one = jnp.zeros(weights), jnp.ones(weights)
+    start = rule.init(zero)
+    kept = {name for name in _MOMENTS if optax.tree_utils.tree_get(start, name, None) is not None}
+
+    def step(state: Any, gradient: Any, held: Any) -> tuple[Any, Any]:
+        return rule.update(gradient, state, held)
+
+    def moment(state: Any, name: str) -> Any:
+        return optax.tree_utils.tree_get(state, name)
+
+    def ends(values: Any) -> tuple[float, float]:
+        return float(jnp.min(values)), float(jnp.max(values))
+
+    if not kept:
+        return "sgd", {"weight decay": ends(step(start, zero, one)[0])}
+    _, first = step(start, one, zero)
+    decayed = step(start, zero, one)[1]
+    if kept not in ({"trace"}, {"mu", "nu"}):
+        return f"a rule that keeps {', '.join(sorted(kept))}", {}
+    if kept == {"trace"}:
+        second = step(first, zero, zero)[1]
+        return "momentum", {
+            "weight decay": ends(moment(decayed, "trace")),
+            "momentum": ends(moment(second, "trace")),
+        }
+    small = jnp.full(weights, 1e-8)
+    change = step(start, small, zero)[0]
+    return "adam", {
+        "weight decay": ends(moment(decayed, "mu") / moment(first, "mu")),
+        "beta 1": ends(1 - moment(first, "mu")),
+        "beta 2": ends(1 - moment(first, "nu")),
+        "epsilon": ends(small / change - small),
+    }
 
 
 def _moments(optimizer: Any) -> dict[str, jax.Array]:

@@ -21,6 +21,7 @@ import numpy as np
 from helpers.frameworks import keras_models as models
 from helpers.frameworks.keras_models import (
     NAME,
+    RATE_ON_DEVICE,
     Model,
     dump_optimizer,
     dump_weights,
@@ -31,11 +32,13 @@ from helpers.frameworks.keras_models import (
     logits,
     shallow,
     train_forward,
+    watch,
 )
 
 __all__ = [
     "KERNEL",
     "NAME",
+    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",
@@ -60,6 +63,7 @@ __all__ = [
     "through_layer",
     "train_forward",
     "versions",
+    "watch",
 ]
 
 KERNEL = "tensorflow"

@@ -16,6 +16,7 @@ from helpers.frameworks import keras as alone
 from helpers.frameworks import keras_models as models
 from helpers.frameworks.keras import (
     NAME,
+    RATE_ON_DEVICE,
     SKIPPED,
     Device,
     Model,
@@ -34,12 +35,14 @@ from helpers.frameworks.keras import (
     synchronize,
     through_layer,
     train_forward,
+    watch,
 )
 from helpers.frameworks.tensorflow_horovod import DeviceLosses, all_reduced, list_devices, slowest
 
 __all__ = [
     "KERNEL",
     "NAME",
+    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",
@@ -64,6 +67,7 @@ __all__ = [
     "through_layer",
     "train_forward",
     "versions",
+    "watch",
 ]
 
 KERNEL = ranks.KERNEL

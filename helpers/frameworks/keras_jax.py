@@ -39,17 +39,20 @@ from helpers.frameworks.jax import (
 )
 from helpers.frameworks.keras_models import (
     NAME,
+    RATE_ON_DEVICE,
     Model,
     dump_optimizer,
     dump_weights,
     learning_rate,
     load_optimizer,
     load_weights,
+    watch,
 )
 
 __all__ = [
     "KERNEL",
     "NAME",
+    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",
@@ -74,6 +77,7 @@ __all__ = [
     "through_layer",
     "train_forward",
     "versions",
+    "watch",
 ]
 
 KERNEL = "jax"

@@ -17,11 +17,13 @@ from keras.src.backend.common import dtypes
 
 from helpers.errors import UserError
 from helpers.frameworks import channels
+from helpers.frameworks.seen import Seen
 from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
 NAME = "Keras"
+RATE_ON_DEVICE = True
 
 Device: TypeAlias = Any
 Model: TypeAlias = keras.Model
@@ -105,6 +107,44 @@ def learning_rate(optimizer: Any) -> float:
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
 
 
+def watch(replica: Any) -> Callable[[], Seen]:
+    """Look on while a replica trains; it must not have taken a step yet.
+
+    Args:
+        replica: the notebook's.
+
+    Returns:
+        A callable for when training has ended: what the framework's own objects say of it.
+    """
+    optimizer = getattr(replica.optimizer, "inner_optimizer", replica.optimizer)
+    before = int(keras.ops.convert_to_numpy(optimizer.iterations))
+
+    def seen() -> Seen:
+        name, how = type(optimizer).__name__, {"weight decay": getattr(optimizer, "decay", 0.0)}
+        if isinstance(optimizer, keras.optimizers.Adam):
+            name = "adam"
+            how |= {"beta 1": optimizer.beta_1, "beta 2": optimizer.beta_2}
+            how["epsilon"] = optimizer.epsilon
+        elif isinstance(optimizer, keras.optimizers.SGD):
+            name = "momentum" if optimizer.momentum else "sgd"
+            how |= {"momentum": optimizer.momentum} if optimizer.momentum else {}
+        for what in _UNUSED:  # a rule has none of these
+            if value := getattr(optimizer, what, None):
+                how[what] = value
+        found = {what: (float(value), float(value)) for what, value in how.items()}
+        layers = replica.network._flatten_layers()
+        types = {each.compute_dtype for each in layers if isinstance(each, keras.layers.Conv2D)}
+        return Seen(
+            name,
+            found,
+            int(keras.ops.convert_to_numpy(optimizer.iterations)) - before,
+            "/".join(sorted(types)) or None,
+            _execution(replica),
+        )
+
+    return seen
+
+
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
@@ -183,6 +223,9 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
     return keras.ops.convert_to_numpy(found), after
 
 
+_UNUSED = ("amsgrad", "nesterov", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
+"""What Keras's optimisers can do beside, and none of the recipes' rules has."""
+
 PARTS = {
     "kernel": "weight",
     "gamma": "weight",
@@ -251,6 +294,16 @@ def _by_path(model: Model) -> dict[str, keras.Variable]:
     if len(found) < len(model.variables):
         raise UserError("two layers of your own network have one name: give each its own")
     return found
+
+
+def _execution(replica: Any) -> str:
+    backend = keras.backend.backend()
+    if replica.run_eagerly or (backend == "torch" and not replica.jit_compile):
+        return "eager"
+    how = {"tensorflow": "tf.function", "jax": "jax.jit", "torch": "torch.compile"}[backend]
+    if replica.jit_compile or backend == "jax":
+        return f"compiled ({how}{', XLA' * (backend != 'torch')})"
+    return f"graph ({how})"
 
 
 def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:

@@ -25,6 +25,7 @@ from helpers.frameworks import keras_models as models
 from helpers.frameworks import pytorch as backend
 from helpers.frameworks.keras_models import (
     NAME,
+    RATE_ON_DEVICE,
     Model,
     dump_optimizer,
     dump_weights,
@@ -35,6 +36,7 @@ from helpers.frameworks.keras_models import (
     logits,
     shallow,
     train_forward,
+    watch,
 )
 from helpers.frameworks.pytorch import (
     DeviceLosses,
@@ -50,6 +52,7 @@ from helpers.frameworks.pytorch import (
 __all__ = [
     "KERNEL",
     "NAME",
+    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",
@@ -74,6 +77,7 @@ __all__ = [
     "through_layer",
     "train_forward",
     "versions",
+    "watch",
 ]
 
 KERNEL = "pytorch"

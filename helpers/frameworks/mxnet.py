@@ -20,12 +20,14 @@ from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, mxnet_ranks, precisions
+from helpers.frameworks.seen import Seen
 from helpers.networks import own
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
 
 NAME = "MXNet Gluon"
 KERNEL = "mxnet"
+RATE_ON_DEVICE = False
 
 Device: TypeAlias = mx.Context
 Model: TypeAlias = gluon.HybridBlock
@@ -225,6 +227,44 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 def learning_rate(optimizer: Any) -> float:
     """The learning rate of the optimiser's last step."""
     return float(optimizer.learning_rate)
+
+
+def watch(replica: Any) -> Callable[[], Seen]:
+    """Look on while a replica trains; it must not have taken a step yet.
+
+    Args:
+        replica: the notebook's.
+
+    Returns:
+        A callable for when training has ended: what the framework's own objects say of it.
+    """
+    optimizer = replica.optimizer.optimizer
+    before = optimizer.num_update
+
+    def seen() -> Seen:
+        kind = type(optimizer).__name__
+        momentum = getattr(optimizer, "momentum", 0.0)
+        name = {"Adam": "adam", "SGD": "momentum" if momentum else "sgd"}.get(kind, kind)
+        decays = optimizer._get_wds(list(optimizer._index_update_count))
+        found = {"weight decay": (min(decays, default=0.0), max(decays, default=0.0))}
+        constants = {"adam": {"beta 1": "beta1", "beta 2": "beta2", "epsilon": "epsilon"}}
+        constants["momentum"] = {"momentum": "momentum"}
+        for what, theirs in constants.get(name, {}).items():
+            value = getattr(optimizer, theirs)
+            found[what] = (value, value)
+        weights = replica.network.collect_params().values()
+        types = {np.dtype(each.dtype).name for each in weights if len(each.shape) == 4}
+        return Seen(
+            name,
+            found,
+            optimizer.num_update - before,
+            "/".join(sorted(types)) or None,
+            "graph (hybridize)" if replica.network._active else "eager",
+            precisions.tf32_allowed(),
+            rate_in_velocity=True,
+        )
+
+    return seen
 
 
 def exact(

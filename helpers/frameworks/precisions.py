@@ -33,3 +33,8 @@ def allow_tf32(allowed: bool) -> None:
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
     else:
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+
+
+def tf32_allowed() -> bool:
+    """Whether :func:`allow_tf32` has allowed it in this process."""
+    return os.environ.get("NVIDIA_TF32_OVERRIDE") != "0"

@@ -21,10 +21,12 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import memory, precisions, replicas
+from helpers.frameworks.seen import Seen
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
 KERNEL = "pytorch"
+RATE_ON_DEVICE = False
 
 Device: TypeAlias = torch.device
 Model: TypeAlias = torch.nn.Module
@@ -187,6 +189,59 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 def learning_rate(optimizer: Any) -> float:
     """The learning rate of the optimiser's last step."""
     return float(optimizer.param_groups[0]["lr"])
+
+
+def watch(replica: Any) -> Callable[[], Seen]:
+    """Look on while a replica trains; it must not have taken a step yet.
+
+    Args:
+        replica: the notebook's.
+
+    Returns:
+        A callable for when training has ended: what the framework's own objects say of it.
+    """
+    updates, types = [0], set()
+
+    def count(*given: Any) -> None:
+        updates[0] += 1
+
+    def note(layer: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
+        if layer.training:
+            types.add(str(output.dtype).removeprefix("torch."))
+
+    counting = replica.optimizer.register_step_post_hook(count)
+    compiled = replica.network._compiled_call_impl is not None
+    layers = (each for each in replica.network.modules() if isinstance(each, torch.nn.Conv2d))
+    layer = None if compiled else next(layers, None)
+    noting = None if layer is None else layer.register_forward_hook(note)
+
+    def seen() -> Seen:
+        counting.remove()
+        if noting is not None:
+            noting.remove()
+        groups = replica.optimizer.param_groups
+        kind = type(replica.optimizer).__name__
+        name = {"Adam": "adam", "SGD": "momentum" if groups[0].get("momentum") else "sgd"}
+        found = {"weight decay": [group["weight_decay"] for group in groups]}
+        if kind == "Adam":
+            found |= {f"beta {i + 1}": [group["betas"][i] for group in groups] for i in range(2)}
+            found["epsilon"] = [group["eps"] for group in groups]
+        elif groups[0].get("momentum"):
+            found["momentum"] = [group["momentum"] for group in groups]
+        for what in _UNUSED:
+            if any(group.get(what) for group in groups):  # a rule has none of these
+                found[what] = [float(group.get(what) or 0) for group in groups]
+        return Seen(
+            name.get(kind, kind),
+            {what: (min(values), max(values)) for what, values in found.items()},
+            updates[0],
+            "/".join(sorted(types)) or None,
+            "compiled (torch.compile)" if compiled else "eager",
+            torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32,
+            torch.get_num_threads(),
+        )
+
+    return seen
 
 
 def exact(
@@ -413,6 +468,10 @@ def skip(capability: str) -> str | None:
         capability: its name, as in ``SKIPPED``.
     """
     return SKIPPED.get(capability)
+
+
+_UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")
+"""What PyTorch's optimisers can do beside, and none of the recipes' rules has."""
 
 
 def _trained(model: Model) -> Iterator[tuple[str, torch.nn.Parameter]]:

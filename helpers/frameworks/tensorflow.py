@@ -23,6 +23,7 @@ import numpy as np
 from helpers.errors import UserError
 from helpers.frameworks import channels, memory, precisions, remarks, tensorflow_ranks
 from helpers.frameworks import devices as device_helpers
+from helpers.frameworks.seen import Seen
 from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -33,6 +34,7 @@ with remarks.dropped("before absl::InitializeLog", "oneDNN custom operations are
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
+RATE_ON_DEVICE = True
 
 Device: TypeAlias = str
 Model: TypeAlias = tf.Module
@@ -264,6 +266,45 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 def learning_rate(optimizer: Any) -> float:
     """The learning rate of the optimiser's last step."""
     return float(optimizer.learning_rate.numpy())
+
+
+def watch(replica: Any) -> Callable[[], Seen]:
+    """Look on while a replica trains; it must not have taken a step yet.
+
+    Args:
+        replica: the notebook's.
+
+    Returns:
+        A callable for when training has ended: what the framework's own objects say of it.
+    """
+    optimizer = replica.optimizer
+    before = int(optimizer.step.numpy())
+
+    def seen() -> Seen:
+        rule, decay = optimizer.rule, optimizer.rule.weight_decay
+        name = type(optimizer).__name__.lower()
+        found = {"weight decay": (decay, decay)}
+        if name == "adam":
+            numbers = {"beta 1": optimizer.betas[0], "beta 2": optimizer.betas[1]}
+            numbers["epsilon"] = optimizer.epsilon
+            found |= {what: (value, value) for what, value in numbers.items()}
+        elif rule.momentum:
+            name, found["momentum"] = "momentum", (rule.momentum, rule.momentum)
+        graphs = [each.graph for each in replica.train_step._list_all_concrete_functions()]
+        operations = (one for graph in graphs for one in graph.get_operations())
+        types = {one.get_attr("T").name for one in operations if one.type == "Conv2D"}
+        return Seen(
+            name,
+            found,
+            int(optimizer.step.numpy()) - before,
+            "/".join(sorted(types)) or None,
+            "compiled (tf.function, XLA)"
+            if replica.train_step._jit_compile
+            else "graph (tf.function)",
+            tf.config.experimental.tensor_float_32_execution_enabled(),
+        )
+
+    return seen
 
 
 def exact(

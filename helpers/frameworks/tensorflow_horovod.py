@@ -15,6 +15,7 @@ from helpers.frameworks import horovod_ranks as ranks
 from helpers.frameworks import tensorflow as alone
 from helpers.frameworks.tensorflow import (
     NAME,
+    RATE_ON_DEVICE,
     SKIPPED,
     Device,
     Model,
@@ -33,11 +34,13 @@ from helpers.frameworks.tensorflow import (
     synchronize,
     through_layer,
     train_forward,
+    watch,
 )
 
 __all__ = [
     "KERNEL",
     "NAME",
+    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",
@@ -62,6 +65,7 @@ __all__ = [
     "through_layer",
     "train_forward",
     "versions",
+    "watch",
 ]
 
 KERNEL = ranks.KERNEL

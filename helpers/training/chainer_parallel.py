@@ -239,6 +239,8 @@ class Feed(chainer.dataset.Iterator):
             ValueError: the updater was not made for that loader.
         """
         self.number.value = self.loaders.index(loader)
+        if clock.observer is not None:
+            clock.observer.shares = len(self.loaders[self.number.value].iterators)
         self.noted = clock.batches(self.iterators[self.number.value])
 
     def __next__(self) -> list[Any]:

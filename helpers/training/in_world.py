@@ -17,6 +17,7 @@ import pandas as pd
 
 import gpumon
 from helpers.fairness.rehearsal import Trial
+from helpers.fairness.training_checks import Evaluation, Observed
 from helpers.frameworks import place
 from helpers.launch import clocks
 from helpers.networks import weights
@@ -31,6 +32,7 @@ from helpers.training import (
     step_parts,
 )
 from helpers.training.image_data import Data
+from helpers.training.observer import Evaluated, Observer
 from helpers.training.part_of_epoch import NONE, Part
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import Stopwatch
@@ -84,6 +86,17 @@ class Trained:
     """Of a step of the last epoch, in this process; None where it trained none."""
     stopped: Part | None = None
     """Of a training that was stopped: what it has of the epoch after the last; else None."""
+    observed: Observed | None = None
+    """What this process noted of it; None of a training that was stopped."""
+
+
+class Tested(NamedTuple):
+    """What the test leaves: logits (images, outputs), mean loss, seconds, and its own images."""
+
+    scores: np.ndarray
+    loss: float
+    seconds: float
+    evaluation: Evaluation
 
 
 class Apart(NamedTuple):
@@ -178,18 +191,21 @@ def train(
     history, first_step, part = list(begin.history), begin.first_step, begin.part
     taken = begin.epoch * steps + part.steps
     permit = agreement.of(world.rank, world.processes, taken)
+    observer = Observer(world, work, replica, begin.epoch + 1)
     skip(loader, part.steps)  # their images were trained on
     parts: step_parts.Parts | None = None
     for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):
         if not permit.may_take(taken):
             break
-        batches = iter(validation)  # read while training runs
+        batches = Evaluated(iter(validation))  # read while training runs
         left = steps - part.steps
+        observer.begin(epoch, part.steps)
         with (
             monitor.phase("train", epoch=epoch, images=left * batch),
             work.watch(world) as training,
         ):
-            train_loss, clock = take_steps(work, replica, loader, left, permit, taken)
+            train_loss, clock = take_steps(work, replica, loader, left, permit, taken, observer)
+        observer.end()
         if epoch == 1 and part.steps == 0:
             first_step = clock.first_step_seconds
         # All wait for the slowest.
@@ -203,9 +219,10 @@ def train(
             break
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
-            scores, valid_loss = predict(lesson, replica, batches, len(work.images.valid))
+            scores, valid_loss = predict(lesson, replica, iter(batches), len(work.images.valid))
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
+        observer.evaluations.append(batches.images(world, work.images, "valid"))
         history.append(
             {
                 "epoch": epoch,
@@ -240,7 +257,11 @@ def train(
     writer.close()
     digest = weights.digest(framework.dump_weights(replica.network))
     logits = of_each_device(world, work, replica)
-    return Trained(history, first_step, writer.seconds, digest, logits, parts)
+    if hasattr(loader, "close"):
+        loader.close()
+    del loader  # with which its workers end
+    observed = observer.observed()
+    return Trained(history, first_step, writer.seconds, digest, logits, parts, observed=observed)
 
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
@@ -251,14 +272,15 @@ def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
     return share_after_share(world, logits).reshape(world.size, count, -1)
 
 
-def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, float]:
-    """Logits (images, outputs) and mean loss of the test part, and the seconds it took."""
+def test(world: World, work: Work, replica: Any) -> Tested:
+    """Logits and mean loss of the test part."""
     work.lesson.ready(replica, [])
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
     with work.monitor.phase("test", images=images), work.watch(world) as watch:
-        scores, loss = predict(work.lesson, replica, iter(loader), len(work.images.test))
-    return scores, loss, watch.seconds
+        batches = Evaluated(iter(loader))
+        scores, loss = predict(work.lesson, replica, iter(batches), len(work.images.test))
+    return Tested(scores, loss, watch.seconds, batches.images(world, work.images, "test"))
 
 
 def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.ndarray, float]:
@@ -361,6 +383,7 @@ def take_steps(
     steps: int,
     permit: agreed_stop.Permit | None = None,
     first: int = 0,
+    observer: Observer | None = None,
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock.
 
@@ -372,6 +395,7 @@ def take_steps(
         permit: says up to where; the steps end there, where the loader is a plain iterator, or
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
+        observer: notes what the steps are taken on, and how.
 
     Raises:
         ValueError: the lesson took more steps, or fewer, so every rate would be wrong.
@@ -380,7 +404,7 @@ def take_steps(
         loader = agreed_stop.batches(loader, permit, first)
     elif permit is not None and hasattr(loader, "until"):
         loader.until(permit, first)
-    with StepClock(work.framework.completion) as clock:
+    with StepClock(work.framework.completion, observer) as clock:
         loss = work.lesson.train_epoch(replica, loader, steps, clock)
     stopped = permit is not None and permit.refused and 0 < clock.steps < steps
     if clock.steps != steps and not stopped:

@@ -9,6 +9,7 @@ class.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -24,8 +25,14 @@ from IPython.display import display
 import gpumon
 from helpers import terminal
 from helpers.errors import UnsupportedError, UserError
-from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
-from helpers.fairness.certificate import Certificate
+from helpers.fairness import (
+    own_network,
+    reference_checks,
+    rehearsal,
+    training_checks,
+    world_checks,
+)
+from helpers.fairness.certificate import DIFFERENT, Certificate
 from helpers.frameworks import networks_of, parameters_of, place, replicas, run_label, why_not
 from helpers.launch import samplers, serving
 from helpers.networks import own, weights
@@ -127,6 +134,7 @@ class Run(RunBase):
         self.history: list[dict[str, Any]] = []
         self._resume = resume
         self.certificate = self._of_network = Certificate(())
+        self._observed: list[training_checks.Observed] = []
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
         # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
@@ -290,12 +298,15 @@ class Run(RunBase):
         trained = each[0]
         if trained.stopped is not None:
             raise Stopped(self._how_far(len(trained.history), trained.stopped.steps, steps))
-        self._alike_after_training(each)
+        self._certify_training(each)
         if self._ranks is not None:
             self._ranks.steps_were(each)
             self._tell_world()
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.begun)
+        seen = self._observed[0].seen
+        said |= {"execution": seen.execution, "convolutions": seen.convolutions}
+        said |= {"threads": seen.threads}
         self.record.add("epochs", self.history)
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
@@ -309,7 +320,9 @@ class Run(RunBase):
         """
         agreed_stop.check(self.folder, "after its training")
         arrays = weights.load(self.folder / WEIGHTS)
-        scores, loss, seconds = self.with_replica(in_world.test, arrays, 0)[0]
+        each: list[in_world.Tested] = self.with_replica(in_world.test, arrays, 0)
+        scores, loss, seconds, _ = each[0]
+        self._certify_test(each)
         images, part = self.images, self.images.test
         targets = images.targets(part)
         result = metrics.evaluate(
@@ -386,19 +399,38 @@ class Run(RunBase):
         world = self.worlds()[0]
         yield from self.lesson.make_train_loader(world, 0, workers * world.processes)
 
-    def _alike_after_training(self, each: list[Trained]) -> None:
-        """Whether all replicas have come to the same weights goes into the certificate."""
+    def _certify_training(self, each: list[Trained]) -> None:
+        """Whether it trained as the recipe says, and all replicas came to the same weights."""
         checks = world_checks.after_training(
             [trained.digest for trained in each],
             [trained.logits for trained in each],
             self.setup.replicas,
             rehearsal.LIMITS[self.recipe.recipe.precision].values,
         )
+        self._observed = [trained.observed for trained in each if trained.observed is not None]
+        checks += training_checks.certify(
+            self._observed,
+            self.recipe,
+            self.images.targets(self.images.train),
+            on_gpu=self.on_gpu,
+        )
         self.certificate = self.certificate.updated(checks)  # of an earlier training, too
         self._certified()
-        for check in checks:
-            if check.verdict != "not checked":
-                print(f"{check.check}: {check.verdict}")
+        apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
+        for check in apart:
+            print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
+        found = Counter(check.verdict for check in checks)
+        told = ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+        print(f"Checks of this training: {told}")
+
+    def _certify_test(self, each: list[in_world.Tested]) -> None:
+        """Whether the test read its images, goes into the certificate with the validations."""
+        observed = [
+            replace(one, evaluations=[*one.evaluations, tested.evaluation])
+            for one, tested in zip(self._observed, each, strict=True)
+        ]
+        self.certificate = self.certificate.updated([training_checks.evaluations(observed)])
+        self._certified()
 
     def _certified(self) -> pd.DataFrame:
         self.record.add("fairness", self.certificate.as_record())

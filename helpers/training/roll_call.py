@@ -1,10 +1,6 @@
 """Asks every process of a run who it is, what its loaders read, and what its evaluation counts.
 
-The loaders are the notebook's own and read the run's own images, each once or as often as they
-please. Told apart they are by their *targets*: for as long as the check lasts the tables say, in
-place of what is on an image, its number. Pixels would be a worse sign: a crop is at random, a
-mirror image is another one, and two images may be alike; targets go unchanged through every loader,
-in whatever containers its framework keeps them.
+The loaders are the notebook's own; which images they read is told by ``numbered_images``.
 """
 
 from __future__ import annotations
@@ -12,10 +8,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import islice, repeat
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,8 +19,8 @@ from helpers.fairness.certificate import Certificate
 from helpers.fairness.world_checks import Answer
 from helpers.frameworks import place
 from helpers.recipe import ScaledRecipe
+from helpers.training import numbered_images
 from helpers.training.image_data import Data
-from helpers.training.image_readers import COLUMNS
 from helpers.training.in_world import Work, predict
 from helpers.training.world import World
 
@@ -87,10 +81,10 @@ def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -
         valid: those to evaluate.
     """
     lesson, framework = work.lesson, work.framework
-    with standing_in(work.images, train, work.recipe.recipe.task):
+    with numbered_images.standing_in(work.images, train, work.recipe.recipe.task, OUTPUTS):
         batches = iter(lesson.make_train_loader(world, 0, work.workers))
         steps = work.recipe.steps(len(train))
-        epochs = tuple(numbers(islice(batches, steps)) for _ in range(EPOCHS))
+        epochs = tuple(numbered_images.numbers(islice(batches, steps)) for _ in range(EPOCHS))
         if hasattr(batches, "close"):
             batches.close()
         del batches  # with which its workers end
@@ -109,21 +103,6 @@ def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -
     return Answer(world.rank, devices, host, os.getpid(), last, epochs, logits, loss)
 
 
-@contextmanager
-def standing_in(images: Data, train: pd.DataFrame, task: str) -> Iterator[None]:
-    """Meanwhile these images are trained on, with as many outputs as the shallow net has.
-
-    The notebook's loaders know the run's images by their own name for them, so that nothing but
-    these themselves can be exchanged.
-    """
-    before = {name: getattr(images, name) for name in ("train", "classes", "task")}
-    vars(images).update(train=train, classes=OUTPUTS, task=task)
-    try:
-        yield
-    finally:
-        vars(images).update(before)
-
-
 def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Those to train on, whose targets are their numbers, and those to evaluate.
 
@@ -133,40 +112,12 @@ def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFra
     most = max(MOST, 3 * recipe.global_batch)
     train = _uneven(images.train[:most], recipe.global_batch, recipe.global_batch)
     valid = _uneven(images.valid[:most], recipe.global_batch, 1)
-    number = np.arange(len(train))
     if recipe.recipe.task == "classes":
-        of_valid = {"class": np.arange(len(valid)) % len(OUTPUTS)}
-        return _labelled(train, {"class": number}), _labelled(valid, of_valid)
-    # Each image has findings of its own, by the digits of its number.
-    marks = {name: np.arange(len(valid)) >> place & 1 for place, name in enumerate(OUTPUTS)}
-    return _labelled(train, dict.fromkeys(OUTPUTS, number)), _labelled(valid, marks)
-
-
-def numbers(batches: Iterator[Any]) -> np.ndarray:
-    """Of the images in these batches, int64 (images,)."""
-    found = [targets for batch in batches for targets in parts_of(batch) if targets.ndim < 4]
-    return np.concatenate([targets.reshape(len(targets), -1)[:, 0] for targets in found]).astype(
-        np.int64
-    )
-
-
-def parts_of(batch: Any) -> Iterator[np.ndarray]:
-    """The arrays of a batch, pixels and targets, in the host's memory.
-
-    A framework's loader gives them as such, or a pair for each device, or (TensorFlow's) the
-    ``values`` of all replicas.
-    """
-    inner = getattr(batch, "values", batch)
-    if isinstance(inner, tuple | list):
-        for part in inner:
-            yield from parts_of(part)
-    elif hasattr(batch, "asnumpy"):
-        yield batch.asnumpy()
-    elif hasattr(batch, "addressable_shards"):  # of JAX's arrays a process has some
-        for shard in batch.addressable_shards:
-            yield np.asarray(shard.data)
-    else:
-        yield np.asarray(batch.cpu() if hasattr(batch, "is_cuda") else batch)
+        marks = {"class": np.arange(len(valid)) % len(OUTPUTS)}
+    else:  # each image has findings of its own, by the digits of its number
+        marks = {name: np.arange(len(valid)) >> place & 1 for place, name in enumerate(OUTPUTS)}
+    read = numbered_images.numbered(train, recipe.recipe.task, OUTPUTS)
+    return read, numbered_images.labelled(valid, marks)
 
 
 def expected_logits(images: Data, part: pd.DataFrame, crop: int) -> np.ndarray:
@@ -184,7 +135,3 @@ def targets_of(part: pd.DataFrame, task: str) -> np.ndarray:
 def _uneven(part: pd.DataFrame, batch: int, least: int) -> pd.DataFrame:
     """One image less where they fill whole batches; never fewer than ``least``."""
     return part[:-1] if len(part) % batch == 0 and len(part) > least else part
-
-
-def _labelled(part: pd.DataFrame, labels: dict[str, np.ndarray]) -> pd.DataFrame:
-    return part[list(COLUMNS)].reset_index(drop=True).assign(**labels)

@@ -14,7 +14,7 @@ from itertools import repeat
 from queue import SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from helpers.training import heartbeat
 
@@ -22,6 +22,18 @@ Batch = TypeVar("Batch")
 Completion = Callable[[Any], Callable[[], None] | None]
 """A framework module's ``completion``: given what a step returned, a call that returns when the
 devices have computed it; None where they had when the step returned."""
+
+
+class Observes(Protocol):
+    """Who is told what a training does (``helpers.training.observer``)."""
+
+    shares: int
+
+    def batch(self, batch: Any) -> None:
+        """The loop has got this batch."""
+
+    def step(self) -> None:
+        """The loop has taken a step."""
 
 
 class StepClock:
@@ -36,8 +48,10 @@ class StepClock:
     ``seconds_a_step``, their mean.
     """
 
-    def __init__(self, completion: Completion) -> None:
+    def __init__(self, completion: Completion, observer: Observes | None = None) -> None:
+        """``observer`` is told of each batch that arrives, and of each step that was queued."""
         self._completion = completion
+        self.observer = observer
         self._arrived: list[float] = []
         self._done: list[float] = []
         self._pending: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -66,11 +80,15 @@ class StepClock:
         """The loader's batches; when each arrived is noted."""
         for batch in loader:
             self._arrived.append(time.perf_counter())
+            if self.observer is not None:
+                self.observer.batch(batch)
             yield batch
 
     def queued(self, result: Any) -> None:
         """A step was queued; ``result`` is what it returned."""
         wait = self._completion(result)
+        if self.observer is not None:
+            self.observer.step()
         if wait is None:
             self._note()
             return

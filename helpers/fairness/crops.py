@@ -1,0 +1,221 @@
+"""Where the crops that a run trained on come from, and whether they are random.
+
+Each crop is looked for in the image that it was cut from, pixel by pixel, as it is and mirrored. Of
+a random crop every place is as likely as any other, in both directions, and one in two is mirrored.
+Each of the tests below fails with a chance of at most ``FALSE_ALARM`` although that holds, and a
+run has at most ``TESTS`` of them: together at most one in a million.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from helpers.fairness.certificate import Check
+
+TESTS = 12
+FALSE_ALARM = 1e-6 / TESTS
+
+FOUND = "crops found in their images"
+PLACES = "places of the crops"
+MIRRORED = "mirrored crops"
+DRAWS = "crops drawn anew for each image and epoch"
+FEWEST = 100
+"""With fewer crops the tests would notice nothing."""
+
+PROBED = 8
+"""Pixels of a crop that are compared at every place before the whole crop is at a few."""
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A crop that was trained on: where it was in its epoch, and where it is in its image.
+
+    ``places`` are all at which it is found, ``(top, left, mirrored)``; ``tops`` and ``lefts`` count
+    the places that there are.
+    """
+
+    process: int
+    epoch: int
+    place: int
+    """Which of its process's images in this epoch it was."""
+    image: int
+    tops: int
+    lefts: int
+    places: tuple[tuple[int, int, bool], ...]
+
+    @property
+    def only(self) -> tuple[int, int, bool] | None:
+        """Where it is, if that is certain: a dark corner may look the same at several places."""
+        return self.places[0] if len(self.places) == 1 else None
+
+
+def find(crop: np.ndarray, image: np.ndarray) -> tuple[tuple[int, int, bool], ...]:
+    """All places of ``image`` at which ``crop`` is, each ``(top, left, mirrored)``.
+
+    Args:
+        crop: uint8 (h, w, planes).
+        image: uint8 (H, W, planes), at least as large.
+    """
+    return tuple(
+        (top, left, mirrored)
+        for mirrored, looked_for in ((False, crop), (True, crop[:, ::-1]))
+        for top, left in _places(looked_for, image)
+    )
+
+
+def _places(crop: np.ndarray, image: np.ndarray) -> Iterator[tuple[int, int]]:
+    height, width, _ = crop.shape
+    tops, lefts = image.shape[0] - height + 1, image.shape[1] - width + 1
+    if tops < 1 or lefts < 1 or crop.shape[2] != image.shape[2]:
+        return
+    fits = np.ones((tops, lefts), bool)
+    probed = np.random.default_rng(0).integers((height, width), size=(PROBED, 2))
+    for down, right in probed.tolist():
+        fits &= image[down : down + tops, right : right + lefts, 0] == crop[down, right, 0]
+    for top, left in np.argwhere(fits).tolist():
+        if np.array_equal(image[top : top + height, left : left + width], crop):
+            yield top, left
+
+
+def checks(crops: Sequence[Crop], batch: int) -> list[Check]:
+    """Whether crops are those of the recipe: cut at random places, half of them mirrored.
+
+    Args:
+        crops: of all processes.
+        batch: images per device and step.
+    """
+    if not crops:
+        why = "no epoch was trained from its first step on"
+        return [Check(name, None, None, why) for name in (FOUND, PLACES, MIRRORED, DRAWS)]
+    lost = sum(not crop.places for crop in crops)
+    share = lost / len(crops)
+    said = f"{len(crops) - lost} of {len(crops)}, to the pixel"
+    why = f"{lost} of {len(crops)} crops are not in their images: something else was done to them"
+    found = Check(FOUND, share, 0.0, said, variant=f"augmentation ({why})")
+    certain = [crop for crop in crops if crop.only is not None]
+    if len(certain) < FEWEST:
+        why = f"of {len(certain)} crops the place is certain, too few to test"
+        return [found, *(Check(name, None, None, why) for name in (PLACES, MIRRORED, DRAWS))]
+    return [found, _uniform(certain), _half_mirrored(certain), _independent(certain, batch)]
+
+
+def _uniform(crops: Sequence[Crop]) -> Check:
+    """Kolmogorov and Smirnov's distance from even places, in the direction where it is larger.
+
+    The bound is that of Dvoretzky, Kiefer and Wolfowitz, which holds for discrete places too.
+    The first and the last place have to be there, where so many crops would hardly miss them.
+    """
+    n = len(crops)
+    limit = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * n))
+    worst, said = 0.0, ""
+    sides = {
+        "from the top": np.array([(crop.only[0], crop.tops) for crop in crops if crop.only]),
+        "from the left": np.array([(crop.only[1], crop.lefts) for crop in crops if crop.only]),
+    }
+    for side, found in sides.items():
+        place, count = found.T
+        distance = _distance(place, count)
+        for end, at_end in {"first": place == 0, "last": place == count - 1}.items():
+            missed = float(np.log1p(-1 / np.maximum(count, 1 + 1e-9)).sum())
+            if not at_end.any() and missed < math.log(FALSE_ALARM):
+                distance, said = max(distance, 1.0), f"none at the {end} place {side}"
+        if distance > worst:
+            worst = distance
+            if distance > limit and not said:
+                said = _where(place, count, side)
+    fair = f"{n} crops; even in both directions"
+    return Check(PLACES, worst, limit, said or fair, variant=f"augmentation ({said})")
+
+
+def _distance(place: np.ndarray, count: np.ndarray) -> float:
+    """The largest distance between the shares of crops up to a place and of places up to it.
+
+    Images may differ in size: each place is spread over its part of [0, 1].
+    """
+    low, high = place / count, (place + 1) / count
+    worst = 0.0
+    for level in np.unique(np.concatenate([low, high])):
+        share = np.clip((level - low) / (high - low), 0, 1).mean()
+        worst = max(worst, abs(float(share) - float(level)))
+    return worst
+
+
+def _where(place: np.ndarray, count: np.ndarray, side: str) -> str:
+    if np.all(place == place[0]) and np.all(count == count[0]):
+        middle = round((count[0] - 1) / 2) == place[0]
+        return f"always the {'centre' if middle else 'same'} crop: {place[0]} px {side}"
+    mean = float((place / np.maximum(count - 1, 1)).mean())
+    return f"crops are not at even places {side}: at {100 * mean:.0f} % of the way on average"
+
+
+def _half_mirrored(crops: Sequence[Crop]) -> Check:
+    mirrored = sum(crop.only[2] for crop in crops if crop.only)
+    share, n = mirrored / len(crops), len(crops)
+    limit = 0.5 - float(stats.binom.ppf(FALSE_ALARM / 2, n, 0.5)) / n
+    variant = f"{100 * share:.0f} % of the crops are mirrored"
+    variant = {0.0: "no flip", 1.0: "every crop is flipped"}.get(share, variant)
+    said = f"{mirrored} of {n}"
+    return Check(MIRRORED, abs(share - 0.5), limit, said, variant=f"augmentation ({variant})")
+
+
+def _independent(crops: Sequence[Crop], batch: int) -> Check:
+    """Whether one draw tells another: of the same crop, of the crop before, of an earlier epoch.
+
+    The difference is how many standard deviations the worst of the counts is too high or too low.
+    """
+    top, left, mirrored = np.array([crop.only for crop in crops], int).T
+    tops, lefts = np.array([(crop.tops, crop.lefts) for crop in crops]).T
+    halves = {
+        "top": (2 * top + 1 < tops, 2 * top + 1 != tops),
+        "left": (2 * left + 1 < lefts, 2 * left + 1 != lefts),
+        "flip": (mirrored == 1, np.ones(len(crops), bool)),
+    }
+    chances = []
+    for one, other in (("top", "left"), ("top", "flip"), ("left", "flip")):
+        known = halves[one][1] & halves[other][1]
+        agree = int((halves[one][0] == halves[other][0])[known].sum())
+        if known.any():
+            test = stats.binomtest(agree, int(known.sum()), 0.5)
+            chances.append((test.pvalue, f"{one} tells {other}"))
+    chances += [
+        (_chance(pairs), said)
+        for said, pairs in (
+            ("an image has the same crop in each epoch", _again(crops)),
+            ("crops repeat from batch to batch", _in_turn(crops, batch)),
+        )
+        if pairs
+    ]
+    chance, said = min(chances)
+    worst = float(stats.norm.isf(max(chance, 1e-300) / 2))
+    limit = float(stats.norm.isf(FALSE_ALARM / 2))
+    return Check(DRAWS, worst, limit, f"{len(crops)} crops", variant=f"augmentation ({said})")
+
+
+def _chance(pairs: Sequence[tuple[Crop, Crop]]) -> float:
+    """How likely so many pairs of crops are alike, if each was drawn at random."""
+    alike = sum(one.only == other.only for one, other in pairs)
+    each = float(np.mean([1 / (2 * one.tops * one.lefts) for one, _ in pairs]))
+    return float(stats.binom.sf(alike - 1, len(pairs), each))
+
+
+def _again(crops: Sequence[Crop]) -> list[tuple[Crop, Crop]]:
+    """The same image in two epochs."""
+    first: dict[int, Crop] = {}
+    pairs = []
+    for crop in crops:
+        other = first.setdefault(crop.image, crop)
+        if other.epoch != crop.epoch:
+            pairs.append((other, crop))
+    return pairs
+
+
+def _in_turn(crops: Sequence[Crop], batch: int) -> list[tuple[Crop, Crop]]:
+    """A crop, and the one that has its place in the next batch."""
+    at = {(crop.process, crop.epoch, crop.place): crop for crop in crops}
+    found = ((crop, at.get((crop.process, crop.epoch, crop.place + batch))) for crop in crops)
+    return [(one, other) for one, other in found if other is not None]

@@ -1,0 +1,286 @@
+"""The fairness check's rows of the training that ran: its rates, its steps, its images.
+
+The rehearsal looks at a notebook's loop with rates and batches of its own. These rows look at the
+training itself: what its processes noted while it ran (``helpers.training.observer``) is compared
+with the recipe. A notebook that trains something else on purpose is no bug: most rows then give
+the verdict *different*, and say what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from helpers.fairness import crops
+from helpers.fairness.certificate import Check
+from helpers.frameworks.seen import Seen
+from helpers.recipe import Recipe, ScaledRecipe
+
+RATE = "learning rate in training"
+OPTIMIZER = "optimiser in training"
+AMOUNT = "steps, updates and images in training"
+LABELS = "labels of each epoch's images"
+ORDER = "images in training, by their loader's order"
+PRECISION = "precision in training"
+EVALUATED = "images of each validation and of the test"
+
+ROUNDED = 1e-6
+"""Of a rate or constant: the relative difference that float32 leaves."""
+
+CONVOLUTIONS = {"bf16": "bfloat16", "fp16": "float16"}
+"""What a recipe's precision computes convolutions in; others in float32."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a process trained on in an epoch, or in the part of it that this run trained."""
+
+    number: int
+    first: int
+    """Steps of it that were taken before."""
+    steps: int
+    images: int
+    labels: np.ndarray
+    """How many of these images have each finding, or are of each class: int64 (outputs,)."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The images that a process evaluated, of ``part``; ``wrong`` have another one's labels."""
+
+    part: str
+    images: int
+    wanted: int
+    wrong: int
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one process noted of its training."""
+
+    rank: int
+    seen: Seen
+    rates: Sequence[tuple[int, float]]
+    """Number of a step, from 0 over all epochs, and the rate that it was taken at."""
+    epochs: Sequence[Epoch]
+    evaluations: Sequence[Evaluation]
+    replayed: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """By epoch the numbers of the images that its loader gives when it is asked again."""
+    misplaced: int = 0
+    """How many of these have other labels than the images that were trained on at their places."""
+    crops: Sequence[crops.Crop] = ()
+    shares: int = 1
+    """Into how many parts a batch is split of which this process sees its own only."""
+
+
+def certify(
+    observed: Sequence[Observed],
+    recipe: ScaledRecipe,
+    labels: np.ndarray,
+    *,
+    on_gpu: bool,
+) -> list[Check]:
+    """The rows of a training that has ended.
+
+    Args:
+        observed: by each of its processes.
+        recipe: scaled to all devices.
+        labels: of all training images: 0 or 1 for each finding (images, findings), or the numbers
+            of their classes (images,).
+        on_gpu: whether it ran on GPUs.
+    """
+    steps = recipe.steps(len(labels))
+    return [
+        rates(observed, recipe, steps),
+        optimizer(observed, recipe),
+        amount(observed, recipe, steps),
+        label_counts(observed, recipe, labels),
+        order(observed),
+        *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch),
+        precision(observed, recipe.recipe, on_gpu),
+        evaluations(observed),
+    ]
+
+
+def rates(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:
+    """The optimiser's own rate of steps, against the recipe's schedule."""
+    found = np.array([rate for each in observed for _, rate in each.rates])
+    wanted = [recipe.learning_rate_at(step, steps) for each in observed for step, _ in each.rates]
+    if not len(found):
+        return Check(RATE, None, None, "no step was taken")
+    times = found / np.array(wanted)
+    worst = int(np.argmax(np.abs(times - 1)))
+    first = observed[0]
+    taken = sum(epoch.steps for epoch in first.epochs)
+    how = f"read from the optimiser at all {taken} steps"
+    if len(first.rates) < taken:
+        how = (
+            f"read from the optimiser at {len(first.rates)} of {taken} steps: the first and last "
+            "of each epoch, and all of the warm-up"
+        )
+    said = f"{found[worst]:.3g}, where the recipe has {wanted[worst]:.3g}"
+    if np.ptp(times) <= ROUNDED * abs(times[0]):
+        said = f"{times[0]:.4g} times the recipe's"
+    difference = float(np.abs(times - 1).max())
+    return Check(RATE, difference, ROUNDED, how, variant=f"learning rate ({said})")
+
+
+def constants_of(recipe: Recipe) -> dict[str, float]:
+    """What the optimiser's rule has, of what its steps depend on beside the rate."""
+    rule = recipe.rule
+    found = {"weight decay": rule.weight_decay}
+    if rule.name == "momentum":
+        found["momentum"] = rule.momentum
+    if rule.name == "adam":
+        found["beta 1"], found["beta 2"] = recipe.adam_betas
+        found["epsilon"] = recipe.adam_epsilon
+    return found
+
+
+def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
+    """The optimiser's kind and constants, read from it after its last step."""
+    wanted, name = constants_of(recipe.recipe), recipe.recipe.rule.name
+    worst, said = 0.0, list[str]()
+    for each in observed:
+        kind, pairs = each.seen.optimizer, sorted(each.seen.constants.items())
+        if kind != name:
+            worst, said = 1.0, [*said, f"{kind} instead of {name}"]
+            continue
+        for what, values in pairs:
+            there = wanted.get(what, 0.0)
+            if what == "momentum" and each.seen.rate_in_velocity and len(each.rates) > 1:
+                there *= each.rates[-1][1] / each.rates[-2][1]
+            apart = max(abs(value - there) for value in values) / (abs(there) or 1.0)
+            if not apart <= 1e-5:
+                few = f"{values[0]:g}" if values[0] == values[1] else "not of all weights the same"
+                said.append(f"{what} {few} instead of {there:g}")
+            worst = max(worst, apart)
+        said += [f"no {what}" for what in wanted if what not in dict(pairs)]
+    listed = ", ".join(f"{what} {value:g}" for what, value in wanted.items())
+    fair = f"{name}, {listed}; read from it after the last step"
+    variant = f"optimiser ({', '.join(dict.fromkeys(said))})"
+    return Check(OPTIMIZER, worst, 1e-5, fair, variant=variant)
+
+
+def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:
+    """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
+    shares = observed[0].shares
+    own = steps * recipe.recipe.batch * recipe.devices // (len(observed) * shares)
+    wrong: dict[str, float] = {}
+    for each in observed:
+        taken = sum(epoch.steps for epoch in each.epochs)
+        for epoch in each.epochs:
+            missing = own * (steps - epoch.first) // steps - epoch.images
+            if missing:
+                told = f"epoch {epoch.number}: {epoch.images} images instead of "
+                wrong[told + f"{epoch.images + missing}"] = abs(missing)
+        updates, overflows = each.seen.updates, recipe.recipe.precision == "fp16"
+        if updates is not None and updates != taken and not (overflows and updates < taken):
+            wrong[f"{updates} updates in {taken} steps"] = abs(updates - taken)
+    seen = observed[0]
+    taken, counted = sum(epoch.steps for epoch in seen.epochs), seen.seen.updates
+    by = "counted by the loop; the optimiser counts none"
+    if counted is not None:
+        by = f"{counted} updates by the optimiser"
+        if counted < taken:
+            by += " (fp16 leaves out steps that overflow)"
+    images = shares * sum(epoch.images for each in observed for epoch in each.epochs)
+    said = f"{taken} steps, {by}; {images} images in {len(seen.epochs)} epochs"
+    variant = f"amount ({', '.join(wrong)})"
+    return Check(AMOUNT, float(max(wrong.values(), default=0)), 0.0, said, variant=variant)
+
+
+def label_counts(observed: Sequence[Observed], recipe: ScaledRecipe, labels: np.ndarray) -> Check:
+    """How often each label was trained on in an epoch: as in the table, less what is dropped."""
+    if (parts := observed[0].shares) > 1:
+        return Check(LABELS, None, None, f"this process sees one of {parts} parts of a batch")
+    table = counts(labels, len(observed[0].epochs[0].labels) if observed[0].epochs else 0)
+    dropped = len(labels) - recipe.steps(len(labels)) * recipe.global_batch
+    worst, said, whole = 0, "", 0
+    for numbered in zip(*(each.epochs for each in observed), strict=True):
+        if numbered[0].first:
+            continue
+        whole += 1
+        left = table - sum(epoch.labels for epoch in numbered)
+        wrong = int(max(np.max(-left, initial=0), np.max(left - dropped, initial=0)))
+        if wrong > worst:
+            worst = wrong
+            said = f"epoch {numbered[0].number}: {wrong} more or fewer of a label than there can be"
+    if not whole:
+        return Check(LABELS, None, None, "no whole epoch was trained in this process")
+    fair = f"{whole} epochs; {dropped} of {len(labels)} images fill no batch"
+    return Check(LABELS, float(worst), 0.0, said or fair)
+
+
+def counts(labels: np.ndarray, outputs: int) -> np.ndarray:
+    """How many images have each label: of findings (images, outputs), or classes (images,)."""
+    if labels.ndim == 1:
+        return np.bincount(labels.astype(np.int64), minlength=outputs)
+    return labels.sum(axis=0).astype(np.int64)
+
+
+def order(observed: Sequence[Observed]) -> Check:
+    """The labels that were trained on, one by one, against those of the loader's images.
+
+    After training the loader is asked again for its first and last epoch, with numbers in place of
+    labels. So it is known which image each was, and none may be there twice.
+    """
+    images = sum(len(numbers) for each in observed for numbers in each.replayed.values())
+    if not images:
+        return Check(ORDER, None, None, "no epoch was trained from its first step on")
+    misplaced = sum(each.misplaced for each in observed)
+    twice = 0
+    for epoch in {epoch for each in observed for epoch in each.replayed}:
+        read = np.concatenate([each.replayed.get(epoch, np.zeros(0, int)) for each in observed])
+        twice += len(read) - len(np.unique(read))
+    epochs = len(observed[0].replayed)
+    said = f"{images} images of {epochs} epochs"
+    if misplaced:
+        said = f"{misplaced} of {said} have other labels than the loader's"
+    elif twice:
+        said = f"{twice} of {said} were there before in their epoch"
+    return Check(ORDER, float(misplaced + twice), 0.0, said)
+
+
+def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Check:
+    """What convolutions computed in while it trained, and how the program was executed."""
+    seen = observed[0].seen
+    wanted = CONVOLUTIONS.get(recipe.precision, "float32")
+    how = seen.execution + (f", {seen.threads} threads" if seen.threads else "")
+    if seen.convolutions is None:
+        return Check(PRECISION, None, None, f"{how}; what convolutions compute in cannot be read")
+    found = {each.seen.convolutions for each in observed} - {wanted}
+    said = [f"convolutions in {', '.join(map(str, found))} instead of {wanted}"] if found else []
+    rounded = recipe.precision != "fp32"
+    if on_gpu and seen.tf32 is not None and seen.tf32 != rounded:
+        said.append(f"TF32 is {'on' if seen.tf32 else 'off'}")
+    fair = f"convolutions in {wanted}; {how}"
+    variant = f"precision ({', '.join(said)})"
+    return Check(PRECISION, float(len(said)), 0.0, fair, variant=variant)
+
+
+def evaluations(observed: Sequence[Observed]) -> Check:
+    """Whether each evaluation read the images of its part, each in its place."""
+    wrong, said = 0, ""
+    times: dict[str, int] = {}
+    for each in observed:
+        for one in each.evaluations:
+            times[one.part] = times.get(one.part, 0) + (each is observed[0])
+            bad = one.wrong + abs(one.wanted - one.images)
+            if bad and not wrong:
+                said = (
+                    f"{one.part}: {one.images} of {one.wanted} images, {one.wrong} of them others"
+                )
+            wrong += bad
+    first = {one.part: one for one in observed[0].evaluations}
+    totals = {
+        part: sum(
+            next((one.wanted for one in each.evaluations if one.part == part), 0)
+            for each in observed
+        )
+        for part in first
+    }
+    fair = ", ".join(f"{times[part]} x {part} of {totals[part]} images" for part in first)
+    return Check(EVALUATED, float(wrong), 0.0, said or fair)

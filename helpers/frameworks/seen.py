@@ -1,0 +1,28 @@
+"""What a framework's own objects say of a training that has ended: ``watch`` in each module."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a framework's own objects say of a training when it has ended.
+
+    ``constants`` are those of the optimiser's rule: ``beta 1``, ``beta 2`` and ``epsilon`` of Adam,
+    ``momentum``, and ``weight decay`` as it is added to the gradient; each the smallest and the
+    largest that any weight has. What cannot be read is None.
+    """
+
+    optimizer: str
+    constants: Mapping[str, tuple[float, float]]
+    updates: int | None
+    """Of the weights, counted by the optimiser."""
+    convolutions: str | None
+    """The type that they compute in, such as ``bfloat16``."""
+    execution: str
+    """``eager``, ``graph`` or ``compiled``, and by what."""
+    tf32: bool | None = None
+    threads: int | None = None
+    rate_in_velocity: bool = False
+    """Whether momentum's velocity has the rate in it: then a step at which the rate changes has
+    its momentum times the change."""

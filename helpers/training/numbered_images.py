@@ -1,0 +1,77 @@
+"""Images whose targets are their numbers: with them a loader says which images it reads.
+
+The loaders are the notebook's own and read the run's own images. Told apart they are by their
+*targets*: for as long as a check lasts the tables say, in place of what is on an image, its number.
+Pixels would be a worse sign: a crop is at random, a mirror image is another one, and two images may
+be alike; targets go unchanged through every loader, in whatever containers its framework keeps
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from helpers.training.image_data import Data
+from helpers.training.image_readers import COLUMNS
+
+
+@contextmanager
+def standing_in(
+    images: Data, train: pd.DataFrame, task: str, outputs: Sequence[str]
+) -> Iterator[None]:
+    """Meanwhile these images are trained on, with these outputs.
+
+    The notebook's loaders know the run's images by their own name for them, so that nothing but
+    these themselves can be exchanged.
+    """
+    before = {name: getattr(images, name) for name in ("train", "classes", "task")}
+    vars(images).update(train=train, classes=tuple(outputs), task=task)
+    try:
+        yield
+    finally:
+        vars(images).update(before)
+
+
+def labelled(part: pd.DataFrame, labels: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """A table's images with other labels: a column of each finding, or one of the ``class``."""
+    return part[list(COLUMNS)].reset_index(drop=True).assign(**labels)
+
+
+def numbered(part: pd.DataFrame, task: str, outputs: Sequence[str]) -> pd.DataFrame:
+    """A table's images, of which each has its number in place of every label."""
+    columns = ["class"] if task == "classes" else outputs
+    return labelled(part, dict.fromkeys(columns, np.arange(len(part))))
+
+
+def numbers(batches: Iterable[Any]) -> np.ndarray:
+    """Of the images in these batches, int64 (images,)."""
+    found = [in_memory(part) for batch in batches for part in parts_of(batch) if part.ndim < 4]
+    return np.concatenate([part.reshape(len(part), -1)[:, 0] for part in found]).astype(np.int64)
+
+
+def parts_of(batch: Any) -> Iterator[Any]:
+    """The arrays of a batch, pixels and targets, wherever its framework has them.
+
+    A framework's loader gives them as such, or a pair for each device, or (TensorFlow's) the
+    ``values`` of all replicas.
+    """
+    inner = getattr(batch, "values", batch)
+    if isinstance(inner, tuple | list):
+        for part in inner:
+            yield from parts_of(part)
+    else:
+        yield batch
+
+
+def in_memory(part: Any) -> np.ndarray:
+    """An array of :func:`parts_of` as NumPy's, for which its device is waited for."""
+    if hasattr(part, "asnumpy"):  # MXNet's
+        return np.asarray(part.asnumpy())
+    if hasattr(part, "addressable_shards"):  # of JAX's arrays a process has some
+        return np.concatenate([np.asarray(shard.data) for shard in part.addressable_shards])
+    return np.asarray(part.cpu() if hasattr(part, "is_cuda") else part)

@@ -1,0 +1,166 @@
+"""Looks on while a process trains, and tells afterwards what it trained on and how.
+
+Of each step it keeps what costs nothing: the learning rate, if that is known without waiting for a
+device, and a reference to the batch's labels, which are counted when the epoch is over. Of the
+first and the last epoch it also keeps the pixels of the first batches. When training has ended, the
+notebook's own loader is asked for these epochs again, with numbers in place of labels
+(``numbered_images``): so each crop that was trained on can be looked for in its image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from helpers.fairness import crops, training_checks
+from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.training import numbered_images
+from helpers.training.world import World
+
+MOST_PIXELS = 512
+"""Images of an epoch of which a process keeps the crops, or of its first batch if that has more."""
+MOST_REPLAYED = 2048
+"""Images of an epoch that a process asks its loader for again, or one batch if that has more."""
+
+
+class Observer:
+    """What a process notes of its training; ``in_world.train`` tells it where that is.
+
+    ``StepClock`` tells it of batches and steps.
+    """
+
+    def __init__(self, world: World, work: Any, replica: Any, first_epoch: int) -> None:
+        self.world, self.work, self.replica = world, work, replica
+        self.shares = 1
+        """Into how many parts a batch is split of which this process sees its own only."""
+        self.finish = work.framework.watch(replica)
+        self.kept = {first_epoch, work.recipe.recipe.epochs}
+        self.steps = work.recipe.steps(len(work.images.train))
+        self.warmup = work.recipe.recipe.warmup_epochs * self.steps
+        self.rates: list[tuple[int, float]] = []
+        self.epochs: list[Epoch] = []
+        self.evaluations: list[Evaluation] = []
+        self.labels: dict[int, np.ndarray] = {}
+        self.pixels: dict[int, list[np.ndarray]] = {}
+        self._epoch = self._first = self._taken = 0
+        self._targets: list[Any] = []
+
+    def begin(self, epoch: int, first: int) -> None:
+        """An epoch begins, behind its ``first`` steps, which another process took."""
+        self._epoch, self._first, self._taken, self._targets = epoch, first, 0, []
+        self.pixels[epoch] = []
+
+    def batch(self, batch: Any) -> None:
+        """The loop has got this batch, and is going to take a step on it."""
+        pixels = self.pixels[self._epoch]
+        wanted = self._epoch in self.kept and sum(map(len, pixels)) < MOST_PIXELS
+        for part in numbered_images.parts_of(batch):
+            if part.ndim < 4:
+                self._targets.append(part)
+            elif wanted:  # a copy: the loader writes other images there
+                pixels.append(np.array(numbered_images.in_memory(part)))
+
+    def step(self) -> None:
+        """The loop has taken a step."""
+        step = self._first + self._taken
+        self._taken += 1
+        number = (self._epoch - 1) * self.steps + step
+        ends = self._taken == 1 or step == self.steps - 1
+        if ends or number < self.warmup or not self.work.framework.RATE_ON_DEVICE:
+            self.rates.append((number, self.work.framework.learning_rate(self.replica.optimizer)))
+
+    def end(self) -> None:
+        """The epoch is over: its labels are counted."""
+        task, outputs = self.work.images.task, len(self.work.images.classes)
+        arrays = [numbered_images.in_memory(part) for part in self._targets]
+        labels = np.concatenate(arrays) if arrays else np.zeros((0, outputs))
+        if task == "classes":
+            labels = labels.reshape(len(labels))
+        counts = training_checks.counts(labels, outputs)
+        self.epochs.append(Epoch(self._epoch, self._first, self._taken, len(labels), counts))
+        if self._epoch in self.kept:
+            self.labels[self._epoch] = labels
+        self._targets = []
+
+    def observed(self) -> Observed:
+        """All that was noted, once the notebook's loader has been asked again."""
+        images = self.work.images
+        epochs = [epoch.number for epoch in self.epochs if epoch.number in self.kept]
+        whole = [number for number in epochs if self._of(number).first == 0]
+        replayed = {number: self._replay(number) for number in dict.fromkeys(whole)}
+        labels = images.targets(images.train)
+        misplaced = 0
+        for number, order in replayed.items():
+            trained, said = self.labels[number][: len(order)], labels[order]
+            same = trained.reshape(len(trained), -1) == said.reshape(len(said), -1)[: len(trained)]
+            misplaced += int((~same.all(axis=1)).sum()) + abs(len(order) - len(trained))
+        found = [crop for number, order in replayed.items() for crop in self._crops(number, order)]
+        return Observed(
+            self.world.rank,
+            self.finish(),
+            self.rates,
+            self.epochs,
+            self.evaluations,
+            replayed,
+            misplaced,
+            found,
+            self.shares,
+        )
+
+    def _of(self, number: int) -> Epoch:
+        return next(epoch for epoch in self.epochs if epoch.number == number)
+
+    def _replay(self, number: int) -> np.ndarray:
+        """The images of an epoch by the notebook's loader, from the first on."""
+        work = self.work
+        own = work.recipe.recipe.batch * len(self.world.devices)
+        batches = min(max(MOST_REPLAYED // own, 1), self.steps)
+        task, classes = work.images.task, work.images.classes
+        train = numbered_images.numbered(work.images.train, task, classes)
+        with numbered_images.standing_in(work.images, train, task, classes):
+            loader = iter(work.lesson.make_train_loader(self.world, number - 1, work.workers))
+            order = numbered_images.numbers(islice(loader, batches))
+            if hasattr(loader, "close"):
+                loader.close()
+            del loader  # with which its workers end
+        return order if self.shares == 1 else order.reshape(batches, self.shares, -1)[:, 0].ravel()
+
+    def _crops(self, number: int, order: np.ndarray) -> Iterator[crops.Crop]:
+        """Where the crops that were kept are in the images of that order."""
+        images = self.work.images
+        rows = images.train["row"].to_numpy()
+        kept = [crop for part in self.pixels[number] for crop in part]
+        for place, (crop, image) in enumerate(zip(kept, order.tolist(), strict=False)):
+            source = images.read(rows[image])
+            height, width = (side - len(crop) + 1 for side in source.shape[:2])
+            where = crops.find(crop, source)
+            yield crops.Crop(self.world.rank, number, place, image, height, width, where)
+
+
+class Evaluated:
+    """The batches of an evaluation as they pass, and afterwards which images they were."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self.batches, self._targets = batches, list[Any]()
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.batches:
+            self._targets += [part for part in numbered_images.parts_of(batch) if part.ndim < 4]
+            yield batch
+
+    def images(self, world: World, images: Any, part: str) -> Evaluation:
+        """What this process evaluated of a part, ``valid`` or ``test``: every n-th image.
+
+        Behind its last one the first ones may come again, where a framework fills up its last
+        batch.
+        """
+        table = images.targets(getattr(images, part))
+        own = len(range(world.rank, len(table), world.processes))
+        arrays = [numbered_images.in_memory(each) for each in self._targets]
+        found = np.concatenate(arrays) if arrays else table[:0]
+        wanted = table[(world.rank + world.processes * np.arange(len(found))) % len(table)]
+        same = found.reshape(len(found), -1) == wanted.reshape(len(wanted), -1)
+        return Evaluation(part, min(len(found), own), own, int((~same.all(axis=1)).sum()))
