@@ -12,6 +12,7 @@ and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 import math
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
@@ -24,13 +25,12 @@ from threadpoolctl import threadpool_info
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.seen import Seen, Watch
 from helpers.networks import own
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
 KERNEL = "chainer"
-RATE_ON_DEVICE = False
 
 Device: TypeAlias = chainer.backend.Device
 Model: TypeAlias = chainer.Chain
@@ -241,14 +241,14 @@ def learning_rate(optimizer: Any) -> float:
     return float(optimizer.alpha if hasattr(optimizer, "alpha") else optimizer.lr)
 
 
-def watch(replica: Any) -> Callable[[], Seen]:
+def watch(replica: Any) -> Watch:
     """Look on while a replica trains; it must not have taken a step yet.
 
     Args:
         replica: the notebook's.
 
     Returns:
-        A callable for when training has ended: what the framework's own objects say of it.
+        What the framework's own objects say of it, while it trains and afterwards.
     """
     optimizer, before = replica.optimizer, replica.optimizer.t
 
@@ -285,7 +285,7 @@ def watch(replica: Any) -> Callable[[], Seen]:
             rate_in_velocity=True,
         )
 
-    return seen
+    return Watch(partial(learning_rate, replica.optimizer), seen)
 
 
 def exact(

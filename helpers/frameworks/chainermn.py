@@ -22,7 +22,6 @@ from helpers.frameworks import chainermn_ranks, mpi_ranks
 from helpers.frameworks.chainer import (
     KERNEL,
     NAME,
-    RATE_ON_DEVICE,
     Device,
     Model,
     completion,
@@ -46,7 +45,6 @@ from helpers.frameworks.chainer import (
 __all__ = [
     "KERNEL",
     "NAME",
-    "RATE_ON_DEVICE",
     "Device",
     "DeviceLosses",
     "Model",

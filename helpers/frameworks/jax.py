@@ -36,7 +36,7 @@ from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, jax_ranks, memory, precisions
 from helpers.frameworks import devices as run_devices
 from helpers.frameworks.jax_ranks import AXIS
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.seen import Seen, Watch
 from helpers.networks import own
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
 from helpers.networks.weights import under
@@ -44,7 +44,6 @@ from helpers.recipe import RECIPES
 
 NAME = "JAX"
 KERNEL = "jax"
-RATE_ON_DEVICE = False
 
 Device: TypeAlias = jax.Device
 Model: TypeAlias = nnx.Module
@@ -238,14 +237,14 @@ def learning_rate(optimizer: Any) -> float:
     return float(optimizer.rate)
 
 
-def watch(replica: Any) -> Callable[[], Seen]:
+def watch(replica: Any) -> Watch:
     """Look on while a replica trains; it must not have taken a step yet.
 
     Args:
         replica: the notebook's.
 
     Returns:
-        A callable for when training has ended: what the framework's own objects say of it.
+        What the framework's own objects say of it, while it trains and afterwards.
     """
     optimizer, types, call = replica.optimizer, set(), nnx.Conv.__call__
     before = optax.tree_utils.tree_get(optimizer.state, "count", None)
@@ -273,7 +272,7 @@ def watch(replica: Any) -> Callable[[], Seen]:
             jax.config.jax_default_matmul_precision != "float32",
         )
 
-    return seen
+    return Watch(partial(learning_rate, replica.optimizer), seen)
 
 
 def exact(

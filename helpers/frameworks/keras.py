@@ -21,7 +21,6 @@ import numpy as np
 from helpers.frameworks import keras_models as models
 from helpers.frameworks.keras_models import (
     NAME,
-    RATE_ON_DEVICE,
     Model,
     dump_optimizer,
     dump_weights,
@@ -38,7 +37,6 @@ from helpers.frameworks.keras_models import (
 __all__ = [
     "KERNEL",
     "NAME",
-    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",

@@ -16,7 +16,6 @@ from helpers.frameworks import keras as alone
 from helpers.frameworks import keras_models as models
 from helpers.frameworks.keras import (
     NAME,
-    RATE_ON_DEVICE,
     SKIPPED,
     Device,
     Model,
@@ -42,7 +41,6 @@ from helpers.frameworks.tensorflow_horovod import DeviceLosses, all_reduced, lis
 __all__ = [
     "KERNEL",
     "NAME",
-    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",

@@ -39,7 +39,6 @@ from helpers.frameworks.jax import (
 )
 from helpers.frameworks.keras_models import (
     NAME,
-    RATE_ON_DEVICE,
     Model,
     dump_optimizer,
     dump_weights,
@@ -52,7 +51,6 @@ from helpers.frameworks.keras_models import (
 __all__ = [
     "KERNEL",
     "NAME",
-    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",

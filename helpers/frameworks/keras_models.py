@@ -17,13 +17,12 @@ from keras.src.backend.common import dtypes
 
 from helpers.errors import UserError
 from helpers.frameworks import channels
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.seen import Seen, Watch
 from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
 NAME = "Keras"
-RATE_ON_DEVICE = True
 
 Device: TypeAlias = Any
 Model: TypeAlias = keras.Model
@@ -107,17 +106,25 @@ def learning_rate(optimizer: Any) -> float:
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
 
 
-def watch(replica: Any) -> Callable[[], Seen]:
+def watch(replica: Any) -> Watch:
     """Look on while a replica trains; it must not have taken a step yet.
 
     Args:
         replica: the notebook's.
 
     Returns:
-        A callable for when training has ended: what the framework's own objects say of it.
+        What the framework's own objects say of it, while it trains and afterwards.
     """
     optimizer = getattr(replica.optimizer, "inner_optimizer", replica.optimizer)
     before = int(keras.ops.convert_to_numpy(optimizer.iterations))
+
+    def rate() -> float:
+        state = getattr(getattr(replica, "latest", None), "state", None)
+        if state is None:
+            return learning_rate(optimizer)
+        # On JAX `fit` takes the variables' values away: they are in what its step gave back.
+        names = [variable.path for variable in replica.optimizer.variables]
+        return float(state[2][names.index(optimizer.learning_rate.path)])
 
     def seen() -> Seen:
         name, how = type(optimizer).__name__, {"weight decay": getattr(optimizer, "decay", 0.0)}
@@ -142,7 +149,7 @@ def watch(replica: Any) -> Callable[[], Seen]:
             _execution(replica),
         )
 
-    return seen
+    return Watch(rate, seen, waits=True)
 
 
 def exact(

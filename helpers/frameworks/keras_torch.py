@@ -25,7 +25,6 @@ from helpers.frameworks import keras_models as models
 from helpers.frameworks import pytorch as backend
 from helpers.frameworks.keras_models import (
     NAME,
-    RATE_ON_DEVICE,
     Model,
     dump_optimizer,
     dump_weights,
@@ -52,7 +51,6 @@ from helpers.frameworks.pytorch import (
 __all__ = [
     "KERNEL",
     "NAME",
-    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",

@@ -11,6 +11,7 @@ not unless one asks for it (``SKIPPED``).
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from typing import Any, TypeAlias
 
@@ -20,14 +21,13 @@ from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, mxnet_ranks, precisions
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.seen import Seen, Watch
 from helpers.networks import own
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
 
 NAME = "MXNet Gluon"
 KERNEL = "mxnet"
-RATE_ON_DEVICE = False
 
 Device: TypeAlias = mx.Context
 Model: TypeAlias = gluon.HybridBlock
@@ -229,14 +229,14 @@ def learning_rate(optimizer: Any) -> float:
     return float(optimizer.learning_rate)
 
 
-def watch(replica: Any) -> Callable[[], Seen]:
+def watch(replica: Any) -> Watch:
     """Look on while a replica trains; it must not have taken a step yet.
 
     Args:
         replica: the notebook's.
 
     Returns:
-        A callable for when training has ended: what the framework's own objects say of it.
+        What the framework's own objects say of it, while it trains and afterwards.
     """
     optimizer = replica.optimizer.optimizer
     before = optimizer.num_update
@@ -264,7 +264,7 @@ def watch(replica: Any) -> Callable[[], Seen]:
             rate_in_velocity=True,
         )
 
-    return seen
+    return Watch(partial(learning_rate, replica.optimizer), seen)
 
 
 def exact(

@@ -11,6 +11,7 @@ algorithms by their speed (:func:`configure`).
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,12 +22,11 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import memory, precisions, replicas
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.seen import Seen, Watch
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
 KERNEL = "pytorch"
-RATE_ON_DEVICE = False
 
 Device: TypeAlias = torch.device
 Model: TypeAlias = torch.nn.Module
@@ -191,14 +191,14 @@ def learning_rate(optimizer: Any) -> float:
     return float(optimizer.param_groups[0]["lr"])
 
 
-def watch(replica: Any) -> Callable[[], Seen]:
+def watch(replica: Any) -> Watch:
     """Look on while a replica trains; it must not have taken a step yet.
 
     Args:
         replica: the notebook's.
 
     Returns:
-        A callable for when training has ended: what the framework's own objects say of it.
+        What the framework's own objects say of it, while it trains and afterwards.
     """
     updates, types = [0], set()
 
@@ -241,7 +241,7 @@ def watch(replica: Any) -> Callable[[], Seen]:
             torch.get_num_threads(),
         )
 
-    return seen
+    return Watch(partial(learning_rate, replica.optimizer), seen)
 
 
 def exact(

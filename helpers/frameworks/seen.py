@@ -1,7 +1,8 @@
 """What a framework's own objects say of a training that has ended: ``watch`` in each module."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -26,3 +27,14 @@ class Seen:
     rate_in_velocity: bool = False
     """Whether momentum's velocity has the rate in it: then a step at which the rate changes has
     its momentum times the change."""
+
+
+class Watch(NamedTuple):
+    """How a framework's own objects are read while a replica trains, and after."""
+
+    rate: Callable[[], float]
+    """The learning rate of the step that was queued last."""
+    seen: Callable[[], Seen]
+    """Called once, when training has ended."""
+    waits: bool = False
+    """Whether ``rate`` waits for the device, so that it is not to be called at every step."""

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from threading import Semaphore
 from typing import Any, TypeAlias
 
@@ -23,7 +24,7 @@ import numpy as np
 from helpers.errors import UserError
 from helpers.frameworks import channels, memory, precisions, remarks, tensorflow_ranks
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.seen import Seen, Watch
 from helpers.networks import own
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -34,7 +35,6 @@ with remarks.dropped("before absl::InitializeLog", "oneDNN custom operations are
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
-RATE_ON_DEVICE = True
 
 Device: TypeAlias = str
 Model: TypeAlias = tf.Module
@@ -268,14 +268,14 @@ def learning_rate(optimizer: Any) -> float:
     return float(optimizer.learning_rate.numpy())
 
 
-def watch(replica: Any) -> Callable[[], Seen]:
+def watch(replica: Any) -> Watch:
     """Look on while a replica trains; it must not have taken a step yet.
 
     Args:
         replica: the notebook's.
 
     Returns:
-        A callable for when training has ended: what the framework's own objects say of it.
+        What the framework's own objects say of it, while it trains and afterwards.
     """
     optimizer = replica.optimizer
     before = int(optimizer.step.numpy())
@@ -304,7 +304,7 @@ def watch(replica: Any) -> Callable[[], Seen]:
             tf.config.experimental.tensor_float_32_execution_enabled(),
         )
 
-    return seen
+    return Watch(partial(learning_rate, optimizer), seen, waits=True)
 
 
 def exact(

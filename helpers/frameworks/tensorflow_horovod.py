@@ -15,7 +15,6 @@ from helpers.frameworks import horovod_ranks as ranks
 from helpers.frameworks import tensorflow as alone
 from helpers.frameworks.tensorflow import (
     NAME,
-    RATE_ON_DEVICE,
     SKIPPED,
     Device,
     Model,
@@ -40,7 +39,6 @@ from helpers.frameworks.tensorflow import (
 __all__ = [
     "KERNEL",
     "NAME",
-    "RATE_ON_DEVICE",
     "SKIPPED",
     "Device",
     "DeviceLosses",

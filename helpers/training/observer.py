@@ -33,10 +33,10 @@ class Observer:
     """
 
     def __init__(self, world: World, work: Any, replica: Any, first_epoch: int) -> None:
-        self.world, self.work, self.replica = world, work, replica
+        self.world, self.work = world, work
         self.shares = 1
         """Into how many parts a batch is split of which this process sees its own only."""
-        self.finish = work.framework.watch(replica)
+        self.watch = work.framework.watch(replica)
         self.kept = {first_epoch, work.recipe.recipe.epochs}
         self.steps = work.recipe.steps(len(work.images.train))
         self.warmup = work.recipe.recipe.warmup_epochs * self.steps
@@ -69,8 +69,8 @@ class Observer:
         self._taken += 1
         number = (self._epoch - 1) * self.steps + step
         ends = self._taken == 1 or step == self.steps - 1
-        if ends or number < self.warmup or not self.work.framework.RATE_ON_DEVICE:
-            self.rates.append((number, self.work.framework.learning_rate(self.replica.optimizer)))
+        if ends or number < self.warmup or not self.watch.waits:
+            self.rates.append((number, self.watch.rate()))
 
     def end(self) -> None:
         """The epoch is over: its labels are counted."""
@@ -100,7 +100,7 @@ class Observer:
         found = [crop for number, order in replayed.items() for crop in self._crops(number, order)]
         return Observed(
             self.world.rank,
-            self.finish(),
+            self.watch.seen(),
             self.rates,
             self.epochs,
             self.evaluations,
