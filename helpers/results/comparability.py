@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from helpers.results.comparison import Comparison, Entry
 
 NOT_COMPARABLE = "not comparable"
+DIFFERENT = "trained differently"
 RESUMED = "resumed"
 SHARED = "shared GPU"
 
@@ -19,16 +20,34 @@ SHARED = "shared GPU"
 def marks(content: dict[str, Any]) -> tuple[str, ...]:
     """What stands beside a run wherever it is timed, because its times are not like others'.
 
-    *not comparable*: its fairness certificate was not passed. *resumed*: it went on from a
+    *not comparable*: it failed its fairness check. *trained differently*: it did something else
+    than the recipe says, as a notebook that was changed on purpose. *resumed*: it went on from a
     checkpoint, so what was measured is of its last process only. *shared GPU*: somebody else's
     process was on its GPUs. Nothing where its times may stand beside the others'.
     """
     found = {
-        NOT_COMPARABLE: not content.get("fairness", {}).get("comparable", False),
+        NOT_COMPARABLE: failed(content),
+        DIFFERENT: bool(variants(content)),
         RESUMED: resumed_after(content) > 0,
         SHARED: bool(content.get("neighbours", {}).get("processes")),
     }
     return tuple(mark for mark, holds in found.items() if holds)
+
+
+def failed(content: Mapping[str, Any]) -> bool:
+    """Whether a run failed its fairness check, or ended before it."""
+    fairness = content.get("fairness", {"comparable": False, "checks": []})
+    wrong = any(check["verdict"] == "fail" for check in fairness["checks"])
+    return wrong or not (fairness["comparable"] or variants(content))
+
+
+def variants(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a run trained differently, such as ``augmentation (no flip)``; usually nothing."""
+    checks = content.get("fairness", {}).get("checks", [])
+    found = [
+        check.get("variant", check["check"]) for check in checks if check["verdict"] == "different"
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def resumed_after(content: dict[str, Any]) -> int:
@@ -39,7 +58,7 @@ def resumed_after(content: dict[str, Any]) -> int:
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """The marks of runs that are told by one figure: those that any of them has."""
     found = {mark for one in several for mark in one}
-    return tuple(mark for mark in (NOT_COMPARABLE, RESUMED, SHARED) if mark in found)
+    return tuple(mark for mark in (NOT_COMPARABLE, DIFFERENT, RESUMED, SHARED) if mark in found)
 
 
 def marked(label: str, of: Iterable[str]) -> str:

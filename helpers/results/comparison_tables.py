@@ -79,7 +79,7 @@ def fairness(compared: Comparison) -> pd.DataFrame:
 
 
 def _badness(check: dict[str, Any]) -> tuple[int, float]:
-    order_of = ("pass", "known", "not checked", "fail")
+    order_of = ("pass", "known", "not checked", "different", "fail")
     verdict = check["verdict"]
     place = order_of.index(verdict) if verdict in order_of else len(order_of)
     return place, check["difference"] or 0.0

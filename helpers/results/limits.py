@@ -80,7 +80,11 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append("the code changed before it was resumed: its epochs are of two programs")
     if damaged := content.get("checkpoint", {}).get("damaged"):
         texts.append(f"started again, because its earlier checkpoint was damaged: {damaged}")
-    if not content["fairness"]["comparable"]:
+    if variants := comparability.variants(content):
+        texts.append(
+            f"trained differently: {', '.join(variants)}; it is not ranked with the others"
+        )
+    if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
     unchecked = [c for c in content["fairness"]["checks"] if c["verdict"] == "not checked"]

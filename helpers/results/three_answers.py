@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.results import device_waits, paired
+from helpers.results import comparability, device_waits, paired
 from helpers.results.agreement import differences
 from helpers.results.comparability import (
     marked,
@@ -67,7 +67,7 @@ def _in_short(compared: Comparison) -> str:
     if first.verdict == UNRANKED:
         same = " the same network" if fair.verdict == "yes" else ""
         parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
-        parts += filter(None, [_told_apart(compared)])
+        parts += [*_variants(compared.finished), *filter(None, [_told_apart(compared)])]
         return f"{'; '.join(parts)}; speed is not ranked here."
     named = (
         f"No framework can be called fastest on {machine}"
@@ -79,7 +79,16 @@ def _in_short(compared: Comparison) -> str:
         if waited.verdict == "unknown"
         else f"the devices waited for {waited.verdict}"
     )
-    return f"{named}; {is_fair}; {wait}."
+    return f"{'; '.join([named, is_fair, *_variants(compared.finished), wait])}."
+
+
+def _variants(runs: Sequence[Entry]) -> list[str]:
+    """``PyTorch no flip trained differently: augmentation (no flip)``, a text a label."""
+    found: dict[str, dict[str, None]] = {}
+    for entry in runs:
+        for variant in comparability.variants(entry.content):
+            found.setdefault(entry.label, {})[variant] = None
+    return [f"{label} trained differently: {', '.join(what)}" for label, what in found.items()]
 
 
 def fastest(compared: Comparison) -> Answer:
@@ -124,15 +133,17 @@ def fairness(compared: Comparison) -> Answer:
     runs = compared.finished
     if not runs:
         return Answer(question, "unknown", "No run has finished.")
-    failed = [entry.label for entry in runs if not entry.comparable]
+    failed = [entry.label for entry in runs if comparability.failed(entry.content)]
     differ = [what for what, _ in differences(runs)]
     verdicts = Counter(
         check["verdict"] for entry in runs for check in entry.content["fairness"]["checks"]
     )
     checks = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    text = f"{len(runs) - len(failed)} of {len(runs)} finished runs passed their certificate"
+    passed = sum(entry.comparable for entry in runs)
+    text = f"{passed} of {len(runs)} finished runs passed their certificate"
     if failed:
         text += f"; {', '.join(dict.fromkeys(failed))} did not"
+    text += "".join(f"; {told}" for told in _variants(runs))
     text += f". Checks: {checks or 'none'}"
     if differ:
         text += f". Not everything was the same: {'; '.join(differ)}"
@@ -143,7 +154,7 @@ def fairness(compared: Comparison) -> Answer:
     unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
     if unfinished:
         text += f". {unfinished} did not finish"
-    if len({entry.label for entry in runs}) < 2:
+    if len({entry.label for entry in runs if not comparability.variants(entry.content)}) < 2:
         return Answer(question, "one framework", f"{text}.")
     verdict = "yes"
     if failed or differ or own:

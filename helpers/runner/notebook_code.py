@@ -14,6 +14,7 @@ def run_cells(
     after: str | None = None,
     wanted: Callable[[str], bool] = lambda text: True,
     checked: bool = True,
+    changed: Callable[[str], str] = lambda text: text,
     **parameters: Any,
 ) -> dict[str, Any]:
     """Run a notebook's code cells here and return the names they have defined.
@@ -22,6 +23,7 @@ def run_cells(
         until: stop before the first cell, of code or prose, that holds this.
         after: stop after the first code cell that holds this.
         wanted: whether to run a code cell, by its source.
+        changed: gives what to run in place of a code cell's source.
         checked: with the check of fairness, which takes most of the time until training begins.
         parameters: in place of what the cell tagged ``parameters`` says.
     """
@@ -33,7 +35,7 @@ def run_cells(
             break
         if cell["cell_type"] != "code" or not wanted(text):
             continue
-        exec(compile(text, notebook, "exec"), names)
+        exec(compile(changed(text), notebook, "exec"), names)
         if "parameters" in cell["metadata"].get("tags", []):
             names.update(parameters)
         if not checked and "this_run" in names:

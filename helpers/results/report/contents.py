@@ -122,13 +122,25 @@ def _fairness(compared: Comparison) -> Section:
     lead = (
         "The certificate compares what each run used and computed with one float64 reference. "
         "A run that failed a check is marked as not comparable wherever its time is shown. "
+        "A run that trained something else than the recipe is marked as trained differently. "
         "With repeated runs, the worst result of each check is shown."
     )
     blocks: list[Block] = [
         Table("fairness", "Certificate", comparison_tables.fairness(compared), kind="verdicts"),
+        Texts("How each program was executed", _executions(compared.finished)),
         Table("reasons", "Remarks on single checks", _reasons(compared.entries)),
     ]
     return Section("fairness", "Is it fair", lead, blocks, ("fairness",))
+
+
+def _executions(entries: Sequence[Entry]) -> list[str]:
+    """Which frameworks ran eagerly, and which compiled their program, in one line."""
+    found: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        if how := entry.content.get("training", {}).get("execution"):
+            found.setdefault(how, {})[entry.label] = None
+    told = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
+    return [f"{'; '.join(told)}."] if told else []
 
 
 def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
@@ -137,8 +149,8 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
     checked = {entry.run: None for entry in entries if "fairness" in entry.content}
     for entry in entries:
         for check in entry.content.get("fairness", {}).get("checks", []):
-            if check.get("reason"):
-                key = (check["check"], check["verdict"], check["reason"])
+            if reason := check.get("variant") or check.get("reason"):
+                key = (check["check"], check["verdict"], reason)
                 said.setdefault(key, {})[entry.run] = None
     rows = [
         {

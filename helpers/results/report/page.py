@@ -20,7 +20,7 @@ from markupsafe import Markup
 from gpumon.drawing import interactive, sidebyside
 from helpers.results import charts, learning_curves, published, three_answers
 from helpers.results.charts.style import family_of
-from helpers.results.comparability import NOT_COMPARABLE, RESUMED, SHARED
+from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE, RESUMED, SHARED
 from helpers.results.comparison import Comparison, repeats
 from helpers.results.report import chart_descriptions, svg
 from helpers.results.report.blocks import Chart, Live, Section, Table, Texts
@@ -40,7 +40,7 @@ LONG = 12
 """Rows of a table that are shown at first; and runs, of which more can be chosen from."""
 
 _VERDICTS = {"pass": "good", "fail": "bad"}
-_MARKED = re.compile(rf"(.*) \(((?:{NOT_COMPARABLE}|{RESUMED}|{SHARED})[^()]*)\)")
+_MARKED = re.compile(rf"(.*) \(((?:{NOT_COMPARABLE}|{DIFFERENT}|{RESUMED}|{SHARED})[^()]*)\)")
 _NUMBER = re.compile(r"[-~+]?[\d.,:]+(?:e[-+]?\d+)?( s| %|%| points)?( \(.*\))?|n/a|-")
 
 

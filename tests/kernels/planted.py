@@ -1,0 +1,246 @@
+"""What a notebook may train differently, or wrongly, and the fairness check's row that sees it.
+
+Each plant changes the notebook's own text, which is then run to the end of its test on a small
+network and 200 images: two epochs, momentum, weight decay and a warm-up. Where a plant changes what
+only the real training does, the rehearsal passes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import own_networks
+
+from helpers.fairness import crops, training_checks
+from helpers.fairness.certificate import Certificate
+from helpers.runner.notebook_code import run_cells
+
+RATES = "rates or (scaled.learning_rate_at(step, steps) for step in count(first_step))"
+LOOP = "islice(loader, steps)"
+RULE = "rule or scaled.recipe.rule"
+KIND = "type(scaled.recipe.rule)"
+FLIPS = ("random.random() < 0.5", "lots[2] < 0.5")
+EACH = {"seed", "random"}
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A change of a notebook's text: the first of ``texts`` that it has is exchanged.
+
+    ``row`` notices it; None where the run ends with an error that holds ``error``.
+    """
+
+    texts: Mapping[str, str]
+    row: str | None
+    error: str = ""
+    devices: int = 1
+    """So many are needed for it to matter."""
+
+
+def _rates(said: str) -> dict[str, str]:
+    return {RATES: f"rates or ({said} for step in count(first_step))"}
+
+
+def _rule(momentum: float, decay: float) -> dict[str, str]:
+    return {RULE: f'rule or {KIND}("momentum", {momentum}, {decay})'}
+
+
+def _top(sound: str, broken: str, *, all_of: str = "") -> dict[str, str]:
+    """How a crop's place is drawn, in the notebooks' three ways."""
+    return {
+        "random.integers(side - crop + 1)": broken.format(most="(side - crop)"),
+        "int(lots[0] * (height - crop + 1)), int(lots[1] * (width - crop + 1))": ", ".join(
+            f"int({sound.format(lot=f'lots[{n}]', most=f'({side} - crop)')})"
+            for n, side in enumerate(("height", "width"))
+        ),
+        "lots[:2] * tf.cast(tf.shape(pixels)[:2] - crop + 1, tf.float32)": sound.format(
+            lot="lots[:2]", most="tf.cast(tf.shape(pixels)[:2] - crop, tf.float32)"
+        ),
+    }
+
+
+TWICE = "(b for n in range(steps - 1) for b in [next(loader)] * (1 + (n == 0)))"
+
+PLANTS = {
+    "rate x 4": Plant(_rates("4 * scaled.learning_rate_at(step, steps)"), training_checks.RATE),
+    "rate constant": Plant(_rates("scaled.learning_rate"), training_checks.RATE),
+    "rate of one device": Plant(
+        _rates("scaled.learning_rate_at(step, steps) / scaled.devices"),
+        training_checks.RATE,
+        devices=2,
+    ),
+    "rate one step late": Plant(
+        _rates("scaled.learning_rate_at(max(step - 1, 0), steps)"), training_checks.RATE
+    ),
+    "no flip": Plant(dict.fromkeys(FLIPS, "False"), crops.MIRRORED),
+    "always flipped": Plant(dict.fromkeys(FLIPS, "True"), crops.MIRRORED),
+    "flipped too rarely": Plant(
+        {flip: flip.replace("0.5", "0.25") for flip in FLIPS}, crops.MIRRORED
+    ),
+    "centre crop": Plant(_top("{most} / 2 + 0 * {lot}", "{most} // 2"), crops.PLACES),
+    "crops of one half": Plant(
+        _top("{lot} * ({most} / 2 + 1)", "random.integers({most} // 2 + 1)"), crops.PLACES
+    ),
+    "without the last place": Plant(
+        _top("{lot} * {most}", "random.integers({most})"), crops.PLACES
+    ),
+    "brighter pixels": Plant(
+        {
+            "copy_into(place, self.transform(": "copy_into(place, 1 + self.transform(",
+            "copy_into(pixels[at], self.transform(": "copy_into(pixels[at], 1 + self.transform(",
+            "copy_into(pixels[place], transform(": "copy_into(pixels[place], 1 + transform(",
+            "return transform(read(image), *lots), targets[image]": (
+                "return transform(read(image), *lots) + (1 if lots else 0), targets[image]"
+            ),
+        },
+        crops.FOUND,
+    ),
+    "the same crops in each batch": Plant(
+        {
+            "[scaled.recipe.seed, tickets[0]]": "[scaled.recipe.seed]",
+            "default_rng([scaled.recipe.seed, numbers[at]])": "default_rng(scaled.recipe.seed)",
+            "[scaled.recipe.seed, epoch, place * self.part + at]": "[scaled.recipe.seed, at]",
+            "lots, order = random.random((size, 3), np.float32)": (
+                "lots, order = np.tile(random.random((1, 3), np.float32), (size, 1))"
+            ),
+            "random.random(3).tolist()": "np.random.default_rng(0).random(3).tolist()",
+        },
+        crops.DRAWS,
+    ),
+    "half of the steps": Plant(
+        {
+            LOOP: "islice(loader, steps // 2)",
+            "parallel.Steps(steps, loader)": ("parallel.Steps(steps // 2, loader)"),
+        },
+        None,
+        "steps",
+    ),
+    "one batch twice": Plant(
+        {
+            LOOP: TWICE,
+            "np.arange(rank, used, shares)": "np.arange(rank, used, shares) % (used - shares)",
+            "np.arange(world.rank, used, world.size)": (
+                "np.arange(world.rank, used, world.size) % (used - world.size)"
+            ),
+        },
+        training_checks.ORDER,
+    ),
+    "some images left out": Plant(
+        {
+            "Images(images.train, train_transform": "Images(images.train[20:], train_transform",
+            "random.permutation(size)": "np.r_[20:size, 20:40][random.permutation(size)]",
+            "ReadBatch(images.train, train_transform)": (
+                "ReadBatch(images.train[20:].iloc[list(range(180)) + list(range(20))], "
+                "train_transform)"
+            ),
+        },
+        training_checks.ORDER,
+    ),
+    "weight decay missing": Plant(_rule(0.9, 0.0), training_checks.OPTIMIZER),
+    "another momentum": Plant(_rule(0.5, 1e-3), training_checks.OPTIMIZER),
+    "another rule": Plant({RULE: f'rule or {KIND}("adam", 0.0, 1e-3)'}, training_checks.OPTIMIZER),
+    "evaluation of other images": Plant(
+        {
+            "Images(part.iloc[world.rank :: world.size], evaluation_transform)": (
+                "Images(part.iloc[[0] * len(part)].iloc[world.rank :: world.size], "
+                "evaluation_transform)"
+            ),
+            "Images(part[world.rank :: world.processes], evaluation_transform)": (
+                "Images(part.iloc[[0] * len(part)][world.rank :: world.processes], "
+                "evaluation_transform)"
+            ),
+            "Images(part, evaluation_transform": (
+                "Images(part.iloc[[0] * len(part)], evaluation_transform"
+            ),
+            "ReadBatch(part, evaluation_transform)": (
+                "ReadBatch(part.iloc[[0] * len(part)], evaluation_transform)"
+            ),
+            "make_loader(world, part, samples, evaluation_transform, workers)": (
+                "make_loader(world, part.iloc[[0] * len(part)], samples, evaluation_transform, "
+                "workers)"
+            ),
+            "read_batches(part, draws, evaluation_transform": (
+                "read_batches(part.iloc[[0] * len(part)], draws, evaluation_transform"
+            ),
+        },
+        training_checks.EVALUATED,
+    ),
+    "bf16": Plant(
+        {
+            "cast = casts.get(scaled.recipe.precision)": "cast = torch.bfloat16",
+            "network(tf.cast(to_network(pixels), compute), training=True)": (
+                "network(tf.cast(to_network(pixels), tf.bfloat16), training=True)"
+            ),
+            'policies.get(scaled.recipe.precision, "float32")': '"mixed_bfloat16"',
+        },
+        training_checks.PRECISION,
+    ),
+}
+CANNOT = {"bf16": ("MXNet", "Chainer", "JAX")}
+"""Frameworks that cannot, or of whose small network (``nnx.Conv``) the weights decide."""
+
+
+def trained(
+    notebook: str, module: str, folder: Path, devices: int, plant: Plant | None, **given: Any
+) -> Certificate:
+    """The certificate of the notebook's training and test, with a plant in it.
+
+    Raises:
+        AssertionError: the notebook has none of the plant's texts.
+    """
+    recipe = own_networks.recipe_of_classes(folder / "recipe", module)
+    recipe.write_text(recipe.read_text().replace("epochs = [2, 4]", "epochs = [1]"))
+    found: list[str] = []
+
+    def changed(text: str) -> str:
+        if plant is None or found:
+            return text
+        sound = next((sound for sound in plant.texts if sound in text), None)
+        if sound is None:
+            return text
+        found.append(sound)
+        return text.replace(sound, plant.texts[sound])
+
+    how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
+    how |= {"batch_size": 8, "epochs": 2, "workers": 2}
+    names = run_cells(notebook, until="## 11.", checked=False, changed=changed, **how, **given)
+    assert plant is None or found, f"{notebook} has none of {list(plant.texts)}"
+    run = names["this_run"]
+    run.monitor.stop()
+    certificate: Certificate = run.certificate
+    return certificate
+
+
+def plants_of(notebook: str) -> Iterator[str]:
+    """The names of those that a notebook's framework can show."""
+    for name in PLANTS:
+        if not notebook.startswith(CANNOT.get(name, ())):
+            yield name
+
+
+def assert_caught(name: str, notebook: str, module: str, folder: Path, devices: int) -> None:
+    """The plant's row, and no other reason, tells that the notebook trained something else."""
+    plant = PLANTS[name]
+    try:
+        found = trained(notebook, module, folder, devices, plant)
+    except Exception as error:
+        if plant.row is None and plant.error in str(error):
+            return
+        raise
+    wrong = {
+        check.check: check.variant or check.reason
+        for check in found.checks
+        if check.verdict in ("fail", "different")
+    }
+    assert plant.row in wrong, f"{name} was not noticed; found: {wrong}"
+    assert not found.comparable
+
+
+def assert_sound(notebook: str, module: str, folder: Path, devices: int, **given: Any) -> None:
+    """Without a plant all rows of the training pass."""
+    found = trained(notebook, module, folder, devices, None, **given)
+    wrong = [check for check in found.checks if check.verdict not in ("pass", "not checked")]
+    assert not wrong, wrong
+    unchecked = {check.check for check in found.checks if check.verdict == "not checked"}
+    assert unchecked <= {"logits of all devices after training"}
