@@ -247,7 +247,7 @@ def watch(replica: Any) -> Watch:
         What the framework's own objects say of it, while it trains and afterwards.
     """
     optimizer, types, call = replica.optimizer, set(), nnx.Conv.__call__
-    before = optax.tree_utils.tree_get(optimizer.state, "count", None)
+    before = _updates(optimizer)
 
     def noting(layer: nnx.Conv, *given: Any, **options: Any) -> Any:
         output = call(layer, *given, **options)
@@ -258,7 +258,7 @@ def watch(replica: Any) -> Watch:
 
     def seen() -> Seen:
         nnx.Conv.__call__ = call
-        after = optax.tree_utils.tree_get(optimizer.state, "count", None)
+        after = _updates(optimizer)
         name, found = _probed(
             optimizer.rule,
             sum(each.size for each in jax.tree.leaves(nnx.state(replica.network, nnx.Param))),
@@ -266,7 +266,7 @@ def watch(replica: Any) -> Watch:
         return Seen(
             name,
             found,
-            None if after is None or before is None else int(after) - int(before),
+            None if after is None or before is None else after - before,
             "/".join(sorted(types)) or None,
             "compiled (jax.jit, XLA)",
             jax.config.jax_default_matmul_precision != "float32",
@@ -543,6 +543,12 @@ def _pooling(given: dict[str, jax.Array]) -> jax.Array:
 
 
 _LAYERS = {"convolution": _convolution, "BatchNorm": _norm, "pooling": _pooling}
+
+
+def _updates(optimizer: Any) -> int | None:
+    """How many updates an optimiser has counted; Optax's momentum and plain descent count none."""
+    found = optax.tree_utils.tree_get(optimizer.state, "count", None)
+    return None if found is None else int(found)
 
 
 def _probed(rule: optax.GradientTransformation, weights: int) -> tuple[str, dict[str, Any]]:

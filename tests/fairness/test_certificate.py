@@ -92,3 +92,14 @@ def test_rows_found_later_take_the_places_of_those_of_their_names() -> None:
     found = Certificate((PASS, UNCHECKED, KNOWN), 2.0).updated([again, more])
     assert found == Certificate((PASS, again, KNOWN, more), 2.0)
     assert Certificate((PASS,)).updated([]) == Certificate((PASS,))
+
+
+def test_what_is_trained_differently_is_no_failure_and_not_comparable() -> None:
+    other = Check("e", 2.0, 1.0, "why", variant="augmentation (no flip)")
+    assert other.verdict == "different"
+    assert other.as_record()["variant"] == "augmentation (no flip)"
+    assert "variant" not in Check("e", 1.0, 1.0, variant="augmentation (no flip)").as_record()
+    assert Check("e", 2.0, 1.0, "why", rest=1.0, variant="x").verdict == "known"
+    assert not Certificate((PASS, other)).comparable
+    shown = Certificate((PASS, other)).table()
+    assert shown.loc["e", "reason"] == "augmentation (no flip)"

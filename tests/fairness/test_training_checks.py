@@ -1,0 +1,241 @@
+"""The rows of the training that ran: each passes as the recipe has it, and names what differs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.fairness import training_checks
+from helpers.fairness.certificate import Check
+from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.frameworks.seen import Seen
+from helpers.recipe import Recipe
+
+RECIPE = Recipe(
+    "own", epochs=3, batch=5, optimizer="momentum", weight_decay=1e-3, learning_rate=0.1,
+    warmup_epochs=1.0, drop_by=0.1, drop_epochs=(2,), task="classes",
+)  # fmt: skip
+SCALED = RECIPE.on(2)
+LABELS = np.random.default_rng(0).integers(0, 3, 43)
+STEPS = 4  # three of the 43 images fill no batch
+SEEN = Seen(
+    "momentum",
+    {"weight decay": (1e-3, 1e-3), "momentum": (0.9, 0.9)},
+    12,
+    "float32",
+    "eager",
+    tf32=False,
+    threads=4,
+)
+
+
+def epoch(number: int, rank: int, **changes: Any) -> Epoch:
+    order = np.random.default_rng(number).permutation(43)[:40][rank::2]
+    counts = training_checks.counts(LABELS[order], 3)
+    return replace(Epoch(number, 0, STEPS, 20, counts), **changes)
+
+
+def process(rank: int, **changes: Any) -> Observed:
+    rates = [(step, SCALED.learning_rate_at(step, STEPS)) for step in range(12)]
+    order = np.random.default_rng(1).permutation(43)[:40][rank::2]
+    sound = Observed(
+        rank,
+        SEEN,
+        rates,
+        [epoch(number, rank) for number in (1, 2, 3)],
+        [Evaluation("valid", 6, 6, 0)] * 3,
+        {1: order},
+    )
+    return replace(sound, **changes)
+
+
+BOTH = [process(0), process(1)]
+
+
+def test_a_training_as_the_recipe_has_it_passes() -> None:
+    checks = training_checks.certify(BOTH, SCALED, LABELS, on_gpu=False)
+    assert {check.verdict for check in checks} == {"pass", "not checked"}  # no crops were kept
+    unchecked = [check.check for check in checks if check.verdict == "not checked"]
+    assert len(unchecked) == 4 and all("crops" in name for name in unchecked)
+
+
+def rates(change: Any, steps: Sequence[int] = range(12)) -> Check:
+    found = [(n, change(n, SCALED.learning_rate_at(n, STEPS))) for n in steps]
+    return training_checks.rates([process(0), process(1, rates=found)], SCALED, STEPS)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda step, rate: 4 * rate, "0.4, where the recipe has 0.1"),
+        (lambda step, rate: rate * (1 + 3e-6), "learning rate ("),
+        (lambda step, rate: 0.02 if step == 9 else rate, "where the recipe has 0.02"),
+    ],
+)
+def test_another_rate_is_named(change: Any, said: str) -> None:
+    found = rates(change)
+    if "0.02" in said:  # that is the recipe's
+        assert found.verdict == "pass"
+    else:
+        assert found.verdict == "different" and found.variant is not None
+        assert found.variant.startswith("learning rate (")
+
+
+def test_a_rate_that_is_always_a_multiple_is_told_as_that() -> None:
+    four = [(n, 4 * SCALED.learning_rate_at(n, STEPS)) for n in range(12)]
+    found = training_checks.rates([process(0, rates=four)], SCALED, STEPS)
+    assert found.variant == "learning rate (4 times the recipe's)"
+    assert (found.verdict, found.difference) == ("different", pytest.approx(3))
+
+
+def test_float32_is_no_other_rate_and_how_often_it_was_read_is_told() -> None:
+    assert rates(lambda step, rate: float(np.float32(rate))).verdict == "pass"
+    assert rates(lambda step, rate: rate).reason == "read from the optimiser at all 12 steps"
+    few = process(0, rates=process(0).rates[:5])
+    told = training_checks.rates([few], SCALED, STEPS).reason
+    assert told is not None and told.startswith("read from the optimiser at 5 of 12 steps")
+    assert training_checks.rates([process(0, rates=[])], SCALED, STEPS).verdict == "not checked"
+
+
+def optimizer(seen: Seen, recipe: Recipe = RECIPE, **changes: Any) -> Check:
+    return training_checks.optimizer(
+        [process(0), process(1, seen=seen, **changes)] if recipe is RECIPE
+        else [process(0, seen=seen)], recipe.on(2)
+    )  # fmt: skip
+
+
+def constants(**changes: tuple[float, float]) -> Seen:
+    named = {name.replace("_", " "): value for name, value in changes.items()}
+    return replace(SEEN, constants={**SEEN.constants, **named})
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (constants(momentum=(0.5, 0.5)), "optimiser (momentum 0.5 instead of 0.9)"),
+        (constants(weight_decay=(0.0, 0.0)), "optimiser (weight decay 0 instead of 0.001)"),
+        (
+            constants(weight_decay=(0.0, 1e-3)),
+            "optimiser (weight decay not of all weights the same instead of 0.001)",
+        ),
+        (constants(nesterov=(1.0, 1.0)), "optimiser (nesterov 1 instead of 0)"),
+        (replace(SEEN, optimizer="AdamW"), "optimiser (AdamW instead of momentum)"),
+    ],
+)
+def test_another_optimiser_is_named(seen: Seen, said: str) -> None:
+    found = optimizer(seen)
+    assert (found.verdict, found.variant) == ("different", said)
+
+
+def test_adams_constants_are_looked_at() -> None:
+    adam = replace(RECIPE, optimizer="adam", weight_decay=0.0)
+    sound = {"weight decay": 0.0, "beta 1": 0.9, "beta 2": 0.999, "epsilon": 1e-8}
+    seen = Seen("adam", {what: (x, x) for what, x in sound.items()}, 12, None, "eager")
+    assert optimizer(seen, adam).verdict == "pass"
+    for what in ("beta 1", "beta 2", "epsilon"):
+        other = replace(seen, constants={**seen.constants, what: (0.5, 0.5)})
+        assert f"{what} 0.5 instead of" in str(optimizer(other, adam).variant)
+
+
+def test_where_the_velocity_has_the_rate_the_last_change_is_in_the_momentum() -> None:
+    last = [(10, 0.2), (11, 0.02)]
+    follows = replace(constants(momentum=(0.09, 0.09)), rate_in_velocity=True)
+    assert optimizer(follows, rates=last).verdict == "pass"
+    assert optimizer(replace(follows, rate_in_velocity=False), rates=last).verdict == "different"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seen": replace(SEEN, updates=24)}, "24 updates in 12 steps"),
+        ({"seen": replace(SEEN, updates=11)}, "11 updates in 12 steps"),
+        ({"epochs": [epoch(1, 1), epoch(2, 1, images=15), epoch(3, 1)]}, "epoch 2: 15 images"),
+    ],
+)
+def test_more_or_less_than_the_recipe_is_named(changes: Any, said: str) -> None:
+    found = training_checks.amount([process(0), process(1, **changes)], SCALED, STEPS)
+    assert found.verdict == "different" and said in str(found.variant)
+
+
+def test_steps_that_fp16_leaves_out_and_updates_nobody_counts_pass() -> None:
+    half = replace(RECIPE, precision="fp16").on(2)
+    few = [process(0, seen=replace(SEEN, updates=11))]
+    one = RECIPE.on(1)
+    assert training_checks.amount([*few, process(1)], half, STEPS).verdict == "pass"
+    none = [process(0, seen=replace(SEEN, updates=None)), process(1)]
+    found = training_checks.amount(none, SCALED, STEPS)
+    assert found.verdict == "pass" and "the optimiser counts none" in str(found.reason)
+    assert training_checks.amount([process(0)], one, STEPS).verdict == "pass"
+
+
+def test_the_part_of_an_epoch_that_is_left_after_a_restart_is_enough() -> None:
+    rest = [epoch(2, rank, first=1, steps=3, images=15) for rank in range(2)]
+    seen = replace(SEEN, updates=3)
+    both = [process(rank, epochs=[rest[rank]], seen=seen) for rank in range(2)]
+    assert training_checks.amount(both, SCALED, STEPS).verdict == "pass"
+    assert training_checks.label_counts(both, SCALED, LABELS).verdict == "not checked"
+
+
+def labels_with(counts: np.ndarray) -> Check:
+    both = [process(0), process(1, epochs=[epoch(1, 1), epoch(2, 1, labels=counts), epoch(3, 1)])]
+    return training_checks.label_counts(both, SCALED, LABELS)
+
+
+def test_labels_that_the_table_has_not_or_has_more_often_fail() -> None:
+    sound = epoch(2, 1).labels
+    assert labels_with(sound).verdict == "pass"
+    table = training_checks.counts(LABELS, 3)
+    left = table - epoch(2, 0).labels - sound  # of the three images that were dropped
+    assert labels_with(sound + left).verdict == "pass"
+    assert labels_with(sound + left + np.array([1, 0, 0])).verdict == "fail"
+    assert labels_with(sound - np.array([4, 0, 0])).verdict == "fail"
+    findings = np.eye(3)[LABELS]
+    assert (training_checks.counts(findings, 3) == table).all()
+
+
+def test_the_order_of_the_images_is_the_loaders_and_none_is_there_twice() -> None:
+    assert training_checks.order(BOTH).verdict == "pass"
+    assert training_checks.order([process(0), process(1, misplaced=1)]).verdict == "fail"
+    again = process(0).replayed[1]
+    assert training_checks.order([process(0), process(1, replayed={1: again})]).verdict == "fail"
+    other_epoch = training_checks.order([process(0), process(1, replayed={2: again})])
+    assert other_epoch.verdict == "pass"
+    assert training_checks.order([process(0, replayed={})]).verdict == "not checked"
+
+
+@pytest.mark.parametrize(
+    ("seen", "on_gpu", "verdict"),
+    [
+        (SEEN, True, "pass"),
+        (replace(SEEN, convolutions="bfloat16"), False, "different"),
+        (replace(SEEN, convolutions="bfloat16/float32"), False, "different"),
+        (replace(SEEN, convolutions=None), False, "not checked"),
+        (replace(SEEN, tf32=True), True, "different"),
+        (replace(SEEN, tf32=True), False, "pass"),
+        (replace(SEEN, tf32=None), True, "pass"),
+    ],
+)
+def test_another_precision_is_named(seen: Seen, on_gpu: bool, verdict: str) -> None:
+    assert training_checks.precision([process(0, seen=seen)], RECIPE, on_gpu).verdict == verdict
+
+
+@pytest.mark.parametrize(("precision", "type_"), [("bf16", "bfloat16"), ("fp16", "float16")])
+def test_what_was_asked_for_is_no_other_precision(precision: str, type_: str) -> None:
+    recipe = replace(RECIPE, precision=precision)
+    mixed = replace(SEEN, convolutions=type_, tf32=True)
+    assert training_checks.precision([process(0, seen=mixed)], recipe, True).verdict == "pass"
+    assert training_checks.precision([process(0)], recipe, True).verdict == "different"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [Evaluation("valid", 5, 6, 0), Evaluation("valid", 6, 6, 1), Evaluation("test", 0, 6, 0)],
+)
+def test_an_evaluation_of_other_images_fails(wrong: Evaluation) -> None:
+    assert training_checks.evaluations(BOTH).verdict == "pass"
+    bad = process(1, evaluations=[*BOTH[1].evaluations, wrong])
+    found = training_checks.evaluations([BOTH[0], bad])
+    assert found.verdict == "fail"
+    assert f"{wrong.part}: {wrong.images} of 6 images" in str(found.reason)
