@@ -1,6 +1,7 @@
 """What replicas leave in the temporary folder: nothing, however they end."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -64,12 +65,15 @@ def test_what_a_killed_caller_leaves_is_removed_by_the_next(empty: Path) -> None
 
 def test_a_folder_in_use_stays(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(empty))
-    (empty / "run-left").mkdir()
+    for name, host in (("left", socket.gethostname()), ("elsewhere", "another")):
+        (empty / f"run-{name}").mkdir()
+        (empty / f"run-{name}" / temporary.HOST).write_text(host)
     (empty / "run-of-a-file").touch()
     with temporary.own("run-") as one, temporary.own("run-") as other:
-        assert sorted(empty.iterdir()) == sorted(map(Path, (one, other, f"{empty}/run-of-a-file")))
+        names = {path.name for path in empty.iterdir()}
+        assert names == {Path(one).name, Path(other).name, "run-elsewhere", "run-of-a-file"}
         (Path(one) / "full").mkdir()
-    assert [path.name for path in empty.iterdir()] == ["run-of-a-file"]
+    assert {path.name for path in empty.iterdir()} == {"run-elsewhere", "run-of-a-file"}
 
 
 @pytest.mark.parametrize("name", ["x" * 100, "job#7", "what?"])
