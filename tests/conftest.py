@@ -35,8 +35,8 @@ with contextlib.suppress(ImportError):
 
 OF_THIS_PROCESS = ("fake-nvml-", "faults-")
 """What begins so is there until the tests' own process ends."""
-CACHES = ("torchinductor_", "matplotlib-")
-"""What begins so is a library's, which keeps it for the next process, or until its own ends."""
+CACHES = ("torchinductor_", "matplotlib-", "pytest-of-", "uv-setuptools-")
+"""What begins so is a tool's, which keeps it for its next process, or until its own ends."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ from helpers.frameworks import temporary
 
 RUN = """
 import multiprocessing.util, os, signal, sys, tempfile
+import eager
 from helpers.frameworks import replicas
 def replica(rank):
     tempfile.mkdtemp()
@@ -33,7 +34,11 @@ if "killed" in sys.argv:
 
 
 def replicas_in(folder: Path, how: str) -> str:
-    env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(paths.ROOT)}
+    modules = folder.with_name(f"{folder.name}-modules")
+    modules.mkdir(exist_ok=True)
+    # As frameworks may: the server that forks the replicas knows a temporary folder already.
+    (modules / "eager.py").write_text("import tempfile; tempfile.gettempdir()")
+    env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": f"{paths.ROOT}:{modules}"}
     words = [sys.executable, "-c", RUN, how]
     done = subprocess.run(words, env=env, capture_output=True, text=True)
     assert not done.stderr
