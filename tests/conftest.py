@@ -35,7 +35,7 @@ with contextlib.suppress(ImportError):
 
 OF_THIS_PROCESS = ("fake-nvml-", "faults-")
 """What begins so is there until the tests' own process ends."""
-CACHES = ("torchinductor_", "matplotlib-", "pytest-of-", "uv-setuptools-")
+CACHES = ("torchinductor_", "matplotlib-", "pytest-of-", "torchelastic_", "uv-setuptools-")
 """What begins so is a tool's, which keeps it for its next process, or until its own ends."""
 
 
