@@ -9,16 +9,23 @@ import sys
 from collections.abc import Sequence
 
 from data_prep.arguments import Version, parser
-from data_prep.errors import DataError, printable
+from data_prep.errors import READER_GONE, DataError, printable
 
 __all__ = ["Version", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command: 0, 1 (`verify` found a problem), 2 (a user error) or 130 (Ctrl-C)."""
+    """Run one command and return its exit code.
+
+    It is 0, 1 (`verify` found a problem), 2 (a user error), 130 (Ctrl-C) or 141 (`… | head`).
+    """
     _have_output()
     try:
-        options = parser().parse_args(arguments)
+        try:
+            options = parser().parse_args(arguments)
+        except SystemExit:  # argparse's, once it has printed the help
+            sys.stdout.flush()
+            raise
         code: int = options.run(options)
         sys.stdout.flush()
         return code
@@ -27,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except BrokenPipeError:  # the reader of our output has gone, as in `data-prep … | head`
         _drop_output()
-        return 1
+        return READER_GONE
     except OSError as error:  # the disk is full, read-only or gone, or nothing can be printed
         _drop_output()
         where = error.filename or ("standard output" if _is_here() else "the working folder")

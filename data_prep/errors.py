@@ -21,6 +21,10 @@ class DataError(Exception):
         super().__init__(text)
 
 
+READER_GONE = 141
+"""Exit code where the program that reads the output has ended, as of `… | head`: SIGPIPE's."""
+
+
 def printable(text: str) -> str:
     r"""A text as one line without effect on a terminal: `\x1b` for an escape, `\n` for a new line.
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import environment
+import gpus
 import installed
 import kernels
 import locks
@@ -147,7 +148,7 @@ def run_locked(
     folder: wheel_folder.Folder | None,
 ) -> int:
     """The command, when no other build is going on here."""
-    machine = kernels.this_machine(options.gpu)
+    machine = kernels.this_machine(True if folder else options.gpu)
     if folder:
         machine = machine._replace(gpu=True, forms=tuple(folder.forms.items()))
     anew = list(wanted) if options.rebuild else []
@@ -241,7 +242,11 @@ def main(arguments: list[str]) -> int:
         print(f"build.py: {wrong}", file=sys.stderr)
         return 2
     if options.show:
-        print(*kernels.prospects(wanted, kernels.this_machine(options.gpu)), sep="\n")
+        try:
+            print(*kernels.prospects(wanted, kernels.this_machine(options.gpu)), sep="\n")
+        except gpus.DriverError as error:
+            print(f"build.py: {error}", file=sys.stderr)
+            return 2
         return 0
     return alone(lambda: run_locked(wanted, options, more, folder), "build.py")
 
@@ -262,7 +267,7 @@ def alone(work: Callable[[], int], command: str) -> int:
                 print("Waiting for another build of these environments to end.", flush=True)
                 fcntl.flock(held, fcntl.LOCK_EX)
             return work()
-    except (python311.NoPython, wheel_folder.NotUsable, BuildError) as error:
+    except (gpus.DriverError, python311.NoPython, wheel_folder.NotUsable, BuildError) as error:
         print(f"{command}: {error}", file=sys.stderr)
         return 2
     except OSError as error:

@@ -205,11 +205,11 @@ def main(arguments: list[str]) -> int:
     if wrong:
         print(f"download.py: {wrong}", file=sys.stderr)
         return 2
-    machine = kernels.this_machine(options.gpu)
-    forms = {kernel: kernels.form(kernel, machine) for kernel in wanted}
     path = options.folder.absolute()
 
     def work() -> int:
+        machine = kernels.this_machine(options.gpu)
+        forms = {kernel: kernels.form(kernel, machine) for kernel in wanted}
         maker = build.get_maker(machine)
         build.make_tools(maker)
         # Where no Python 3.11 was found, the other machine may have none either.

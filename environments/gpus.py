@@ -9,17 +9,30 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
+from helpers.frameworks import driver_errors
 from helpers.frameworks.capabilities import Gpu
 
 LONGEST = 96  # what NVML gives as the longest name
 
 
+class DriverError(Exception):
+    """The driver is installed and does not start: nobody can tell which GPUs there are."""
+
+
 def found() -> tuple[Gpu, ...]:
-    """All of them, whatever CUDA_VISIBLE_DEVICES says; none where the driver does not answer."""
+    """All of them, whatever CUDA_VISIBLE_DEVICES says; none without a driver.
+
+    Raises:
+        DriverError: the driver is installed and does not start.
+    """
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        if nvml.nvmlInitWithFlags(0):
-            return ()
+        if code := nvml.nvmlInitWithFlags(0):
+            if code in driver_errors.ABSENT:
+                return ()
+            nvml.nvmlErrorString.restype = ctypes.c_char_p
+            said = nvml.nvmlErrorString(code).decode("utf-8", "replace")
+            raise DriverError(driver_errors.message(code, said))
         driver = _text(nvml.nvmlSystemGetDriverVersion)
         count = ctypes.c_uint()
         nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))

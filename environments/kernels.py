@@ -57,11 +57,19 @@ def this_machine(gpu: bool | Gpu | None = None) -> Machine:
     """GPU forms where an NVIDIA driver is loaded (also that of Windows, in WSL), unless told.
 
     Told of a GPU, it is a machine with that one: environments may be made for another machine.
+
+    Raises:
+        gpus.DriverError: it depends on a driver that is installed and does not start.
     """
     if isinstance(gpu, Gpu):
         return Machine(True, (gpu,))
     signs = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1"
-    found = gpus.found()
+    try:
+        found = gpus.found()
+    except gpus.DriverError as error:
+        if gpu is None:
+            raise gpus.DriverError(f"{error}; to build for the CPU instead: --cpu") from None
+        found = ()
     driver = bool(found) or any(Path(sign).exists() for sign in signs)
     return Machine(driver if gpu is None else gpu, found)
 

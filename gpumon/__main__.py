@@ -20,6 +20,9 @@ from gpumon.output import write_whole
 if TYPE_CHECKING:
     from gpumon.trace import Trace
 
+READER_GONE = 141
+"""Exit code where the program that reads the output has ended, as of `… | head`: SIGPIPE's."""
+
 
 def parser() -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(
@@ -272,10 +275,13 @@ def _write(out: Path, data: bytes) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; user errors are one line on standard error and exit code 2."""
     try:
-        with warnings_as_lines():
-            code = run(parser().parse_args(arguments))
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        try:
+            with warnings_as_lines():
+                code = run(parser().parse_args(arguments))
+        except SystemExit:  # argparse's, once it has printed the help
+            _flush()
+            raise
+        _flush()
         return code
     except MonitorError as error:
         print(f"gpumon: {error}", file=sys.stderr)
@@ -285,12 +291,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         _drop_output()  # the reader (head, less) has seen enough
-        return 0
+        return READER_GONE
     except OSError as error:
         _drop_output()
         where = error.filename or "standard output"
         print(f"gpumon: cannot write to {where}: {error.strerror}", file=sys.stderr)
         return 2
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _drop_output() -> None:

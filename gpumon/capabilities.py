@@ -35,7 +35,7 @@ def describe(found: dict[str, Any]) -> str:
     lines = []
     nvml = found["nvml"]
     if nvml.get("reason"):
-        lines += [f"GPUs: none. {nvml['reason']}", ""]
+        lines += [f"GPUs: {'unknown' if nvml.get('code') else 'none'}. {nvml['reason']}", ""]
     else:
         lines += [f"NVIDIA driver {nvml['driver']}, NVML {nvml['nvml']}", ""]
     names = [device["name"] for device in found["devices"]] + ["process", "sampler"]

@@ -21,7 +21,8 @@ SLOWED_SHARE = 0.01
 def notes(recording: Recording) -> list[str]:
     """Why there is no GPU, what held the program back, and the losses."""
     reason = recording.header["nvml"].get("reason")
-    none = [f"No GPU lane: {reason}."] if reason and not recording.gpus else []
+    absent = reason and not recording.gpus and not _failed(recording)
+    none = [f"No GPU lane: {reason}."] if absent else []
     told = sentences(diagnose(recording))
     more = len(told) - MOST_DIAGNOSES
     if more > 0:
@@ -53,7 +54,8 @@ def losses(recording: Recording) -> list[str]:
         if event["event"] == "device lost"
     }
     return (
-        list(lost)
+        _failed(recording)
+        + list(lost)
         + _hardware(recording)
         + _slowed(recording)
         + _shared(recording)
@@ -61,6 +63,12 @@ def losses(recording: Recording) -> list[str]:
         + clocks.said(recording.header)
         + _damaged(recording)
     )
+
+
+def _failed(recording: Recording) -> list[str]:
+    """A driver that is there and failed: there may be GPUs, and none could be watched."""
+    nvml = recording.header["nvml"]
+    return [f"No GPU was watched: {nvml.get('reason')}."] if nvml.get("code") else []
 
 
 def _hardware(recording: Recording) -> list[str]:

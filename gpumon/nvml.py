@@ -136,7 +136,13 @@ def open_nvml() -> dict[str, Any]:
     except pynvml.NVMLError_DriverNotLoaded:
         raise Unavailable("the NVIDIA driver is installed but not loaded", permanent=True) from None
     except pynvml.NVMLError as error:
-        raise Unavailable(f"NVML cannot be initialised: {error}", permanent=True) from None
+        said = _maybe(pynvml.nvmlErrorString, error.value) or error
+        raise Unavailable(
+            f"the NVIDIA driver does not start: {said} (NVML error {error.value}); nvidia-smi "
+            "shows whether it works",
+            permanent=True,
+            code=error.value,
+        ) from None
     return {
         "available": True,
         "driver": _maybe(pynvml.nvmlSystemGetDriverVersion),

@@ -83,8 +83,10 @@ def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
         raise error
     if config["gpus"]:
         wanted = ", ".join(map(str, config["gpus"]))
-        raise Unavailable(f"no GPU {wanted} on this machine: {error}", wrong_request=True)
-    return {"available": False, "reason": str(error)}
+        what = f"no GPU {wanted} on this machine" if error.code is None else f"no GPU {wanted}"
+        raise Unavailable(f"{what}: {error}", wrong_request=True)
+    code = {} if error.code is None else {"code": error.code}
+    return {"available": False, "reason": str(error), **code}
 
 
 def probe(sources: list[Source]) -> list[Source]:

@@ -64,7 +64,8 @@ command again. Every run has a kernel of its own, which sees only the run's GPUs
 Results: runs/latest/report.html, Compare.ipynb and, for each run, its notebook, record and trace.
 Exit code: 0 all finished, 1 a run failed or was skipped (with --against: a figure moved),
 2 a mistake in the command or the data, or a disk or pipe that refuses, 75 stopped by SIGUSR1 (the
-same command goes on), 130 Ctrl-C, SIGTERM or a closed terminal.
+same command goes on), 130 Ctrl-C, SIGTERM or a closed terminal, 141 the output's reader ended
+before a batch began (compare --help | head).
 """
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from io import TextIOWrapper
 
-from data_prep.errors import DataError, printable
+from data_prep.errors import READER_GONE, DataError, printable
 from gpumon.errors import MonitorError
 
 INTERRUPTED = 130
@@ -16,6 +16,10 @@ INTERRUPTED = 130
 GO_ON = 75
 """Exit code of a batch that was stopped in order, and is to be gone on with (sysexits: a temporary
 failure)."""
+
+
+STDOUT = "standard output"
+"""What an error of writing there names in the place of a file."""
 
 
 class UserError(Exception):
@@ -47,8 +51,9 @@ class UnsupportedError(UserError):
 def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
     """Turn what a user can put right into one line on stderr and exit code 2; Ctrl-C into 130.
 
-    What the system refuses (a full disk, a folder that may not be written, a pipe that nobody
-    reads) is such a thing too. A KeyboardInterrupt may bring another ``code``.
+    What the system refuses (a full disk, a folder that may not be written) is such a thing too. A
+    KeyboardInterrupt may bring another ``code``. A command whose output nobody reads any more
+    (``compare --help | head``) ends without a line, with exit code 141.
     """
 
     @wraps(main)
@@ -69,6 +74,8 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
         except (UserError, DataError, MonitorError) as error:
             return _ended(2, f"error: {error}")
         except OSError as error:
+            if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
+                return _ended(READER_GONE)
             return _ended(2, f"error: {refusal(error)}")
         except MemoryError:
             return _ended(
@@ -102,14 +109,14 @@ def naming(what: object) -> Iterator[None]:
 
 
 def _flush() -> None:
-    with naming("standard output"):
+    with naming(STDOUT):
         sys.stdout.flush()
 
 
-def _ended(code: int, line: str) -> int:
+def _ended(code: int, line: str | None = None) -> int:
     """Say the last line, and leave nothing that Python would stumble over as it ends."""
     with suppress(OSError):  # even this cannot be told: the exit code is left
-        if sys.stderr is not None:
+        if sys.stderr is not None and line is not None:
             print(printable(line), file=sys.stderr, flush=True)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from data_prep.errors import printable
-from helpers.errors import naming
+from helpers.errors import STDOUT, naming
 
 
 def say(text: object = "", *, error: bool = False) -> None:
@@ -19,7 +19,7 @@ def say(text: object = "", *, error: bool = False) -> None:
     Raises:
         OSError: nobody reads them; named as standard output, or standard error.
     """
-    with naming("standard error" if error else "standard output"):
+    with naming("standard error" if error else STDOUT):
         lines = "\n".join(map(printable, str(text).split("\n")))
         print(lines, file=sys.stderr if error else sys.stdout, flush=True)
 
@@ -92,7 +92,7 @@ class Line:
         return f"{self._indent}{clock(time.monotonic() - self._began)}"
 
     def _write(self, text: str) -> None:
-        with naming("standard output"):
+        with naming(STDOUT):
             self._stream.write(text)
             self._stream.flush()
 

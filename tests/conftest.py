@@ -1,8 +1,12 @@
 """What all tests need."""
 
 import contextlib
+import multiprocessing.util
 import signal
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,47 @@ with contextlib.suppress(ImportError):
 
     hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
     hypothesis.settings.load_profile("repeatable")
+
+
+OF_THIS_PROCESS = ("fake-nvml-", "faults-")
+"""What begins so is there until the tests' own process ends."""
+CACHES = ("torchinductor_", "matplotlib-", "pytest-of-", "torchelastic_", "uv-setuptools-")
+"""What begins so is a tool's, which keeps it for its next process, or until its own ends."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A temporary folder for the tests and all they start, in which nothing may be left.
+
+    Gives where to note what is in it, and after which test it was first seen.
+    """
+    folder = tmp_path_factory.mktemp("t", numbered=False)
+    seen: dict[str, str] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", None)
+        yield seen
+        until = time.monotonic() + 5  # what was killed takes its time
+        while (left := _left(folder)) and time.monotonic() < until:
+            time.sleep(0.1)
+    told = [f"{name}, first seen after {seen.get(name, 'the last test')}" for name in left]
+    assert not told, "\n".join(["left in the temporary folder:", *told])
+
+
+@pytest.fixture(autouse=True)
+def note_what_is_left(
+    request: pytest.FixtureRequest, temporary_folder: dict[str, str]
+) -> Iterator[None]:
+    yield
+    for path in Path(tempfile.gettempdir()).iterdir():
+        temporary_folder.setdefault(path.name, request.node.nodeid)
+
+
+def _left(folder: Path) -> list[str]:
+    own = Path(multiprocessing.util.get_temp_dir())
+    in_use = own.relative_to(folder).parts[0] if own.is_relative_to(folder) else "/"
+    passes = (*OF_THIS_PROCESS, *CACHES, in_use)
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(passes))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

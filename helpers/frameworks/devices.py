@@ -9,6 +9,7 @@ The same holds of replicas that share a GPU, which is how a single one shows tha
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,17 @@ import psutil
 import pynvml
 
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks import installed, topology
+from helpers.frameworks import driver_errors, installed, topology
 from helpers.frameworks.capabilities import Gpu, sharing
 
 VIRTUAL_DEVICES = 2
 MOST_VIRTUAL = 1024
 HIDDEN = ("", "-1", "none", "void", "nodevfiles")
 """Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
+
+
+class DriverError(UserError):
+    """The driver is installed and does not start: there may be GPUs, and nobody can use them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ def visible() -> list[Gpu]:
     enumeration).
 
     Raises:
+        DriverError: the driver is installed and does not start.
         UserError: the driver cannot reach a GPU, or the variable names one twice.
     """
     names = _named_visible()
@@ -149,8 +155,11 @@ def _present() -> list[_Present]:
     """All GPUs of this machine: NVML does not know ``CUDA_VISIBLE_DEVICES``."""
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:  # no library or no driver: there is no GPU to use
-        return []
+    except pynvml.NVMLError as error:
+        if error.value in driver_errors.ABSENT:
+            return []
+        why = driver_errors.message(error.value, words(error))
+        raise DriverError(f"{why}; to use the CPU instead: CUDA_VISIBLE_DEVICES=") from None
     try:
         driver = text(pynvml.nvmlSystemGetDriverVersion())
         found = []
@@ -215,15 +224,20 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
     ``requested``: ``auto`` is every one of these GPUs, or two virtual CPU devices where there is
     none.
 
+    With ``gpus`` 0 GPUs that no process can use are hidden from this one and all that it starts.
+
     Raises:
+        DriverError: the driver is installed and does not start.
         UserError: a wrong number, or GPUs that are there, not hidden, and cannot be given to CUDA.
         UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
     asked = None if gpus in ("auto", None) else _number("gpus", gpus)
     if asked is not None and asked < 0:
         raise UserError(f"gpus {asked}: give 0 or more")
-    found = [] if asked == 0 else visible()
-    if not found and asked != 0:
+    if asked == 0:
+        found = []
+        _hide_broken_gpus()
+    elif not (found := visible()):
         _refuse_to_hide_gpus()
     if requested == "auto":
         count = asked or len(found) or VIRTUAL_DEVICES
@@ -272,6 +286,14 @@ def _sees(found: Sequence[Gpu]) -> str:
     return f"this process sees {len(found)} GPU(s)" if found else "this process sees no GPU"
 
 
+def _hide_broken_gpus() -> None:
+    """With ``gpus`` 0 a run on the CPU is asked for, which a broken GPU must not end."""
+    try:
+        visible()
+    except UserError:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def _refuse_to_hide_gpus() -> None:
     """What nobody asked for must not train on the CPU where GPUs are."""
     names = _named_visible()
@@ -290,13 +312,19 @@ def _refuse_to_hide_gpus() -> None:
 
 
 def hardware() -> dict[str, Any]:
-    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver, what joins them."""
+    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver, what joins them.
+
+    It names no GPU where the driver cannot: what a run is refused for is decided elsewhere.
+    """
+    gpus: list[str] = []
+    with suppress(UserError):
+        gpus = visible_gpus()
     return {
         "cpu": of_cpu("model name"),
         "cores": psutil.cpu_count(logical=True),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),
-        "gpus": visible_gpus(),
+        "gpus": gpus,
         "driver": _driver_version(),
         "topology": topology.pairs(),
     }
@@ -308,7 +336,8 @@ def _driver_version() -> str | None:
     except pynvml.NVMLError:
         return None
     try:
-        return text(pynvml.nvmlSystemGetDriverVersion())
+        version = topology.told(pynvml.nvmlSystemGetDriverVersion)
+        return None if version is None else text(version)
     finally:
         pynvml.nvmlShutdown()
 
@@ -323,6 +352,12 @@ def of_cpu(key: str) -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def words(error: pynvml.NVMLError) -> str:
+    """The driver's own words for an error; its bindings' where its library has none."""
+    said = topology.told(pynvml.nvmlErrorString, error.value)
+    return text(said) if said else str(error)
 
 
 def text(value: bytes | str) -> str:

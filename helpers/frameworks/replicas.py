@@ -18,8 +18,9 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from multiprocessing import connection, get_context, parent_process, set_start_method
+from contextlib import ExitStack, suppress
+from functools import cache
+from multiprocessing import connection, get_context, parent_process, set_start_method, util
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
@@ -29,9 +30,14 @@ from typing import Any
 import cloudpickle
 import psutil
 
+from helpers.frameworks import temporary
+
 RENDEZVOUS = "REPLICA_RENDEZVOUS"
 """Environment variable with a ``file://`` address at which the replicas of one run meet."""
 
+
+PREFIX = "replicas-"
+"""How the names of folders begin that are removed with a run of replicas, or before the next."""
 
 DONE, TOLD, FAILED = "done", "told", "failed"
 """What a replica sends its caller: a result, a message, or a traceback."""
@@ -59,15 +65,17 @@ def run(
     payload = cloudpickle.dumps((function, args))
     context = get_context("forkserver")
     context.set_forkserver_preload(_imported_by(function))  # heeded when the server starts
-    with tempfile.TemporaryDirectory(prefix="replicas-") as folder:
+    _keep_sockets()
+    with temporary.own(PREFIX) as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
+        environment = {**os.environ, "TMPDIR": folder}
         processes, pipes = [], []
         try:
             for rank in range(count):
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(
                     target=_replica,
-                    args=(payload, rank, count, rendezvous, dict(os.environ), theirs),
+                    args=(payload, rank, count, rendezvous, environment, theirs),
                 )
                 process.start()
                 theirs.close()
@@ -91,6 +99,23 @@ def end_with(processes: Iterable[Any]) -> None:
     """
     for process in processes:
         Thread(target=_fail_after, args=(process.pid, process.name), daemon=True).start()
+
+
+@cache
+def _keep_sockets() -> None:
+    """Have multiprocessing's own folder, with the server's socket, where the next caller looks.
+
+    It is there for as long as this process, which nobody waits for: Jupyter ends a kernel that has
+    started a server by a signal, and Python's own clean-up does not come.
+    """
+    kept = ExitStack()
+    folder = kept.enter_context(temporary.own(PREFIX))
+    util.Finalize(None, kept.close, exitpriority=-200)  # after its own clean-up, at -100
+    before, tempfile.tempdir = tempfile.tempdir, folder
+    try:
+        util.get_temp_dir()
+    finally:
+        tempfile.tempdir = before
 
 
 def _imported_by(function: Callable[..., Any]) -> list[str]:
@@ -166,6 +191,7 @@ def _replica(
     _Caller.pipe = pipe
     Thread(target=_end_with_the_caller, daemon=True).start()
     os.environ.update(environment)  # as it is now, not as it was when the first replicas ran
+    tempfile.tempdir = None  # forget the server's
     # torchrun's names, so that a cell moved to a script under torchrun finds what it knows.
     os.environ.update(
         {

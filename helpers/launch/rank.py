@@ -34,6 +34,8 @@ def main(folder: Path) -> int:
     if os.environ.get(place.VARIABLE) != str(folder):
         print("helpers.launch.rank: only a launcher starts it", file=sys.stderr)
         return 2
+    if not Path(own := os.environ.get("TMPDIR", "/")).is_dir():  # the coordinator's, elsewhere
+        os.environ["TMPDIR"] = str(Path(own).parent)
     order = letters.received(folder / "order")
     rank = int(os.environ[order["rank in"]])
     # Slurm's own name, which a machine may have several of; mpiexec too begins its ranks by srun.

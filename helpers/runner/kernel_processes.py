@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ import psutil
 
 from data_prep.errors import printable
 from helpers.errors import naming
+from helpers.frameworks import temporary
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import processes
 from helpers.runner import stalls, stopping
@@ -54,7 +55,8 @@ def execute(
 ) -> None:
     """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
 
-    Whatever happens, the kernel and every process it started are gone afterwards; Ctrl-C reaches
+    Whatever happens, the kernel and every process it started are gone afterwards, with all that
+    they left in the temporary folder (``helpers.frameworks.temporary``); Ctrl-C reaches
     the kernel as KeyboardInterrupt first, so that it can write down what it has. Nothing limits
     how long a cell may take, as long as the run comes forward.
 
@@ -113,7 +115,10 @@ def execute(
 
     papermill_engines.register("watched", Watched)
     watch = stalls.Watch(target.parent, stall_minutes, give_up, heard)
+    left = ExitStack()
     try:
+        own = left.enter_context(temporary.own("compare-"))
+        manager.connection_file = f"{own}/connection.json"
         with target.with_name("kernel.log").open("wb") as log:  # native code's last words
             _start(
                 manager,
@@ -121,7 +126,8 @@ def execute(
                 stdout=log,
                 stderr=log,
                 extra_arguments=["--HistoryManager.hist_file=:memory:"],
-                env={**environment_variables.for_a_kernel(os.environ), **(environment or {})},
+                env=environment_variables.for_a_kernel(os.environ)
+                | {"TMPDIR": own, **(environment or {})},
             )
         with watch, naming(target):
             papermill.execute_notebook(
@@ -154,6 +160,7 @@ def execute(
             _close(context)
             if environment and MARK in environment:  # a kernel that died has lost its children
                 stop_marked(Path(environment[MARK]))
+            left.close()
 
 
 def _close(context: Any) -> None:

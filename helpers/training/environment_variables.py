@@ -7,11 +7,10 @@ need it (``LD_LIBRARY_PATH``, ``OMP_NUM_THREADS``, ``CUDA_VISIBLE_DEVICES``). It
 measured, so it stands in the record.
 """
 
-import os
 from collections.abc import Mapping
 
 from helpers import paths
-from helpers.frameworks import ROWS, idle_threads
+from helpers.frameworks import ROWS, idle_threads, temporary
 
 LIBRARIES = (
     *("LD_", "GLIBC_TUNABLES", "MALLOC_"),
@@ -33,7 +32,7 @@ def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
     another checkout (a git worktree).
     """
     kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")} | _own()
-    if not _takes_sockets(kept.get("TMPDIR", "")):
+    if not temporary.takes_sockets(kept.get("TMPDIR", "")):
         del kept["TMPDIR"]  # /tmp will do
     return kept
 
@@ -46,15 +45,6 @@ def to_record(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environment.items())
         if value and name.startswith((*LIBRARIES, "PYTHON")) and known.get(name) != value
     }
-
-
-def _takes_sockets(folder: str) -> bool:
-    """Whether replicas can meet in ``folder``, by a socket's name and by an address.
-
-    A socket's name has 107 bytes, of which multiprocessing's own take 32; in an address ``#`` and
-    ``?`` end the path.
-    """
-    return len(os.fsencode(folder)) <= 75 and not {"#", "?"} & set(folder)
 
 
 def _own() -> dict[str, str]:

@@ -123,6 +123,11 @@ int nvmlInitWithFlags(unsigned flags) {
     ready = !init_code;
     return init_code;
 }
+const char *nvmlErrorString(int code) {
+    return code == 4 ? "Insufficient Permissions" : code == 18 ? "Driver/library version mismatch"
+         : code == 999 ? "Unknown Error" : code == 9 ? "Driver Not Loaded"
+         : code == 17 ? "GPU access blocked by the operating system" : "Of the fake's own";
+}
 int nvmlShutdown(void) { ready = 0; return OK; }
 int nvmlSystemGetDriverVersion(char *text, unsigned n) { snprintf(text, n, "%s", driver); return OK; }
 int nvmlSystemGetNVMLVersion(char *text, unsigned n) { snprintf(text, n, "12.fake"); return OK; }

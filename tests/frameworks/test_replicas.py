@@ -187,3 +187,4 @@ def test_replicas_end_when_the_caller_is_killed_with_what_they_forked(tmp_path: 
     caller.kill()
     caller.wait()
     assert none_lives([process.pid for process in found + children])
+    assert replicas.run(lambda rank: rank, 1) == [0]  # removes what the other has left

@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     try:
         with stopping.in_order():  # whoever asks twice gets a summary too
             return check(given, parser)
-    except (PlaceError, OSError) as error:
+    except (gpus.DriverError, PlaceError, OSError) as error:
         print(f"run.sh: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as asked:

@@ -160,6 +160,17 @@ def test_what_it_said_itself_is_kept(small: Path) -> None:
     assert "Traceback" in log and "no kernel image\nmore" in log
 
 
+def test_a_killed_probe_leaves_nothing_in_the_temporary_folder(
+    small: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path_factory.mktemp("t")
+    monkeypatch.setenv("TMPDIR", str(empty))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    fault = "import tempfile; tempfile.mkdtemp(); os.kill(os.getpid(), signal.SIGKILL)"
+    assert "SIGKILL" in str(probe(small, fault).reason)
+    assert not list(empty.iterdir())
+
+
 def test_a_hang_ends_and_leaves_no_process(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told, wait = small / "planted" / "pids", subprocess.Popen.wait
 

@@ -131,9 +131,12 @@ def test_every_line_on_a_pipe_that_nobody_reads(quick: Suite) -> None:
         ):
             code = quick.compare("--name", "b")
         where = f"line {number} of {calls}: {said.getvalue()}"
+        assert not stray(paths.RUNS), where
+        if code == 141:  # as of `compare … | head`: nothing has begun
+            assert not said.getvalue() and not (paths.RUNS / "b" / "batch.json").exists(), where
+            continue
         assert (code, len(said.getvalue().splitlines())) == (2, 1), where
         assert "standard output: Broken pipe" in said.getvalue(), where
-        assert not stray(paths.RUNS), where
         if (paths.RUNS / "b" / "batch.json").exists():
             for run in quick.journal("b")["runs"]:
                 assert run["state"] in ("waiting", "interrupted", "finished"), where

@@ -388,6 +388,80 @@ def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str)
     assert said.isprintable() and "\n" not in said
 
 
+# --- A driver that does not start -------------------------------------------------------------
+
+MISMATCH = "init 18\n" + fake_nvml.machine(H100)
+WHY = "the NVIDIA driver does not start: Driver/library version mismatch (NVML error 18); reboot, "
+INSTEAD = "to use the CPU instead: CUDA_VISIBLE_DEVICES="
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (18, "(NVML error 18); reboot, or reload the kernel modules (sudo rmmod nvidia_uvm nvidia"),
+        (999, "Unknown Error (NVML error 999); in a container, restart it with the GPU runtime"),
+        (4, "Insufficient Permissions (NVML error 4); check the permissions of /dev/nvidia*"),
+        (17, "GPU access blocked by the operating system (NVML error 17); run nvidia-smi"),
+    ],
+)
+@pytest.mark.parametrize("variable", [{}, {"CUDA_VISIBLE_DEVICES": "0"}])
+def test_stand_in_a_driver_that_does_not_start_is_an_error(
+    code: int, said: str, variable: dict[str, str]
+) -> None:
+    broken = f"init {code}\n" + fake_nvml.machine(H100)
+    told = run(broken, sys.executable, "-c", SEES, **variable).stdout.strip()
+    assert told.startswith("the NVIDIA driver does not start: ") and said in told
+    assert told.endswith(f"; {INSTEAD}") and told.isprintable()
+
+
+@pytest.mark.parametrize("code", [9, 12])
+def test_stand_in_no_driver_and_hidden_gpus_are_the_cpu(code: int) -> None:
+    cpu = "cpu; virtual CPU device 0\n"
+    assert run(f"init {code}\n", sys.executable, "-c", SEES).stdout == cpu
+    assert run(MISMATCH, sys.executable, "-c", SEES, CUDA_VISIBLE_DEVICES="").stdout == cpu
+
+
+def test_stand_in_compare_refuses_a_driver_that_does_not_start(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    for more in ((), ("--dry-run",)):
+        done = run(MISMATCH, *suite.command("--name", "broken", *more))
+        assert done.returncode == 2 and done.stderr.startswith(f"error: {WHY}"), done.stderr
+        assert done.stderr.count("\n") == 1 and not (suite.folder / "runs" / "broken").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "variable"), [(("--gpus", "0"), {}), ((), {"CUDA_VISIBLE_DEVICES": ""})]
+)
+def test_stand_in_a_run_on_the_cpu_is_not_stopped_by_the_driver(
+    suite: Suite, asked: tuple[str, ...], variable: dict[str, str]
+) -> None:
+    lay_suite(suite, BEGIN, "devices_asked = devices", GIVEN, FINISH, pytorch="gpu")
+    suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
+    done = run(MISMATCH, *suite.command("--name", "cpu", *asked), **variable)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (suite.folder / "runs" / "cpu").glob("*/seen.json")
+    seen = json.loads(found.read_text("utf-8"))
+    assert (seen["hardware"], seen["lanes"], seen["visible"]) == ([], [], "")
+
+
+def test_stand_in_make_envs_refuses_a_driver_that_does_not_start() -> None:
+    build = (sys.executable, paths.ROOT / "environments" / "build.py", "--show")
+    done = run(MISMATCH, *build)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"build.py: {WHY}") and done.stderr.count("\n") == 1
+    assert done.stderr.endswith("; to build for the CPU instead: --cpu\n")
+    done = run(MISMATCH, *build, "--cpu")
+    assert (done.returncode, done.stdout) == (0, "GPUs: none found\n"), done.stderr
+
+
+def test_stand_in_the_probe_finds_a_driver_that_does_not_start() -> None:
+    done = run(MISMATCH, sys.executable, "-m", "helpers.runner.probe")
+    assert done.returncode == 1 and not done.stderr, done.stderr
+    assert re.search(r"^driver +does not start \(Driver/library version", done.stdout, re.MULTILINE)
+    *_, last = done.stdout.splitlines()
+    assert last.startswith(f"No kernel was probed: {WHY}") and last.endswith(INSTEAD)
+
+
 def test_stand_in_a_run_gets_its_mig_instance_by_name(suite: Suite) -> None:
     seen = "import os; (Path(run) / 'seen').write_text(os.environ['CUDA_VISIBLE_DEVICES'])"
     suite.notebook("PyTorch_MultiGPU", BEGIN, seen, FINISH)

@@ -39,7 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     names = _chosen(given)
-    sets = [devices.resolve(number) for number in given.devices]
+    try:
+        sets = [devices.resolve(number) for number in given.devices]
+    except devices.DriverError as error:
+        say(machine.plain(_table([], str(error))))
+        return 1
     with locks.only_one(), stopping.in_order(), Line(sys.stderr) as line:
         found = [_probe(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
     say(machine.plain(_table(found)))
@@ -92,11 +96,16 @@ def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Out
     return replace(found, reason=found.reason and f"{found.reason} ({log} has the details)")
 
 
-def _table(found: Sequence[Outcome]) -> str:
-    """The machine, the versions, what works in how many seconds, and what does not and why."""
+def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
+    """The machine, the versions, what works in how many seconds, and what does not and why.
+
+    Where the driver is ``broken`` no kernel was probed, and this says why.
+    """
     about = machine.rows()
     width = max(len(what) for what, _ in about)
     lines = [f"{what:{width}}  {value}" for what, value in about]
+    if broken is not None:
+        return "\n".join([*lines, "", f"No kernel was probed: {broken}"])
     told = {outcome.kernel: outcome.versions for outcome in found if outcome.versions}
     lines += [
         f"{kernel}: " + ", ".join(f"{what} {version}" for what, version in versions.items())

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 
 from data_prep.errors import printable
 from helpers.errors import refusal
+from helpers.frameworks import temporary
 from helpers.runner import kernel_processes, stopping
 from helpers.runner.probe import known
 from helpers.training import environment_variables
@@ -77,7 +77,7 @@ def run(
     Raises:
         OSError: what it says cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+    with temporary.own("probe-") as folder:
         told = Path(folder) / "steps.jsonl"
         words = [python, "-m", "helpers.runner.probe.inside", kernel, kind, str(len(devices))]
         words += [] if shared_gpus is None else ["--gpus", str(shared_gpus)]
@@ -85,7 +85,8 @@ def run(
         began = time.monotonic()
         with log.open("wb") as output:
             try:
-                code = _run([*words, "--to", str(told)], environment, output, limit)
+                words += ["--to", str(told)]
+                code = _run(words, {**environment, "TMPDIR": folder}, output, limit)
             except OSError as error:  # not ours: a Python that is damaged, or may not be run
                 why = f"it cannot be started: {printable(refusal(error))}"
                 return Outcome(kernel, tuple(devices), 0.0, why)
