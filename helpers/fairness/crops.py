@@ -123,11 +123,10 @@ def _uniform(crops: Sequence[Crop]) -> Check:
         for end, at_end in {"first": place == 0, "last": place == count - 1}.items():
             missed = float(np.log1p(-1 / np.maximum(count, 1 + 1e-9)).sum())
             if not at_end.any() and missed < math.log(FALSE_ALARM):
-                distance, said = max(distance, 1.0), f"none at the {end} place {side}"
-        if distance > worst:
-            worst = distance
-            if distance > limit and not said:
-                said = _where(place, count, side)
+                distance, said = 1.0, said or f"none at the {end} place {side}"
+        if distance > limit and distance > worst:
+            said = _constant(place, count, side) or said or _where(place, count, side)
+        worst = max(worst, distance)
     fair = f"{n} crops; even in both directions"
     return Check(PLACES, worst, limit, said or fair, variant=f"augmentation ({said})")
 
@@ -145,10 +144,15 @@ def _distance(place: np.ndarray, count: np.ndarray) -> float:
     return worst
 
 
+def _constant(place: np.ndarray, count: np.ndarray, side: str) -> str:
+    """That all crops are at one place, if they are."""
+    if np.ptp(place) or np.ptp(count):
+        return ""
+    middle = round((count[0] - 1) / 2) == place[0]
+    return f"always the {'centre' if middle else 'same'} crop: {place[0]} px {side}"
+
+
 def _where(place: np.ndarray, count: np.ndarray, side: str) -> str:
-    if np.all(place == place[0]) and np.all(count == count[0]):
-        middle = round((count[0] - 1) / 2) == place[0]
-        return f"always the {'centre' if middle else 'same'} crop: {place[0]} px {side}"
     mean = float((place / np.maximum(count - 1, 1)).mean())
     return f"crops are not at even places {side}: at {100 * mean:.0f} % of the way on average"
 

@@ -1,0 +1,20 @@
+"""Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
+
+from pathlib import Path
+
+import planted
+import pytest
+
+NOTEBOOK = "JAX_MultiGPU"
+
+
+@pytest.mark.parametrize(("plant", "notebook", "devices"), planted.cases(NOTEBOOK))
+def test_another_training_is_noticed(
+    plant: str, notebook: str, devices: int, tmp_path: Path
+) -> None:
+    planted.assert_caught(plant, notebook, "jax", tmp_path, devices)
+
+
+@pytest.mark.parametrize("devices", [2, 1])
+def test_the_notebook_as_it_is_passes(devices: int, tmp_path: Path) -> None:
+    planted.assert_sound(NOTEBOOK, "jax", tmp_path, devices)

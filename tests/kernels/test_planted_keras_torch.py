@@ -1,0 +1,20 @@
+"""Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
+
+from pathlib import Path
+
+import planted
+import pytest
+
+NOTEBOOK = "Keras_MultiGPU"
+
+
+@pytest.mark.parametrize(("plant", "notebook", "devices"), planted.cases(NOTEBOOK, most=1))
+def test_another_training_is_noticed(
+    plant: str, notebook: str, devices: int, tmp_path: Path
+) -> None:
+    planted.assert_caught(plant, notebook, "keras", tmp_path, devices, backend="torch")
+
+
+@pytest.mark.parametrize("devices", [1])
+def test_the_notebook_as_it_is_passes(devices: int, tmp_path: Path) -> None:
+    planted.assert_sound(NOTEBOOK, "keras", tmp_path, devices, backend="torch")

@@ -1,0 +1,21 @@
+"""Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
+
+from pathlib import Path
+
+import planted
+import pytest
+
+NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
+
+
+@pytest.mark.parametrize(("plant", "notebook", "devices"), planted.cases(*NOTEBOOKS))
+def test_another_training_is_noticed(
+    plant: str, notebook: str, devices: int, tmp_path: Path
+) -> None:
+    planted.assert_caught(plant, notebook, "pytorch", tmp_path, devices)
+
+
+@pytest.mark.parametrize("devices", [2, 1])
+def test_the_notebook_as_it_is_passes(devices: int, tmp_path: Path) -> None:
+    for notebook in NOTEBOOKS:
+        planted.assert_sound(notebook, "pytorch", tmp_path / notebook, devices)
