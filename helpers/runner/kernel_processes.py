@@ -17,7 +17,7 @@ from helpers.errors import naming
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import processes
 from helpers.runner import stalls, stopping
-from helpers.training import environment_variables
+from helpers.training import environment_variables, this_notebook
 
 MARK = "COMPARE_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
@@ -121,7 +121,11 @@ def execute(
                 stdout=log,
                 stderr=log,
                 extra_arguments=["--HistoryManager.hist_file=:memory:"],
-                env={**environment_variables.for_a_kernel(os.environ), **(environment or {})},
+                env={
+                    **environment_variables.for_a_kernel(os.environ),
+                    this_notebook.VARIABLE: str(source),
+                    **(environment or {}),
+                },
             )
         with watch, naming(target):
             papermill.execute_notebook(
