@@ -227,13 +227,26 @@ NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framewo
 
 
 def rows_of(notebook: str) -> list[Row]:
-    """A notebook's rows, its own kernel's first; none of somebody's own notebook."""
+    """A shipped notebook's rows, its own kernel's first; a copy has none."""
     return [row for row in ROWS if row.notebook == notebook]
 
 
+def original(notebook: str, module: str = "") -> str:
+    """The shipped notebook that one is or was copied from; itself where there is none.
+
+    A copy has a name that begins with the original's, or trains with the same module.
+    """
+    rows = [row for row in ROWS if module in ("", row.module)]
+    named = [row.notebook for row in rows if notebook.startswith(row.notebook)]
+    return max(named, key=len) if named else rows[0].notebook if module and rows else notebook
+
+
 def row_of(notebook: str, kernel: str = "") -> Row | None:
-    """A notebook's row in a kernel, and its own where it has none there; None without any."""
-    rows = rows_of(notebook)
+    """The row of a notebook or its original in a kernel; None without any.
+
+    In a kernel that it has no row for it has that of its own kernel.
+    """
+    rows = rows_of(original(notebook))
     return next((row for row in rows if row.kernel == kernel), rows[0] if rows else None)
 
 
@@ -243,16 +256,21 @@ def run_label(notebook: str, kernel: str) -> str:
     ``Keras_MultiGPU``, and ``Keras_MultiGPU-jax``.
     """
     row = row_of(notebook, kernel)
-    return notebook if row is row_of(notebook) else f"{notebook}-{kernel}"
+    is_own = not rows_of(notebook) or row is row_of(notebook)
+    return notebook if is_own else f"{notebook}-{kernel}"
 
 
 def name_of(framework: str, notebook: str, kernel: str = "") -> str:
-    """A row's name; of a notebook without one the framework's there, and what its name ends in."""
+    """A row's name; of a copy its original's, and what its own name adds to that.
+
+    ``PyTorch-Copy1``, ``Keras on JAX no flip``.
+    """
     row = row_of(notebook, kernel)
     if row is not None and row.framework == framework:
-        return row.name
+        return row.name + notebook.removeprefix(row.notebook).replace("_", " ")
     names = [row.name for row in ROWS if (row.framework, row.kernel) == (framework, kernel)]
-    variant = notebook.partition("_MultiGPU")[2].replace("_", " ").strip()
+    _, named, variant = notebook.partition("_MultiGPU")
+    variant = (variant if named else notebook).replace("_", " ").strip()
     return f"{names[0] if names else framework} {variant}".rstrip()
 
 

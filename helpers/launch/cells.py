@@ -16,7 +16,7 @@ class Cells:
     def __init__(self, notebook: str, parameters: Mapping[str, Any]) -> None:
         self._notebook, self._parameters = notebook, dict(parameters)
         self._failed: set[int] = set()
-        self._shell = _shell()
+        self._shell = running_shell()
         if self._shell is not None:
             self._shell.events.register("post_run_cell", self._after)
 
@@ -37,7 +37,8 @@ class Cells:
             self._failed.add(result.execution_count)
 
 
-def _shell() -> Any:
+def running_shell() -> Any:
+    """IPython's shell in a kernel; None outside IPython."""
     try:
         from IPython import get_ipython
     except ImportError:

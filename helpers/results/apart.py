@@ -30,6 +30,39 @@ def settings(contents: Sequence[dict[str, Any]]) -> list[str]:
     return [" ".join(found[what] for what in several if what in found) for found in known]
 
 
+def programs(series: Sequence[str], contents: Sequence[dict[str, Any]]) -> list[str]:
+    """What sets records of one series apart that are of different programs, else nothing.
+
+    ``(code 1a2b3c4)``, and the notebook's name where notebooks are called alike.
+
+    Args:
+        series: each record's, which tells all else that sets it apart.
+        contents: the records.
+    """
+    found: dict[str, dict[str, set[str]]] = {}
+    for name, content in zip(series, contents, strict=True):
+        if _began(content):
+            codes = found.setdefault(name, {}).setdefault(content["run"]["notebook"], set())
+            codes.add(_code(content))
+    said = []
+    for name, content in zip(series, contents, strict=True):
+        notebooks, notebook = found.get(name, {}), content["run"]["notebook"]
+        parts = [notebook] * (len(notebooks) > 1)
+        parts += [_code(content)] * (len(notebooks.get(notebook, ())) > 1)
+        said.append(f"({', '.join(parts)})" if parts and _began(content) else "")
+    return said
+
+
+def _began(content: dict[str, Any]) -> bool:
+    """Whether a record can be of a program: that of a run which was skipped is not."""
+    return "code" in content["run"] or content["state"] == "finished"
+
+
+def _code(content: dict[str, Any]) -> str:
+    digest: str = content["run"].get("code", "")
+    return f"code {digest[:7] or 'not recorded'}"
+
+
 def own_code(recipe: dict[str, Any]) -> str:
     """``mine.py 3f2a01``, by the files' digests; nothing where there is none."""
     return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe.get("code", {}).items()))

@@ -36,12 +36,15 @@ class Entry:
     content: dict[str, Any]
     setting: str = ""
     """What sets it apart from other runs of its notebook that are compared: ``bf16``."""
+    program: str = ""
+    """What sets it apart from runs with other code: ``(code 1a2b3c4)``."""
 
     @property
     def label(self) -> str:
         """The framework, which notebook where it has several, and its setting where these differ.
 
-        ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``. That replicas share GPUs is always
+        ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``; with other code the same notebook is
+        no repeat (``PyTorch (code 1a2b3c4)``). That replicas share GPUs is always
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
         against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 virtual``).
         """
@@ -58,7 +61,7 @@ class Entry:
         name = name_of(str(framework["name"]), notebook, str(framework["kernel"]))
         gpus = self.content.get("devices", {}).get("shared_gpus")
         shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
-        return " ".join(part for part in (name, self.setting, nodes, shared) if part)
+        return " ".join(part for part in (name, self.setting, self.program, nodes, shared) if part)
 
     @property
     def nodes(self) -> str:
@@ -173,6 +176,8 @@ def load(
     entries, others = _of_one_task(entries)
     settings = apart.settings([entry.content for entry in entries])
     entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
+    programs = apart.programs([entry.series for entry in entries], [e.content for e in entries])
+    entries = [replace(entry, program=said) for entry, said in zip(entries, programs, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
     return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others), prices)
 

@@ -1,7 +1,7 @@
 """Repeats of a run told together: the median, and the spread from the least to the most.
 
-Runs are repeats of each other where label (framework, notebook, and the settings that differ
-within the comparison) and number of devices are the same.
+Runs are repeats of each other where label (framework, notebook, its code, and the settings that
+differ within the comparison) and number of devices are the same.
 """
 
 from collections.abc import Callable

@@ -18,7 +18,7 @@ from helpers.frameworks import temporary
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import processes
 from helpers.runner import stalls, stopping
-from helpers.training import environment_variables
+from helpers.training import environment_variables, this_notebook
 
 MARK = "COMPARE_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
@@ -126,8 +126,12 @@ def execute(
                 stdout=log,
                 stderr=log,
                 extra_arguments=["--HistoryManager.hist_file=:memory:"],
-                env=environment_variables.for_a_kernel(os.environ)
-                | {"TMPDIR": own, **(environment or {})},
+                env={
+                    **environment_variables.for_a_kernel(os.environ),
+                    "TMPDIR": own,
+                    this_notebook.VARIABLE: str(source),
+                    **(environment or {}),
+                },
             )
         with watch, naming(target):
             papermill.execute_notebook(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from helpers import paths
+from helpers.training import this_notebook
 
 
 def run_cells(
@@ -28,7 +29,7 @@ def run_cells(
         parameters: in place of what the cell tagged ``parameters`` says.
     """
     path = paths.NOTEBOOKS / f"{notebook}.ipynb"
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names: dict[str, Any] = {"__name__": "__main__", this_notebook.VS_CODE: str(path)}
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
         if until is not None and until in text:

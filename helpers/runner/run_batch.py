@@ -32,6 +32,7 @@ from helpers.runner import (
     kernel_processes,
     locks,
     messages,
+    offers,
     other_gpu_processes,
     progress_board,
     recipes,
@@ -333,6 +334,9 @@ def _check(batch: Batch) -> None:
     This also makes the generated images where they are missing, once and where it can be seen.
     """
     recipes.check(batch.plan)
+    for state in batch.runs:
+        if not batch.is_finished(state):
+            offers.check_parameters_cell(state.notebook)
     # The largest global batch to fill.
     most = max(batch.runs, key=lambda state: state.nodes * state.devices)
     for seed in dict.fromkeys(state.seed for state in batch.runs):

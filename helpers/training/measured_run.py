@@ -15,7 +15,8 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
-from types import ModuleType
+from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,15 @@ from helpers.fairness import (
     world_checks,
 )
 from helpers.fairness.certificate import DIFFERENT, Certificate
-from helpers.frameworks import networks_of, parameters_of, place, replicas, run_label, why_not
+from helpers.frameworks import (
+    networks_of,
+    original,
+    parameters_of,
+    place,
+    replicas,
+    run_label,
+    why_not,
+)
 from helpers.launch import samplers, serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
@@ -57,6 +66,7 @@ from helpers.training import (
     run_pictures,
     run_tables,
     tasks,
+    this_notebook,
     world_shown,
 )
 from helpers.training.agreed_stop import Stopped
@@ -69,35 +79,47 @@ PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
 """What a notebook's parameters cell sets, beside ``resume``."""
 
 
-def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any:
+def begin(*given: Any) -> Any:
     """Start the run that a notebook's parameters cell asks for; its record begins here.
 
     On a rank, which only defines what the cells define, it is a :class:`RankRun`, else a
-    :class:`Run`.
+    :class:`Run`. The run has the name of the notebook's file.
 
     Args:
-        notebook: its name, without ``.ipynb``.
-        framework: its module of ``helpers.frameworks``.
-        names: the notebook's ``globals()``, of which the parameters are taken.
+        given: the framework's module of ``helpers.frameworks``, and the notebook's ``globals()``,
+            of which the parameters are taken. Older notebooks give their own name before them.
 
     Raises:
-        UserError: what was asked for cannot be had, or the cell does not set all.
+        UserError: what was asked for cannot be had, the cell does not set all parameters, or the
+            notebook's file cannot be found or has another name.
         UnsupportedError: this framework cannot compute in that precision, or on these devices, or
             the recipe has no network for it.
     """
+    framework: ModuleType
+    names: Mapping[str, Any]
+    *said, framework, names = given
     if (rank := place.here()) is not None:
         return RankRun(framework, rank)
+    file = this_notebook.find(names)
+    notebook = file.stem
+    if said and said[0] != notebook:
+        raise UserError(
+            f"{file.name} calls itself {said[0]}: write measured_run.begin(framework, globals())"
+        )
     own: Mapping[str, Callable[..., Any]] = getattr(framework, "OWN_PARAMETERS", {})
-    missing = [name for name in (*PARAMETERS, "resume", *own) if name not in names]
+    wanted = (*PARAMETERS, "resume", *own)
+    if wrong := this_notebook.misspelt(file, wanted, names):
+        raise UserError(wrong)
+    missing = [name for name in wanted if name not in names]
     if missing:
         raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
     if not isinstance(names["resume"], bool):
         raise UserError(f"resume is {names['resume']!r}: give True or False")
-    given = {name: names[name] for name in PARAMETERS}
-    networks = networks_of(framework.__name__.rpartition(".")[2])
+    module = framework.__name__.rpartition(".")[2]
+    networks, row = networks_of(module), original(notebook, module)
     label = run_label(notebook, framework.KERNEL)
-    setup = parameters.resolve(label, networks, **given)
-    if why := why_not(notebook, framework.KERNEL, setup.devices.count, setup.nodes):
+    setup = parameters.resolve(label, networks, **{name: names[name] for name in PARAMETERS})
+    if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes):
         many = f"nodes {setup.nodes}" if setup.nodes > 1 else f"devices {setup.devices.count}"
         raise UnsupportedError(f"{many}: {why}")
     for name, check in own.items():
@@ -106,9 +128,9 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
-    run = Run(notebook, framework, setup, devices, names["resume"])
-    told = {name: names[name] for name in (*given, "resume", *own)}
-    told |= parameters_of(notebook, framework.KERNEL)
+    run = Run(file, framework, setup, devices, names["resume"])
+    run._names, run._given = names, {name: names[name] for name in wanted}
+    told = {**run._given, **parameters_of(row, framework.KERNEL)}
     run.nodes = across_nodes.Nodes(run, notebook, told)
     return run
 
@@ -121,10 +143,14 @@ class Run(RunBase):
     """
 
     nodes: across_nodes.Nodes | None = None
+    _names: Mapping[str, Any] = MappingProxyType({})
+    """The notebook's ``globals()``."""
+    _given: Mapping[str, Any] = MappingProxyType({})
+    """Its parameters, as they were when the run began."""
 
     def __init__(
         self,
-        notebook: str,
+        notebook: Path,
         framework: ModuleType,
         setup: parameters.Setup,
         devices: tuple[Any, ...],
@@ -144,14 +170,27 @@ class Run(RunBase):
         self._utilisation: pd.DataFrame | None = None
         self.record = record.start(
             setup.folder,
-            notebook=notebook,
+            notebook=notebook.stem,
             framework=framework.NAME,
             kernel=framework.KERNEL,
             versions=self.versions,
             devices=setup.of_all_nodes,
             recipe=setup.recipe,
             skipped=framework.SKIPPED,
+            file=notebook,
         )
+
+    def _as_given(self) -> None:
+        """See that the parameters are still those that the run began with.
+
+        Raises:
+            UserError: one was changed since.
+        """
+        for name, was in self._given.items():
+            if repr(now := self._names.get(name, was)) != repr(was):
+                raise UserError(
+                    f"{name} is now {now!r} and was {was!r} when section 3 ran: run section 3 again"
+                )
 
     @cached_property
     def initial(self) -> Weights:  # type: ignore[override]
@@ -187,6 +226,7 @@ class Run(RunBase):
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
                 it when it ends.
         """
+        self._as_given()
         certify = (
             own_network.certify
             if self.network == "own"
@@ -213,6 +253,7 @@ class Run(RunBase):
 
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
+        self._as_given()
         agreed_stop.check(self.folder, "before its training")
         self.take(lesson)
 
@@ -255,6 +296,7 @@ class Run(RunBase):
 
     def largest_batch(self) -> ScaledRecipe:
         """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
+        self._as_given()
         if self.setup.search_batch:
             arrays = self.initial.arrays
             self.recipe = batch_size.largest(
@@ -273,6 +315,7 @@ class Run(RunBase):
         Raises:
             Stopped: somebody wished that the run stops; its checkpoint says how far it is.
         """
+        self._as_given()
         agreed_stop.check(self.folder, "before its training")
         if self.setup.measure_workers:
             world = self.worlds()[0]
@@ -318,6 +361,7 @@ class Run(RunBase):
 
         With intervals, as a chart and a table.
         """
+        self._as_given()
         agreed_stop.check(self.folder, "after its training")
         arrays = weights.load(self.folder / WEIGHTS)
         each: list[in_world.Tested] = self.with_replica(in_world.test, arrays, 0)
@@ -340,6 +384,7 @@ class Run(RunBase):
 
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
+        self._as_given()
         agreed_stop.check(self.folder, "after its training")
         steps, asked = measurement_rounds.steps_of_a_turn(self.history), time.monotonic()
         found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
@@ -360,6 +405,7 @@ class Run(RunBase):
 
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
+        self._as_given()
         trace = samplers.read(self.folder)
         self._utilisation = trace.summary()
         self.record.add("monitor", trace.provenance())
@@ -370,6 +416,7 @@ class Run(RunBase):
 
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
+        self._as_given()
         shares = attribution.attribute(
             self.history,
             self._measured,
@@ -389,6 +436,7 @@ class Run(RunBase):
 
     def finish(self) -> None:
         """The run is whole: print where its record is."""
+        self._as_given()
         if self.nodes is not None:
             self.nodes.end()
         print(self.record.finish())

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -33,6 +33,7 @@ from helpers.training import (
     run_identity,
     schemas,
     strict_json,
+    this_notebook,
 )
 from helpers.training.agreed_stop import Stopped
 
@@ -50,9 +51,12 @@ _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 class Run:
     """A run's record while it is written. Make one with :func:`start`."""
 
-    def __init__(self, folder: Path, content: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, content: dict[str, Any], code: Callable[[], str] | None = None
+    ) -> None:
         self.folder = folder
         self.content = content
+        self._code = code
         self._began = time.monotonic()  # the clock on the wall can be set back
         self._write()
         atexit.register(self._left)
@@ -60,7 +64,7 @@ class Run:
 
     def add(self, section: str, value: Any) -> None:
         """Put ``value`` under ``section`` and write the record."""
-        changed = {**self.content, section: plain(value)}
+        changed = {**self.content, "run": self._run(), section: plain(value)}
         check(changed)
         self.content = changed
         self._write()
@@ -80,7 +84,7 @@ class Run:
 
     def _end(self, state: str, reason: str | None) -> None:
         run = {
-            **self.content["run"],
+            **self._run(),
             "finished": datetime.now(UTC).isoformat(),
             "seconds": time.monotonic() - self._began,
         }
@@ -88,6 +92,10 @@ class Run:
         check(changed)
         self.content = changed
         self._write()
+
+    def _run(self) -> dict[str, Any]:
+        """The section ``run`` with the digest of the code that has run by now."""
+        return {**self.content["run"], **({"code": self._code()} if self._code else {})}
 
     def _left(self) -> None:
         if self.content["state"] == "running" and self.content["run"]["process"] == os.getpid():
@@ -113,6 +121,7 @@ def start(
     devices: Devices,
     recipe: ScaledRecipe,
     skipped: Mapping[str, str] = MappingProxyType({}),
+    file: Path | None = None,
 ) -> Run:
     """Begin the record of a run in ``folder``; an older record there is replaced.
 
@@ -125,8 +134,10 @@ def start(
         recipe: scaled to them.
         skipped: what the framework cannot do, and why (its module's ``SKIPPED``); what is said of
             one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
+        file: of the notebook, where that is not in ``notebooks/``.
     """
     folder = Path(folder)
+    code = run_identity.follow(file or paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}")
     content = {
         "schema": SCHEMA,
         "run": {
@@ -136,7 +147,7 @@ def start(
             "finished": None,
             **processes.own(),
             "commit": run_identity.commit(),
-            "code": run_identity.code(notebook),
+            "code": code(),
             "environment": environment_variables.to_record(os.environ),
         },
         "state": "running",
@@ -161,7 +172,7 @@ def start(
     }
     content = plain(content)
     check(content)
-    return Run(folder, content)
+    return Run(folder, content, code)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -3,33 +3,46 @@
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from helpers import paths
+from helpers.training import this_notebook
 
 PACKAGES = ("helpers", "data_prep")
 """What the notebooks' training depends on; the monitor only looks on."""
 
 
+def follow(notebook: Path) -> Callable[[], str]:
+    """What gives, whenever it is called, the digest of the code that a run has had so far.
+
+    It is SHA-256 of the notebook's code cells as its file has them now, parameters apart, of each
+    other cell that IPython runs from the cell that runs now, and of the packages they import.
+    """
+    code, parameters = this_notebook.code_cells(notebook)
+    known = {cell.strip() for cell in ("", *code, *parameters)}
+    first = max(len(this_notebook.history()) - 1, 0)
+
+    def digest() -> str:
+        ran = [typed for typed, _ in this_notebook.history()[first:]]
+        others = dict.fromkeys(cell for cell in ran if cell.strip() not in known)
+        return hashlib.sha256("".join([*code, *others]).encode() + _packages()).hexdigest()
+
+    return digest
+
+
 @cache
-def code(notebook: str) -> str:
-    """SHA-256 of a notebook's code, parameters apart, and of the packages it imports."""
-    found = hashlib.sha256()
-    path = paths.NOTEBOOKS / f"{notebook}.ipynb"
-    if path.exists():
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            is_code = cell["cell_type"] == "code"
-            if is_code and "parameters" not in cell["metadata"].get("tags", []):
-                found.update("".join(cell["source"]).encode())
+def _packages() -> bytes:
+    """All modules of the packages, with their names, as they were when the first run began."""
+    found = []
     for package in PACKAGES:
         for module in sorted((paths.ROOT / package).rglob("*.py")):
-            found.update(module.relative_to(paths.ROOT).as_posix().encode())
-            found.update(module.read_bytes())
-    return found.hexdigest()
+            found += [module.relative_to(paths.ROOT).as_posix().encode(), module.read_bytes()]
+    return b"".join(found)
 
 
 def images(part: pd.DataFrame, classes: Sequence[str]) -> Any:

@@ -36,7 +36,7 @@ def test_in_a_notebook_it_is_what_was_run_without_what_failed(
 ) -> None:
     shell = Shell()
     shell.user_ns["In"].append("devices = 2")
-    monkeypatch.setattr(cells, "_shell", lambda: shell)
+    monkeypatch.setattr(cells, "running_shell", lambda: shell)
     found = Cells("A_MultiGPU", {})
     shell.run("%pylab\nrate = 1\n")
     shell.run("rate = unknown", NameError("unknown"))

@@ -110,9 +110,9 @@ def test_sections_stand_in_the_fixed_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
-def test_the_notebook_knows_its_own_name(name: str) -> None:
+def test_the_notebook_has_its_name_from_its_file(name: str) -> None:
     source = "\n\n".join("".join(cell["source"]) for cell in code(read(name)))
-    assert f'measured_run.begin("{name}", framework, globals())' in source
+    assert "measured_run.begin(framework, globals())" in source and name not in source
 
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
@@ -125,6 +125,37 @@ def test_its_name_begins_with_its_framework(name: str) -> None:
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_its_last_cell_finishes_the_run(name: str) -> None:
     assert "".join(code(read(name))[-1]["source"]) == "this_run.finish()"
+
+
+def set_outside(source: str) -> set[str]:
+    """The names that a cell sets in the notebook itself, not inside its functions and classes."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif not isinstance(node, ast.Lambda | ast.GeneratorExp | ast.ListComp | ast.DictComp):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+def test_no_other_cell_sets_a_parameter(name: str) -> None:
+    """Else a run would find it changed since section 3, and stop."""
+    (cell,) = parameters(read(name))
+    magic = re.compile(r"^%.*$", re.MULTILINE)
+    texts = [magic.sub("", "".join(each["source"])) for each in code(read(name)) if each != cell]
+    assert not set_outside("".join(cell["source"])) & set_outside("\n".join(texts))
+
+
+def test_what_sets_a_name_is_found() -> None:
+    text = "for a in (b := [c for c in d]):\n    e, f = 1, 2\nimport g.h as i\ndef j(k):\n    m = 1"
+    assert set_outside(text) == {"a", "b", "e", "f", "i", "j"}
 
 
 LAST = "What this shows, and what it does not"

@@ -154,3 +154,60 @@ def test_a_batch_that_is_not_there_is_not_left_out_silently(
     assert not (tmp_path / "a" / "report.html").exists()
     with pytest.raises(UserError, match="bb: there is no such batch"):
         comparison.load(["bb", "a"])
+
+
+@pytest.mark.parametrize(
+    ("codes", "labels"),
+    [
+        (["a" * 64, "a" * 64], ["PyTorch"]),
+        ([None, None], ["PyTorch"]),  # of older versions
+        (["a" * 64, "b" * 64], ["PyTorch (code aaaaaaa)", "PyTorch (code bbbbbbb)"]),
+        (["a" * 64, None], ["PyTorch (code aaaaaaa)", "PyTorch (code not recorded)"]),
+    ],
+)
+def test_runs_of_different_code_are_no_repeats(
+    codes: list[str | None],
+    labels: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = [{"run": {"code": code} if code else {}} for code in codes]
+    compared = two_batches(tmp_path, monkeypatch, *given)
+    told = summarise(compared)
+    assert sorted(told["label"]) == labels and sum(told["runs"]) == 2
+    assert len(comparison.repeats(compared.entries)) == len(labels)
+
+
+def test_notebooks_that_are_called_alike_are_no_repeats(tmp_path: Path) -> None:
+    for name in ("PyTorch_MultiGPU_a_b", "PyTorch_MultiGPU_a b"):
+        records.save(tmp_path, records.make(notebook=name))
+    found = [entry.label for entry in comparison.load(tmp_path).entries]
+    assert sorted(found) == [
+        "PyTorch a b (PyTorch_MultiGPU_a b)",
+        "PyTorch a b (PyTorch_MultiGPU_a_b)",
+    ]
+
+
+def test_a_run_that_was_skipped_is_of_no_program(tmp_path: Path) -> None:
+    a, b, skipped = (tmp_path / name for name in ("a", "b", "skipped"))
+    for folder in (a, b):
+        whole = records.make()
+        whole["run"]["code"] = folder.name * 64
+        records.save(folder, whole)
+    records.save(skipped, records.short("PyTorch", "skipped", "no such GPU"))
+    found = [entry.label for entry in comparison.load([a, skipped]).entries]
+    assert found == ["PyTorch", "PyTorch"]
+    found = [entry.label for entry in comparison.load([a, b, skipped]).entries]
+    assert found == ["PyTorch", "PyTorch (code aaaaaaa)", "PyTorch (code bbbbbbb)"]
+
+
+def test_of_one_program_are_all_runs_of_a_row(tmp_path: Path) -> None:
+    """Code that differs on one number of devices tells the programs of all numbers apart."""
+    for number, (devices, code) in enumerate([(1, "a"), (2, "a"), (2, "b"), (4, "b")]):
+        content = records.make(devices=devices)
+        content["run"]["code"] = code * 64
+        records.save(tmp_path / str(number), content)
+    compared = comparison.load([tmp_path / str(number) for number in range(4)])
+    found = [(entry.series, entry.devices) for entry in compared.entries]
+    a, b = "PyTorch (code aaaaaaa)", "PyTorch (code bbbbbbb)"
+    assert found == [(a, 1), (a, 2), (b, 2), (b, 4)]

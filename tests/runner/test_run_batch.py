@@ -46,7 +46,7 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     suite.notebook("Keras_MultiGPU", "1 / 0", framework="Keras")
     suite.notebook("MXNet_Gluon_MultiGPU", kernel="not-there", framework="MXNet Gluon")
     suite.notebook("Chainer_MultiGPU", kernel="chainer", framework="Chainer")
-    suite.notebook("PyTorch_MultiGPU_Quits", BEGIN)
+    suite.notebook("Quits_MultiGPU", BEGIN, framework="Quits")
     suite.notebook("Zoo_MultiGPU", BEGIN, FINISH, framework="Zoo")
     paths.VENVS.mkdir()
     status = {"kernel": "chainer", "ok": False, "form": "cpu", "reason": "no compiler"}
@@ -56,7 +56,7 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     assert {name: content["state"] for name, content in found.items()} == suite.states()
     assert suite.states() == {
         "PyTorch_MultiGPU": "failed",
-        "PyTorch_MultiGPU_Quits": "failed",
+        "Quits_MultiGPU": "failed",
         "Keras_MultiGPU": "failed",
         "MXNet_Gluon_MultiGPU": "skipped",
         "Chainer_MultiGPU": "skipped",
@@ -64,7 +64,7 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     }
     assert found["PyTorch_MultiGPU"]["reason"] == "ValueError: a bad day"
     assert found["Keras_MultiGPU"]["reason"].startswith("ZeroDivisionError")
-    assert "without finishing" in found["PyTorch_MultiGPU_Quits"]["reason"]
+    assert "without finishing" in found["Quits_MultiGPU"]["reason"]
     assert "no compiler" in found["Chainer_MultiGPU"]["reason"]
     assert "not installed" in found["MXNet_Gluon_MultiGPU"]["reason"]
     captured = capsys.readouterr()
@@ -151,9 +151,9 @@ def test_a_precision_that_a_framework_cannot_is_skipped_with_the_reason(suite: S
 def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> None:
     wait = f"if not (Path(run).parents[2] / 'second').exists():{WAIT}".replace("\n", "\n    ")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    suite.notebook("PyTorch_MultiGPU_Slow", BEGIN, wait, FINISH)
+    suite.notebook("PyTorch_MultiGPU_Exp_Loss", BEGIN, wait, FINISH)
     command = suite.start()
-    wait_for(lambda: any((suite.folder / "runs").glob("*/PyTorch_MultiGPU_Slow-1x/pids")))
+    wait_for(lambda: any((suite.folder / "runs").glob("*/PyTorch_MultiGPU_Exp_Loss-1x/pids")))
     family = psutil.Process(command.pid).children(recursive=True)
     command.kill()
     command.communicate()

@@ -31,7 +31,7 @@ from helpers.training.step_clock import StepClock
 __all__ = ["images_fixture", "suite_fixture"]
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-SLOW = "PyTorch_MultiGPU_Slow"
+SLOW = "PyTorch_MultiGPU_Exp_Loss"
 
 
 def waiting(suite: Suite, batch: str) -> list[int]:
@@ -82,7 +82,7 @@ def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.S
 def test_a_signal_is_not_lost_where_the_notebook_cannot_be_written(suite: Suite) -> None:
     """Somebody removed the run's folder: papermill's own error had hidden the request, for good."""
     suite.notebook(SLOW, REAL, WAIT)
-    suite.notebook("PyTorch_MultiGPU_Then", BEGIN, FINISH)
+    suite.notebook("TensorFlow_MultiGPU", BEGIN, FINISH, framework="TensorFlow")
     command = suite.start("--name", "gone", errors=subprocess.PIPE)
     started = waiting(suite, "gone")
     shutil.rmtree(suite.run("gone", SLOW))
@@ -90,7 +90,7 @@ def test_a_signal_is_not_lost_where_the_notebook_cannot_be_written(suite: Suite)
     shown, errors = command.communicate(timeout=300)
     assert command.returncode in (2, 130) and len(errors.splitlines()) == 1, shown + errors
     assert not [pid for pid in started if processes.lives(pid)] and not marked(suite, "gone")
-    assert not suite.run("gone", "PyTorch_MultiGPU_Then").exists()
+    assert not suite.run("gone", "TensorFlow_MultiGPU").exists()
 
 
 def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:

@@ -9,13 +9,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ipython_shell import shell_fixture, write_notebook
+from runner_tools import images_fixture
 
 from helpers import paths
 from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import reference, rehearsal
-from helpers.training import checkpoint, in_world, parameters
+from helpers.frameworks import ROWS
+from helpers.results.comparison import Entry
+from helpers.training import (
+    across_nodes,
+    checkpoint,
+    in_world,
+    parameters,
+    run_identity,
+    this_notebook,
+)
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
+
+__all__ = ["images_fixture", "shell_fixture"]
 
 
 def test_the_checkpoint_goes_only_once_the_record_is_whole(tmp_path: Path) -> None:
@@ -81,6 +94,14 @@ def of_kernel(kernel: str, name: str = "framework") -> ModuleType:
     return module
 
 
+def said_to_be(name: str, folder: Path | None = None) -> dict[str, Any]:
+    """What the ``globals()`` of a notebook in VS Code say; with a folder, of one made there."""
+    path = (folder or paths.NOTEBOOKS) / f"{name}.ipynb"
+    if folder is not None:
+        write_notebook(path, "seed = 0", "measured_run.begin(framework, globals())")
+    return {this_notebook.VS_CODE: str(path)}
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -111,14 +132,14 @@ def test_a_parameter_typed_wrongly_is_named_before_anything_starts(
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(paths, "DATA", tmp_path / "data")
     with pytest.raises(UserError, match=said):
-        begin("PyTorch_MultiGPU", of_kernel("pytorch"), CELL | typed)
+        begin(of_kernel("pytorch"), CELL | typed | said_to_be("PyTorch_MultiGPU"))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_parameter_that_the_cell_does_not_set_is_named() -> None:
+def test_a_parameter_that_the_cell_does_not_set_is_named(tmp_path: Path) -> None:
     cell = {name: value for name, value in CELL.items() if name != "epochs"} | {"epoch": 1}
     with pytest.raises(UserError, match=r"cell of A_MultiGPU does not set epochs$"):
-        begin("A_MultiGPU", of_kernel("a"), cell)
+        begin(of_kernel("a"), cell | said_to_be("A_MultiGPU", tmp_path))
 
 
 @pytest.mark.parametrize("planes", [1, 3])
@@ -201,6 +222,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         recipe=SimpleNamespace(global_batch=64),
         record=SimpleNamespace(add=lambda *given: None),
         setup=SimpleNamespace(replicas=count),
+        _as_given=lambda: None,
     )
     assert len(Run.take_apart(run)) == 3  # type: ignore[arg-type]
     assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)
@@ -222,7 +244,122 @@ def test_without_a_network_for_its_framework_nothing_is_begun(
     framework = of_kernel("tensorflow", "helpers.frameworks.keras")
     reason = "the recipe mine has no network of its own for keras, only for mxnet"
     with pytest.raises(UnsupportedError, match=reason):
-        begin("Keras_MultiGPU", framework, names)
+        begin(framework, names | said_to_be("Keras_MultiGPU"))
     framework.__name__ = "helpers.frameworks.mxnet"
     with pytest.raises(AssertionError, match="something was prepared"):
-        begin("MXNet_Gluon_MultiGPU", framework, names)
+        begin(framework, names | said_to_be("MXNet_Gluon_MultiGPU"))
+
+
+def module(name: str, **more: Any) -> ModuleType:
+    """A framework's module that has everything a run asks for before it trains."""
+    row = next(row for row in ROWS if row.module == name)
+    found = of_kernel(row.kernel, f"helpers.frameworks.{name}")
+    found.__dict__.update(
+        NAME=row.framework,
+        SKIPPED={},
+        versions=dict,
+        list_devices=lambda kind, count, gpus: [kind] * count,
+        configure=lambda precision, kind: None,
+        **more,
+    )
+    return found
+
+
+@pytest.fixture(name="cell")
+def cell_fixture(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Parameters with which a run begins here."""
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    return CELL | {"recipe": "demo", "data": str(images), "devices": 1, "warmup_epochs": "default"}
+
+
+def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) -> None:
+    for name, label in {
+        "PyTorch_MultiGPU": "PyTorch",
+        "PyTorch_MultiGPU-Copy1": "PyTorch-Copy1",
+        "no_flip": "PyTorch no flip",
+    }.items():
+        run = begin(module("pytorch"), cell | said_to_be(name, tmp_path))
+        assert run.folder == tmp_path / "runs" / "interactive" / f"{name}-1x"
+        said = run.record.content["run"]
+        assert said["notebook"] == name
+        assert said["code"] == run_identity.follow(tmp_path / f"{name}.ipynb")()
+        assert Entry(run.folder, run.record.content).label == label
+        run.record.fail(KeyboardInterrupt())
+
+
+def test_a_name_in_the_notebook_has_to_be_that_of_its_file(
+    cell: dict[str, Any], tmp_path: Path
+) -> None:
+    names = cell | said_to_be("PyTorch_MultiGPU-Copy1", tmp_path)
+    with pytest.raises(UserError, match=r"^\S+-Copy1.ipynb calls itself PyTorch_MultiGPU: write"):
+        begin("PyTorch_MultiGPU", module("pytorch"), names)
+    run = begin("PyTorch_MultiGPU-Copy1", module("pytorch"), names)
+    run.record.fail(KeyboardInterrupt())
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "nodes"),
+    [
+        ("PyTorch_MultiGPU_Exp_Loss-Copy1", "pytorch", "PyTorch_MultiGPU spans"),
+        ("Chainer_MultiGPU-Copy1", "chainer", "ChainerMN_MultiNode is Chainer across"),
+        ("mine", "chainer", "ChainerMN_MultiNode is Chainer across"),
+        ("ChainerMN_MultiNode-Copy1", "chainermn", None),
+        ("mine", "chainermn", None),
+        ("mine", "keras", "TensorFlow_MultiGPU spans"),
+    ],
+)
+def test_a_copy_is_refused_what_its_original_is(
+    name: str, of: str, nodes: str | None, cell: dict[str, Any], tmp_path: Path
+) -> None:
+    names = cell | said_to_be(name, tmp_path) | {"nodes": 2}
+    if nodes is None:
+        begin(module(of), names).record.fail(KeyboardInterrupt())
+    else:
+        with pytest.raises(UnsupportedError, match=nodes):
+            begin(module(of), names)
+
+
+def test_a_copy_has_its_originals_parameters_on_its_ranks(
+    cell: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(across_nodes.cells, "Cells", lambda name, given: told.append(given))
+    for name in ("Keras_MultiGPU-Copy1", "mine"):
+        names = cell | said_to_be(name, tmp_path) | {"backend": "jax"}
+        framework = module("keras", OWN_PARAMETERS={"backend": lambda *given: None})
+        begin(framework, names).record.fail(KeyboardInterrupt())
+    assert [given["backend"] for given in told] == ["tensorflow"] * 2  # of the kernel
+
+
+def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(
+    shell: Any, cell: dict[str, Any], tmp_path: Path
+) -> None:
+    shell.run_cell("epoch = 1", store_history=True)
+    shell.run_cell("pass  # this cell begins the run", store_history=True)
+    with pytest.raises(UserError, match=r"^epoch is not a parameter: did you mean epochs\?$"):
+        begin(module("pytorch"), cell | {"epoch": 1} | said_to_be("N", tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+SECTIONS = {
+    "certify": (None, None, None),
+    "rehearse": (None,),
+    **dict.fromkeys(("largest_batch", "train", "test", "take_apart"), ()),
+    **dict.fromkeys(("chart", "explain", "finish"), ()),
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_parameter_that_was_changed_since_section_3_is_named(
+    section: str, cell: dict[str, Any], tmp_path: Path
+) -> None:
+    names = cell | said_to_be("N", tmp_path) | {"epochs": 4}
+    run = begin(module("pytorch"), names)
+    names["epochs"] = 1
+    said = "^epochs is now 1 and was 4 when section 3 ran: run section 3 again$"
+    with pytest.raises(UserError, match=said):
+        getattr(run, section)(*SECTIONS[section])
+    names["epochs"] = 4
+    run._as_given()
+    run.record.fail(KeyboardInterrupt())

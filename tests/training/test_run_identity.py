@@ -3,12 +3,16 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import records
+from ipython_shell import run_all, shell_fixture, write_notebook
 
 from helpers.recipe import Recipe, lookup
 from helpers.training import record, run_identity
+
+__all__ = ["shell_fixture"]
 
 DEMO = lookup("demo")
 
@@ -40,8 +44,8 @@ def test_the_code_is_the_notebooks_and_the_packages(
     monkeypatch.setattr("helpers.paths.NOTEBOOKS", tmp_path / "notebooks")
 
     def digest() -> str:
-        run_identity.code.cache_clear()
-        return run_identity.code("N")
+        run_identity._packages.cache_clear()
+        return run_identity.follow(tmp_path / "notebooks/N.ipynb")()
 
     def cell(source: str, *tags: str) -> str:
         cell = {"cell_type": "code", "source": [source], "metadata": {"tags": tags}}
@@ -55,4 +59,69 @@ def test_the_code_is_the_notebooks_and_the_packages(
     changed = digest()
     (tmp_path / "helpers/a.py").write_text("other")
     assert len({before, changed, digest()}) == 3
-    run_identity.code.cache_clear()
+    run_identity._packages.cache_clear()
+
+
+PARAMETERS = "epochs = 1"
+CELLS = ("this_run = begin()", "flip = True", "%pwd\nprint(flip)\n", "done = 1")
+
+
+@pytest.fixture(name="notebook")
+def notebook_fixture(tmp_path: Path) -> Path:
+    return write_notebook(tmp_path / "N.ipynb", PARAMETERS, *CELLS)
+
+
+def code_of(shell: Any, notebook: Path, *texts: str) -> str:
+    """The digest in the record of a run that was interrupted after these cells."""
+    shell.user_ns["begin"] = lambda: records.started(notebook.parent, file=notebook)
+    run_all(shell, PARAMETERS, "# injected\nepochs = 2", *texts)
+    shell.user_ns["this_run"].fail(KeyboardInterrupt())
+    found: str = record.read(notebook.parent)["run"]["code"]
+    return found
+
+
+def test_a_whole_notebook_has_the_digest_of_its_file(shell: Any, notebook: Path) -> None:
+    file = run_identity.follow(notebook)()
+    assert code_of(shell, notebook, *CELLS) == file
+    again = (*CELLS, PARAMETERS, CELLS[1], "", CELLS[1] + "\n")
+    assert code_of(shell, notebook, *again) == file
+
+
+def test_without_ipython_the_file_alone_counts(notebook: Path) -> None:
+    run = records.started(notebook.parent, file=notebook)
+    assert run.content["run"]["code"] == run_identity.follow(notebook)()
+
+
+@pytest.mark.parametrize("place", range(len(CELLS)))
+def test_an_edited_cell_that_ran_gives_another_digest(
+    shell: Any, notebook: Path, place: int
+) -> None:
+    file = run_identity.follow(notebook)()
+    edited = [cell + "; more = 1" if place == n else cell for n, cell in enumerate(CELLS)]
+    unsaved = code_of(shell, notebook, *edited)
+    assert code_of(shell, notebook, *edited, *edited[1:]) == unsaved
+    write_notebook(notebook, PARAMETERS, *edited)
+    saved = code_of(shell, notebook, *edited)
+    assert file not in (unsaved, saved)
+    assert code_of(shell, notebook, *CELLS) not in (
+        unsaved,
+        saved,
+        file,
+    )  # saved, and run as it was
+    write_notebook(notebook, PARAMETERS, *CELLS)
+    assert code_of(shell, notebook, *CELLS) == file
+
+
+def test_a_cell_that_is_edited_and_saved_while_the_run_goes_on_counts(
+    shell: Any, notebook: Path
+) -> None:
+    run = records.started(notebook.parent, file=notebook)
+    before = run.content["run"]["code"]
+    edited = (*CELLS[:1], "flip = False", *CELLS[2:])
+    write_notebook(notebook, PARAMETERS, *edited)
+    run_all(shell, CELLS[1])
+    run.add("skipped", [])
+    assert run.content["run"]["code"] == before
+    run_all(shell, edited[1])
+    run.add("skipped", [])
+    assert run.content["run"]["code"] != before

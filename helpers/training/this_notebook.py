@@ -1,0 +1,133 @@
+"""Which notebook runs here, the cells of its file, and the cells that IPython has run."""
+
+import ast
+import json
+import os
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import ROWS
+from helpers.launch import cells
+
+VARIABLE = "COMPARE_NOTEBOOK"
+"""Environment variable with the path of the notebook that a kernel runs; the runner sets it."""
+VS_CODE = "__vsc_ipynb_file__"
+"""The notebook's path in its own globals, where VS Code runs it."""
+PARAMETERS = "parameters"
+"""The tag of the cell whose values the runner replaces."""
+SUFFIX = ".ipynb"
+ALIKE = 0.8
+"""How alike two names are of which one is a slip of the keyboard: ``epoch`` and ``epochs`` 0.9."""
+
+_CALL = "measured_run.begin("
+_SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's file name"
+
+
+def find(names: Mapping[str, Any]) -> Path:
+    """The file of the notebook that runs here.
+
+    The first of these that is known says which: our runner, VS Code, Jupyter, nbmake. Else it is
+    the shipped notebook of which IPython has run the cell that begins the run.
+
+    Args:
+        names: the notebook's ``globals()``.
+
+    Raises:
+        UserError: it cannot be found out, or the file is not there.
+    """
+    said = {
+        VARIABLE: os.environ.get(VARIABLE, ""),
+        VS_CODE: str(names.get(VS_CODE, "")),
+        "JPY_SESSION_NAME": os.environ.get("JPY_SESSION_NAME", ""),
+        "PYTEST_CURRENT_TEST": os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0],
+    }
+    for where, name in said.items():
+        if name.endswith(SUFFIX) or (name and where == VARIABLE):
+            return _file(name, where)
+    calls = [typed.strip() for typed, _ in history() if _CALL in typed]
+    for name in dict.fromkeys(row.notebook for row in ROWS):
+        path = paths.NOTEBOOKS / f"{name}{SUFFIX}"
+        if calls and calls[-1] in [cell.strip() for cell in code_cells(path)[0]]:
+            return path
+    raise UserError(f"which notebook this is cannot be found out: {_SET_IT}")
+
+
+def _file(name: str, where: str) -> Path:
+    """The file, which Jupyter names from its server's folder, and which is beside its kernel."""
+    given = Path(name)
+    for path in (given, Path.cwd() / given.name, paths.NOTEBOOKS / given.name):
+        if path.is_file():
+            return path
+    renamed = "restart the kernel if the notebook was renamed, or " if where != VARIABLE else ""
+    raise UserError(f"{where} names {name}, which is not there: {renamed}{_SET_IT}")
+
+
+def code_cells(path: Path) -> tuple[list[str], list[str]]:
+    """A notebook's code cells, and apart from them those tagged ``parameters``.
+
+    Without a file there are none.
+    """
+    code: list[str] = []
+    tagged: list[str] = []
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for cell in content.get("cells", []):
+        if cell["cell_type"] == "code":
+            tags = cell.get("metadata", {}).get("tags", [])
+            (tagged if PARAMETERS in tags else code).append("".join(cell["source"]))
+    return code, tagged
+
+
+def history() -> list[tuple[str, str]]:
+    """The cells that IPython has run, the running one last: as typed, and as Python.
+
+    Without IPython there are none.
+    """
+    shell = cells.running_shell()
+    if shell is None:
+        return []
+    ran = shell.history_manager
+    return list(zip(ran.input_hist_raw, ran.input_hist_parsed, strict=False))
+
+
+def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) -> str | None:
+    """What to say of a name that was set like a parameter and is none: ``epoch``.
+
+    A cell that sets the parameter later makes up for it. The file's cells other than that of the
+    parameters may set what they like.
+
+    Args:
+        path: of the notebook.
+        parameters: their names.
+        names: the notebook's ``globals()``.
+    """
+    others = {cell.strip() for cell in code_cells(path)[0]}
+    meant: dict[str, str] = {}
+    for typed, python in history()[:-1]:
+        given = [] if typed.strip() in others else _assigned(python)
+        meant = {name: close for name, close in meant.items() if close not in given}
+        for name in given:
+            close = get_close_matches(name.lower(), parameters, 1, ALIKE)
+            if close and name not in parameters:
+                meant[name] = close[0]
+    found = next((name for name in meant if name in names), None)
+    return found and f"{found} is not a parameter: did you mean {meant[found]}?"
+
+
+def _assigned(python: str) -> list[str]:
+    """The names that a cell sets outside its functions and blocks."""
+    try:
+        body = ast.parse(python).body
+    except SyntaxError:
+        return []
+    targets: list[ast.expr] = []
+    for statement in body:
+        if isinstance(statement, ast.Assign):
+            targets += statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            targets.append(statement.target)
+    nodes = [node for target in targets for node in ast.walk(target)]
+    return [node.id for node in nodes if isinstance(node, ast.Name)]

@@ -1,0 +1,128 @@
+"""Whose run it is: found by the notebook's file, however the notebook is run."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ipython_shell import run_all, shell_fixture, write_notebook
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import ROWS
+from helpers.training import this_notebook
+from helpers.training.this_notebook import VARIABLE, VS_CODE, find, misspelt
+
+__all__ = ["shell_fixture"]
+
+SAID = (VARIABLE, "JPY_SESSION_NAME", "PYTEST_CURRENT_TEST")
+SHIPPED = list(dict.fromkeys(row.notebook for row in ROWS))
+
+
+@pytest.fixture(name="folder")
+def folder_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a kernel runs of which nothing is known yet; the notebooks A to D are there."""
+    for name in SAID:
+        monkeypatch.delenv(name, raising=False)
+    for name in "ABCD":
+        write_notebook(tmp_path / f"{name}.ipynb", "seed = 0")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_runner_comes_first_then_vs_code_jupyter_and_nbmake(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "there/D.ipynb:: (call)")
+    assert find({}).name == "D.ipynb"
+    for name in ("elsewhere/C.ipynb", str(folder / "C.ipynb")):  # both are what Jupyter says
+        monkeypatch.setenv("JPY_SESSION_NAME", name)
+        assert find({}).name == "C.ipynb"
+    vs_code = {VS_CODE: str(folder / "B.ipynb")}
+    assert find(vs_code) == folder / "B.ipynb"
+    monkeypatch.setenv(VARIABLE, str(folder / "A.ipynb"))
+    assert find(vs_code) == folder / "A.ipynb"
+
+
+def test_a_console_or_a_test_in_python_is_no_notebook(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/test_a.py::test_b (call)")
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebooks/console-1-4a2f")
+    with pytest.raises(UserError, match=rf"run %env {VARIABLE}=NAME.ipynb in a cell") as raised:
+        find({})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebooks/old.ipynb")
+    with pytest.raises(UserError, match=r"NAME names notebooks/old.ipynb, which.*restart the kern"):
+        find({})
+    monkeypatch.setenv(VARIABLE, "mine")
+    with pytest.raises(UserError, match=rf"{VARIABLE} names mine, which is not there: run %env"):
+        find({})
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_else_it_is_the_shipped_notebook_whose_cell_ran(
+    name: str, folder: Path, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = paths.NOTEBOOKS / f"{name}.ipynb"
+    (begins,) = (cell for cell in this_notebook.code_cells(path)[0] if "un.begin(" in cell)
+    other = begins.replace("framework, globals()", "framework,globals()")
+    for typed in (other, begins):
+        shell.history_manager.store_inputs(1, typed, typed)
+        if typed == begins:
+            assert find({}) == path
+        else:
+            with pytest.raises(UserError, match="cannot be found out"):
+                find({})
+
+
+NAMES = ("recipe", "devices", "epochs", "batch_size", "warmup_epochs")
+CELL = 'recipe = "auto"\ndevices = 2\nepochs = 4\nbatch_size = 8\nwarmup_epochs = 1'
+
+
+@pytest.mark.parametrize(
+    ("cells", "meant"),
+    [
+        ([CELL.replace("epochs = 4", "epoch = 1")], ("epoch", "epochs")),
+        ([CELL + "\nEpoch = 1"], ("Epoch", "epochs")),
+        ([CELL, "bach_size = 1"], ("bach_size", "batch_size")),
+        ([CELL, "device, other = 1, 2"], ("device", "devices")),
+        ([CELL, "device: int = 1"], ("device", "devices")),
+        ([CELL, "epoch = 1", "epochs = 1"], None),
+        ([CELL, "epoch = 1", "del epoch"], None),
+        (["epoch = 1", CELL], None),  # set right since
+        ([CELL, "def f():\n    epoch = 1", "image = [epoch for epoch in (1, 2)]"], None),
+        ([CELL, "epoch = 5  # of the notebook itself"], None),
+        ([CELL, "%matplotlib inline\nlearning = 1"], None),
+    ],
+)
+def test_a_name_like_a_parameters_is_asked_about(
+    cells: list[str], meant: tuple[str, str] | None, shell: Any, tmp_path: Path
+) -> None:
+    own = ["epoch = 5  # of the notebook itself"]
+    path = write_notebook(tmp_path / "N.ipynb", CELL, *own)
+    shell.run_cell("this_run = None", store_history=True)
+    for cell in cells:
+        shell.run_cell(cell, store_history=True)
+    shell.run_cell("epoc = 1  # this cell runs now", store_history=True)
+    said = meant and f"{meant[0]} is not a parameter: did you mean {meant[1]}?"
+    assert misspelt(path, NAMES, shell.user_ns) == said
+
+
+def test_without_ipython_no_cell_was_run(tmp_path: Path) -> None:
+    assert this_notebook.history() == []
+    assert misspelt(write_notebook(tmp_path / "N.ipynb", CELL), NAMES, {"epoch": 1}) is None
+
+
+def test_what_tells_the_name_reaches_no_record() -> None:
+    from helpers.training import environment_variables
+
+    assert not environment_variables.to_record({**os.environ, VARIABLE: "x"}).get(VARIABLE)
+
+
+def test_cells_run_in_order(shell: Any) -> None:
+    run_all(shell, "a = 1", "%cd .")
+    assert [typed for typed, _ in this_notebook.history()] == ["", "a = 1", "%cd ."]
