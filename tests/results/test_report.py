@@ -141,6 +141,37 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
     assert three_answers.fairness(compared).verdict == "only in part"
 
 
+def trained_differently(variant: str) -> dict[str, Any]:
+    other = {"check": "mirrored crops", "difference": 0.5, "threshold": 0.1, "variant": variant}
+    return {"comparable": False, "checks": [other | {"verdict": "different", "reason": "0 of 512"}]}
+
+
+def test_a_variant_stands_beside_the_others_and_is_not_ranked(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", speed=50, gpu=True))
+    records.save(tmp_path, records.make("TensorFlow", speed=40, gpu=True))
+    fairness = trained_differently("augmentation (no flip)")
+    records.save(tmp_path, records.make("Keras", speed=500, gpu=True, fairness=fairness))
+    compared = comparison.load(tmp_path)
+    first, fair = three_answers.fastest(compared), three_answers.fairness(compared)
+    assert first.verdict == "PyTorch"
+    assert "not counted: Keras (trained differently)" in first.text
+    said = "Keras trained differently: augmentation (no flip)"
+    assert fair.verdict == "yes" and said in fair.text
+    assert said in three_answers.headline(compared)
+    page = report.write(tmp_path).read_text()
+    assert 'Keras <span class="badge">trained differently' in page
+    assert "augmentation (no flip)" in page and "not comparable" not in page.split("<h1")[1][:300]
+
+
+def test_a_variant_alone_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", speed=50))
+    fairness = trained_differently("learning rate (4 times the recipe's)")
+    records.save(tmp_path, records.make("Keras", speed=50, fairness=fairness))
+    compared = comparison.load(tmp_path)
+    assert three_answers.fairness(compared).verdict == "one framework"
+    assert "learning rate (4 times the recipe's)" in three_answers.headline(compared)
+
+
 @pytest.mark.parametrize(("devices", "why"), [(1, "Times on a CPU"), (2, "Virtual devices share")])
 def test_a_cpu_ranks_nobody(tmp_path: Path, devices: int, why: str) -> None:
     records.save(tmp_path, records.make("PyTorch", devices, speed=500))
