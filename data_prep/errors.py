@@ -20,6 +20,10 @@ class DataError(Exception):
             text = f"{text[: LONGEST // 2]} [...] {text[-LONGEST // 2 :]}"
         super().__init__(text)
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in a notebook in place of a traceback."""
+        return [str(self)]
+
 
 def printable(text: str) -> str:
     r"""A text as one line without effect on a terminal: `\x1b` for an escape, `\n` for a new line.

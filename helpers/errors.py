@@ -18,8 +18,20 @@ GO_ON = 75
 failure)."""
 
 
-class UserError(Exception):
+class Plain(Exception):
+    """An error that a notebook shows as its message, without the traceback that led to it."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it; ``data_prep`` and ``gpumon`` have errors with the same."""
+        return str(self).splitlines()
+
+
+class UserError(Plain):
     """Something the user can put right: the message says what, where and how to fix it."""
+
+
+class LoaderError(UserError):
+    """A loader of the notebook gave fewer batches or images than were asked for."""
 
 
 def number_in(variable: str, otherwise: float, what: str) -> float:
@@ -44,6 +56,10 @@ class UnsupportedError(UserError):
     """The framework cannot do what was asked for: the run is skipped, it has not failed."""
 
 
+FOR_USERS = UserError, DataError, MonitorError
+"""Whose message says in one line what the user can put right."""
+
+
 def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
     """Turn what a user can put right into one line on stderr and exit code 2; Ctrl-C into 130.
 
@@ -66,7 +82,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
                 raise
             _flush()
             return code
-        except (UserError, DataError, MonitorError) as error:
+        except FOR_USERS as error:
             return _ended(2, f"error: {error}")
         except OSError as error:
             return _ended(2, f"error: {refusal(error)}")

@@ -29,15 +29,18 @@ from typing import Any
 import cloudpickle
 import psutil
 
+from helpers.errors import FOR_USERS, Plain
+
 RENDEZVOUS = "REPLICA_RENDEZVOUS"
 """Environment variable with a ``file://`` address at which the replicas of one run meet."""
 
 
 DONE, TOLD, FAILED = "done", "told", "failed"
-"""What a replica sends its caller: a result, a message, or a traceback."""
+"""What a replica sends its caller: a result, a message, or a traceback (of a user's mistake, the
+error itself)."""
 
 
-class ReplicaError(RuntimeError):
+class ReplicaError(Plain, RuntimeError):
     """A replica failed; the message ends with the traceback of the first that did."""
 
 
@@ -55,6 +58,7 @@ def run(
 
     Raises:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.
+        UserError, DataError, MonitorError: what a replica raised that the user can put right.
     """
     payload = cloudpickle.dumps((function, args))
     context = get_context("forkserver")
@@ -128,6 +132,8 @@ def _answer(rank: int, process: Any, pipe: Connection) -> tuple[str, Any]:
     except EOFError:
         raise _died(rank, process) from None
     if kind == FAILED:
+        if isinstance(value, FOR_USERS):
+            raise value
         raise ReplicaError(f"replica {rank} failed:\n{value}")
     return kind, value
 
@@ -184,6 +190,8 @@ def _replica(
     try:
         function, args = cloudpickle.loads(payload)
         answer = (DONE, function(rank, *args))
+    except FOR_USERS as error:
+        answer = (FAILED, error.with_traceback(None))
     except BaseException:
         answer = (FAILED, traceback.format_exc())
     pipe.send_bytes(cloudpickle.dumps(answer))

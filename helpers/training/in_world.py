@@ -7,6 +7,7 @@ process, in a child, or in a process for each device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from types import ModuleType
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 import gpumon
+from helpers.errors import LoaderError
 from helpers.fairness.rehearsal import Trial
 from helpers.frameworks import place
 from helpers.launch import clocks
@@ -189,7 +191,9 @@ def train(
             monitor.phase("train", epoch=epoch, images=left * batch),
             work.watch(world) as training,
         ):
-            train_loss, clock = take_steps(work, replica, loader, left, permit, taken)
+            train_loss, clock = take_steps(
+                work, replica, loader, left, permit, taken, f"epoch {epoch}"
+            )
         if epoch == 1 and part.steps == 0:
             first_step = clock.first_step_seconds
         # All wait for the slowest.
@@ -203,7 +207,9 @@ def train(
             break
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
-            scores, valid_loss = predict(lesson, replica, batches, len(work.images.valid))
+            scores, valid_loss = predict(
+                lesson, replica, batches, len(work.images.valid), f"validation, epoch {epoch}"
+            )
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
         history.append(
@@ -257,25 +263,35 @@ def test(world: World, work: Work, replica: Any) -> tuple[np.ndarray, float, flo
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
     with work.monitor.phase("test", images=images), work.watch(world) as watch:
-        scores, loss = predict(work.lesson, replica, iter(loader), len(work.images.test))
+        count = len(work.images.test)
+        scores, loss = predict(work.lesson, replica, iter(loader), count, "section 10")
     return scores, loss, watch.seconds
 
 
-def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.ndarray, float]:
+def predict(
+    lesson: Lesson, replica: Any, loader: Any, total: int, what: str = "training-loop check"
+) -> tuple[np.ndarray, float]:
     """What the lesson's ``predict`` gives: logits (total, outputs) and the mean loss.
 
     Args:
+        lesson: the notebook's.
+        replica: what predicts.
         loader: an evaluation's, of all processes' images together ``total``.
+        total: how many images.
+        what: the part of the run, for the error's message.
 
     Raises:
-        ValueError: it gave those of fewer images, or of more.
+        LoaderError: it gave those of fewer images, or of more.
     """
-    scores, loss = lesson.predict(replica, loader, total)
-    if len(scores) != total:
-        raise ValueError(
-            f"predict gave logits of {len(scores)} of {total} images: "
-            "its loader has to give each of them once"
-        )
+    try:
+        scores, loss = lesson.predict(replica, loader, total)
+        if len(scores) != total:
+            raise LoaderError(f"predict gave logits of {len(scores)} of {total} images")
+    except LoaderError as error:
+        raise LoaderError(
+            f"{what}: {error}; make_evaluation_loader has to give each image once, and predict "
+            "has to use all of them"
+        ) from None
     return scores, loss
 
 
@@ -292,7 +308,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
     arriving = lesson.load_alone(replica, files)
 
     def turn(loader: Any, steps: int) -> float:
-        return take_steps(work, replica, loader, steps + 1)[1].seconds_a_step
+        return take_steps(work, replica, loader, steps + 1, what="section 11")[1].seconds_a_step
 
     def no_allreduce(steps: int) -> float:
         with StepClock(work.framework.completion) as clock:
@@ -301,6 +317,10 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
             elif lesson.all_reduce_alone is not None:
                 lesson.all_reduce_alone(replica, steps + 1, clock)
         return clock.seconds_a_step
+
+    def loader_alone(steps: int) -> float:
+        with ending("section 11, loader alone"):
+            return measurement_rounds.seconds_a_batch(arriving, work.ahead(world))
 
     with work.monitor.phase("warm-up"):
         take_steps(work, replica, fixed, 1)
@@ -311,7 +331,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
         files=lambda steps: turn(files, steps),
         synthetic=lambda steps: turn(fixed, steps),
         no_allreduce=no_allreduce if world.size > 1 else None,
-        loader=lambda steps: measurement_rounds.seconds_a_batch(arriving, work.ahead(world)),
+        loader=loader_alone,
     )
     if lesson.without_all_reduce is None and "no_allreduce" in seconds:
         # What a step takes without what was measured there.
@@ -345,8 +365,24 @@ def skip(loader: Any, batches: int) -> None:
     if hasattr(loader, "skip"):
         loader.skip(batches)
         return
-    for _ in range(batches):
-        next(loader)
+    with ending("the batches that a resumed run skips"):
+        for _ in range(batches):
+            next(loader)
+
+
+@contextmanager
+def ending(what: str) -> Iterator[None]:
+    """Around ``next`` of a training loader.
+
+    Raises:
+        LoaderError: the loader has ended.
+    """
+    try:
+        yield
+    except StopIteration:
+        raise LoaderError(
+            f"{what}: the training loader ended; let make_train_loader give batches without end"
+        ) from None
 
 
 def once(loader: Any) -> Any:
@@ -361,6 +397,7 @@ def take_steps(
     steps: int,
     permit: agreed_stop.Permit | None = None,
     first: int = 0,
+    what: str = "training-loop check",
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock.
 
@@ -372,20 +409,27 @@ def take_steps(
         permit: says up to where; the steps end there, where the loader is a plain iterator, or
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
+        what: the part of the run, for the error's message.
 
     Raises:
-        ValueError: the lesson took more steps, or fewer, so every rate would be wrong.
+        LoaderError: the lesson took more steps, or fewer, so every rate would be wrong.
     """
     if permit is not None and isinstance(loader, Iterator):
         loader = agreed_stop.batches(loader, permit, first)
     elif permit is not None and hasattr(loader, "until"):
         loader.until(permit, first)
-    with StepClock(work.framework.completion) as clock:
-        loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    try:
+        with StepClock(work.framework.completion) as clock:
+            loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    except LoaderError as error:
+        raise LoaderError(
+            f"{what}: {error} of {steps} batches; let make_train_loader give batches without end"
+        ) from None
     stopped = permit is not None and permit.refused and 0 < clock.steps < steps
     if clock.steps != steps and not stopped:
-        raise ValueError(
-            f"train_epoch noted {clock.steps} of {steps} steps: its loader has to give batches "
-            "without end, and clock.queued is called once after each step"
+        raise LoaderError(
+            f"{what}: train_epoch took {clock.steps} of {steps} steps; let it take a step for each "
+            "batch of islice(loader, steps), call clock.queued once after each step, and let "
+            "make_train_loader give batches without end"
         )
     return loss, clock

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from helpers import paths
-from helpers.errors import UnsupportedError, UserError
+from helpers.errors import LoaderError, UnsupportedError, UserError
 from helpers.fairness import reference, rehearsal
-from helpers.training import checkpoint, in_world, parameters
+from helpers.training import agreed_stop, checkpoint, in_world, parameters
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
 
@@ -171,18 +171,37 @@ def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measure
     lesson = SimpleNamespace(train_epoch=train_epoch)
     framework = SimpleNamespace(completion=lambda result: None)
     work: Any = SimpleNamespace(lesson=lesson, framework=framework)
-    with pytest.raises(ValueError, match=f"train_epoch noted {taken} of 4 steps"):
-        in_world.take_steps(work, None, None, 4)
+    with pytest.raises(LoaderError, match=f"^epoch 3: train_epoch took {taken} of 4 steps; let it"):
+        in_world.take_steps(work, None, None, 4, what="epoch 3")
     taken = 4
     assert in_world.take_steps(work, None, None, 4)[0] == 0.5
+
+
+def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: Path) -> None:
+    """A generator that only stopped was a RuntimeError, and in a replica a bare StopIteration."""
+
+    def train_epoch(replica: Any, loader: Any, steps: int, clock: Any) -> float:
+        for batch in clock.batches(islice(loader, steps)):
+            clock.queued(batch)
+        return 0.5
+
+    lesson = SimpleNamespace(train_epoch=train_epoch)
+    work: Any = SimpleNamespace(lesson=lesson, framework=SimpleNamespace(completion=lambda _: None))
+    permit = agreed_stop.Agreement(tmp_path).of(0, 1, 8)
+    said = "^epoch 3: the training loader gave 2 of 4 batches; let make_train_loader give batches w"
+    with pytest.raises(LoaderError, match=said):
+        in_world.take_steps(work, None, iter("ab"), 4, permit, 8, "epoch 3")
+    with pytest.raises(LoaderError, match=r"^the batches that a resumed run skips: .* ended; let"):
+        in_world.skip(iter("ab"), 3)
 
 
 @pytest.mark.parametrize("given", [0, 1, 9, 11])
 def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     """The rest would be scored as if it had been seen."""
     lesson: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
-    with pytest.raises(ValueError, match=f"gave logits of {given} of 10 images: its loader has to"):
-        in_world.predict(lesson, None, None, 10)
+    said = f"^test: predict gave logits of {given} of 10 images; make_evaluation_loader has to"
+    with pytest.raises(LoaderError, match=said):
+        in_world.predict(lesson, None, None, 10, "test")
     assert in_world.predict(lesson, None, None, given)[1] == 0.5
 
 
