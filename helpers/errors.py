@@ -56,6 +56,10 @@ class UnsupportedError(UserError):
     """The framework cannot do what was asked for: the run is skipped, it has not failed."""
 
 
+class Interrupted(Plain, KeyboardInterrupt):
+    """The user has interrupted what ran; the message says how to go on."""
+
+
 FOR_USERS = UserError, DataError, MonitorError
 """Whose message says in one line what the user can put right."""
 

@@ -40,6 +40,10 @@ DONE, TOLD, FAILED = "done", "told", "failed"
 error itself)."""
 
 
+SETTLE_SECONDS = 0.5
+"""What other replicas get to say that the mistake was theirs."""
+
+
 class ReplicaError(Plain, RuntimeError):
     """A replica failed; the message ends with the traceback of the first that did."""
 
@@ -116,7 +120,11 @@ def _collect(
         )
         for rank in left:
             if pipes[rank] in ready or pipes[rank].poll():
-                kind, value = _answer(rank, processes[rank], pipes[rank])
+                try:
+                    kind, value = _answer(rank, processes[rank], pipes[rank])
+                except ReplicaError:
+                    _raise_a_users_mistake([pipes[other] for other in left if other != rank])
+                    raise
                 if kind == TOLD:
                     heard(value)
                 else:
@@ -136,6 +144,15 @@ def _answer(rank: int, process: Any, pipe: Connection) -> tuple[str, Any]:
             raise value
         raise ReplicaError(f"replica {rank} failed:\n{value}")
     return kind, value
+
+
+def _raise_a_users_mistake(pipes: list[Connection]) -> None:
+    """Of what other replicas have failed by: all others fail after the first, in a collective."""
+    for pipe in connection.wait(pipes, SETTLE_SECONDS):
+        with suppress(EOFError):
+            kind, value = cloudpickle.loads(pipe.recv_bytes())  # type: ignore[union-attr]
+            if kind == FAILED and isinstance(value, FOR_USERS):
+                raise value
 
 
 def _died(rank: int, process: Any) -> ReplicaError:

@@ -39,6 +39,8 @@ from helpers.training.stopwatch import Stopwatch
 from helpers.training.world import Lesson, Share, World
 
 WEIGHTS = "weights.safetensors"
+RUN = "run"
+"""What their file's metadata calls the id of the run that trained them."""
 
 
 @dataclass(frozen=True)
@@ -231,10 +233,10 @@ def train(
         )
         part = NONE
         if world.rank == 0:
-            report(history[-1])
             state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
             arrays = framework.dump_weights(replica.network)
             writer.save(history, first_step, arrays, state)
+            report(history[-1])  # once its checkpoint is on the way: see checkpoint.await_epoch
     if permit.refused and part.steps and world.rank == 0:
         state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
         writer.save(history, first_step, framework.dump_weights(replica.network), state, part)
@@ -242,7 +244,8 @@ def train(
         writer.close()
         return Trained(history, first_step, writer.seconds, "", np.zeros(0), stopped=part)
     if world.rank == 0:
-        weights.save(begin.folder / WEIGHTS, framework.dump_weights(replica.network))
+        arrays = framework.dump_weights(replica.network)
+        weights.save(begin.folder / WEIGHTS, arrays, {RUN: begin.run})
     writer.close()
     digest = weights.digest(framework.dump_weights(replica.network))
     logits = of_each_device(world, work, replica)

@@ -8,22 +8,25 @@ class.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
+from threading import current_thread, main_thread
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from IPython.display import display
+from safetensors import SafetensorError
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UnsupportedError, UserError
+from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import networks_of, parameters_of, place, replicas, run_label, why_not
@@ -56,8 +59,10 @@ from helpers.training.agreed_stop import Stopped
 from helpers.training.in_world import WEIGHTS, Apart, Trained
 from helpers.training.rank_run import RankRun
 from helpers.training.run_base import RunBase
+from helpers.training.sections import Progress, section
 from helpers.training.world import IN_KERNEL, PER_DEVICE, RANKS, Lesson, World
 
+AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
 PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
 """What a notebook's parameters cell sets, beside ``resume``."""
 
@@ -80,6 +85,8 @@ def begin(notebook: str, framework: ModuleType, names: Mapping[str, Any]) -> Any
     """
     if (rank := place.here()) is not None:
         return RankRun(framework, rank)
+    if isinstance(before := names.get("this_run"), Run):
+        before.end()  # also where this one cannot begin: what follows would be of old parameters
     own: Mapping[str, Callable[..., Any]] = getattr(framework, "OWN_PARAMETERS", {})
     missing = [name for name in (*PARAMETERS, "resume", *own) if name not in names]
     if missing:
@@ -131,7 +138,10 @@ class Run(RunBase):
         self._trained_since: float
         # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
         self.monitor = gpumon.Monitor(setup.folder / "trace", live=not heartbeat.watched())
+        self._trace: float | None = None  # when its sampling began
+        self._told = 0  # the last epoch of which a line was printed
         self._replica: Any = None  # the kernel's own, where replicas live there
+        self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
         self._utilisation: pd.DataFrame | None = None
         self.record = record.start(
@@ -158,10 +168,23 @@ class Run(RunBase):
         self.record.add("weights", found.as_record())
         return found
 
+    def end(self) -> None:
+        """Another run takes this one's place in the kernel, so nothing of this one goes on."""
+        self.progress.replaced = True
+        self.monitor.stop()
+        if self.nodes is not None:
+            self.nodes.end()
+        elif self._replica is not None:
+            with suppress(Exception):  # an interrupt may have left it in pieces
+                self.lesson.stop(self._replica)
+            self._replica = None
+        self.record.close()
+
     def show_images(self, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Any:
         """Eight training images as ``evaluate_pixels`` shows them to the network."""
         return run_pictures.images(self.images, evaluate_pixels)
 
+    @section(7, "the fairness check", records=("fairness",))
     def certify(
         self,
         model: Any,
@@ -203,6 +226,7 @@ class Run(RunBase):
         self.certificate = self._of_network = found
         return self._certified()
 
+    @section(9, "the training-loop check", needs=("certify",), records=("fairness",))
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
         agreed_stop.check(self.folder, "before its training")
@@ -245,6 +269,7 @@ class Run(RunBase):
         if self._ranks is not None:
             self._ranks.take()
 
+    @section(9, "the batch size", needs=("rehearse",))
     def largest_batch(self) -> ScaledRecipe:
         """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
         if self.setup.search_batch:
@@ -259,6 +284,7 @@ class Run(RunBase):
             self.record.add("recipe", self.recipe.as_record())
         return self.recipe
 
+    @section(9, "training", needs=("rehearse",), records=("epochs", "training", "checkpoint"))
     def train(self) -> pd.DataFrame:
         """All epochs, under the monitor: a line for each as it ends, curves, and a table.
 
@@ -274,7 +300,12 @@ class Run(RunBase):
         self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
         self._begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
         samplers.clear(self.folder)
-        self.monitor.start()
+        self.monitor.stop()  # of an earlier training
+        try:
+            self.monitor.start()
+        except gpumon.MonitorError as error:
+            raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
+        self._trace, self._told = samplers.began(self.folder), self._begin.epoch
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
         steps = self.recipe.steps(len(self.images.train))
@@ -283,7 +314,8 @@ class Run(RunBase):
         report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
         report = serving.tell if self._ranks is not None else report
         given = (self._begin, agreement, report)
-        with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
+        explained = batch_size.explained(self.recipe, self._out_of_memory)
+        with self._ends_in_order(), explained, closing(agreement):
             each: list[Trained] = self.with_replica(
                 in_world.train, self._begin.weights, first_step, *given
             )
@@ -302,13 +334,14 @@ class Run(RunBase):
         display(run_pictures.learning(self.history, tasks.TASKS[self.images.task]))
         return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
+    @section(10, "test", needs=("train",), records=("test",))
     def test(self) -> pd.DataFrame:
         """How well each finding or class of the test part is told, by the weights that were saved.
 
         With intervals, as a chart and a table.
         """
         agreed_stop.check(self.folder, "after its training")
-        arrays = weights.load(self.folder / WEIGHTS)
+        arrays = self._trained_weights()
         scores, loss, seconds = self.with_replica(in_world.test, arrays, 0)[0]
         images, part = self.images, self.images.test
         targets = images.targets(part)
@@ -325,6 +358,7 @@ class Run(RunBase):
         display(run_pictures.TEST[images.task](targets, scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
+    @section(11, "measurements", needs=("train",), records=measurement_rounds.KINDS)
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
         agreed_stop.check(self.folder, "after its training")
@@ -345,8 +379,11 @@ class Run(RunBase):
             print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
 
+    @section(12, "utilisation", needs=("take_apart",), records=("monitor", "energy", "memory"))
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
+        if samplers.began(self.folder) != self._trace:
+            raise UserError(f"{self.folder}: another run has replaced the trace; {AGAIN}")
         trace = samplers.read(self.folder)
         self._utilisation = trace.summary()
         self.record.add("monitor", trace.provenance())
@@ -355,6 +392,7 @@ class Run(RunBase):
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
+    @section(13, "where the time went", needs=("chart",), records=("attribution",))
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
         shares = attribution.attribute(
@@ -374,6 +412,7 @@ class Run(RunBase):
             print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
         return table
 
+    @section(14, "the record", needs=("test", "explain"))
     def finish(self) -> None:
         """The run is whole: print where its record is."""
         if self.nodes is not None:
@@ -463,6 +502,43 @@ class Run(RunBase):
             self.framework.load_weights(self._replica.network, arrays)
         return [function(world, work, self._replica, *args)]
 
+    def _trained_weights(self) -> Arrays:
+        """Those that this run's training has left."""
+        path = self.folder / WEIGHTS
+        with suppress(OSError, SafetensorError):
+            if weights.metadata(path).get(in_world.RUN) == self.record.id:
+                return weights.load(path)
+        raise UserError(f"{path}: another run has replaced this run's weights; {AGAIN}")
+
+    @contextmanager
+    def _ends_in_order(self) -> Iterator[None]:
+        """Around training: an interrupt waits for the checkpoint of the epoch that was printed.
+
+        However training ends before its time, the monitor ends with it.
+        """
+
+        def interrupted(*_: object) -> None:
+            signal.signal(signal.SIGINT, before)  # a second one is not kept waiting
+            checkpoint.await_epoch(self.folder, self._told)
+            raise Interrupted(
+                f"training was interrupted after {self._told} of {self.recipe.recipe.epochs} "
+                "epochs; run section 9 to begin it again, or set resume = True and run all cells "
+                "to continue from the checkpoint"
+            )
+
+        before = signal.getsignal(signal.SIGINT)
+        own = current_thread() is main_thread()  # no other thread is interrupted
+        try:
+            if own:
+                signal.signal(signal.SIGINT, interrupted)
+            yield
+        except BaseException:
+            self.monitor.stop()
+            raise
+        finally:
+            if own:
+                signal.signal(signal.SIGINT, before)
+
     def _show_world(self, world: Mapping[str, Any]) -> None:
         for line in world_shown.lines(world):
             print(line)
@@ -503,5 +579,6 @@ class Run(RunBase):
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""
+        self._told = row["epoch"]
         print(line, flush=True)
         heartbeat.say(line)

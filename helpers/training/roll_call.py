@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers.errors import LoaderError
 from helpers.fairness import reference, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.fairness.world_checks import Answer
@@ -143,8 +144,17 @@ def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def numbers(batches: Iterator[Any]) -> np.ndarray:
-    """Of the images in these batches, int64 (images,)."""
+    """Of the images in these batches, int64 (images,).
+
+    Raises:
+        LoaderError: there are no batches.
+    """
     found = [targets for batch in batches for targets in parts_of(batch) if targets.ndim < 4]
+    if not found:
+        raise LoaderError(
+            "data-coverage check: the training loader ended before the second epoch; let "
+            "make_train_loader give batches without end"
+        )
     return np.concatenate([targets.reshape(len(targets), -1)[:, 0] for targets in found]).astype(
         np.int64
     )

@@ -148,7 +148,8 @@ def test_over_several_nodes_the_kernel_leaves_the_rows_to_the_ranks(
     )
     vars(run).update(framework=None, initial=None, recipe=None, _certified=lambda: None)
     build: Any = None
-    measured_run.Run.certify(run, None, build, build, IN_KERNEL)
+    certified: Any = measured_run.Run.certify
+    certified.__wrapped__(run, None, build, build, IN_KERNEL)
     said = {check.reason for check in run.certificate.checks}
     assert said == {ranks_gradients.LATER if nodes > 1 else "there is one device"}
     assert run._of_network is run.certificate
