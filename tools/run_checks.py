@@ -90,7 +90,8 @@ APART = ("tests/docs", "tests/power", "tests/runner")
 # one with both engines; other files are named after theirs, behind "stand_in_" where they go
 # through what a framework does on GPUs, behind "nodes_" over several nodes.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
-    ("all_reduce", "hosts_network", "limits", "ranks", "slurm_gpus", "world"), "pytorch"
+    ("all_reduce", "any_order", "hosts_network", "limits", "ranks", "slurm_gpus", "world"),
+    "pytorch",
 )
 
 

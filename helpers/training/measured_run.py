@@ -230,6 +230,7 @@ class Run(RunBase):
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
         agreed_stop.check(self.folder, "before its training")
+        self.monitor.stop()  # of a training by an earlier lesson
         self.take(lesson)
 
         def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:

@@ -13,6 +13,7 @@ import pytest
 from helpers import paths
 from helpers.errors import LoaderError, UnsupportedError, UserError
 from helpers.fairness import reference, rehearsal
+from helpers.networks import weights
 from helpers.training import agreed_stop, checkpoint, in_world, parameters
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
@@ -204,6 +205,20 @@ def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     with pytest.raises(LoaderError, match=said):
         in_world.predict(lesson, None, None, 10, "test")
     assert in_world.predict(lesson, None, None, given)[1] == 0.5
+
+
+@pytest.mark.parametrize("told", [{"run": "another"}, {}, None])
+def test_weights_of_another_run_are_not_tested(told: dict[str, str] | None, tmp_path: Path) -> None:
+    """After an interrupt, section 10 showed the AUC of the run before, by what that had left."""
+    arrays = {"w": np.ones(3, np.float32)}
+    run = Run.__new__(Run)
+    run.folder, run.record = tmp_path, SimpleNamespace(id="mine")  # type: ignore[assignment]
+    if told is not None:
+        weights.save(tmp_path / in_world.WEIGHTS, arrays, told)
+    with pytest.raises(UserError, match=r"another run has replaced this run's weights; run the ce"):
+        run._trained_weights()
+    weights.save(tmp_path / in_world.WEIGHTS, arrays, {in_world.RUN: "mine"})
+    assert np.array_equal(run._trained_weights()["w"], arrays["w"])
 
 
 @pytest.mark.parametrize("count", [1, 2])
