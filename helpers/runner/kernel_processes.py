@@ -16,7 +16,7 @@ from data_prep.errors import printable
 from helpers.errors import naming
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import processes
-from helpers.runner import stalls, stopping
+from helpers.runner import notebook_links, stalls, stopping
 from helpers.training import environment_variables
 
 MARK = "COMPARE_BATCH"
@@ -98,6 +98,7 @@ def execute(
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
             sections = section_of_each_cell(nb_man.nb.cells)
+            notebook_links.rewrite(nb_man.nb.cells, [source.parent], target.parent)
 
             def on_cell_start(cell: Any, cell_index: int) -> None:
                 watch.hear()
