@@ -47,7 +47,7 @@ def execute(
     *,
     kernel: str,
     reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
-    heard: Callable[[str], None] = lambda line: None,
+    heard: Callable[[str, bool], None] = lambda line, moving: None,
     settled: Callable[[], bool] = lambda: True,
     stall_minutes: float = 0.0,
     environment: Mapping[str, str] | None = None,
@@ -61,7 +61,8 @@ def execute(
     Args:
         parameters: for the cell tagged ``parameters``.
         reached: called at each cell with the section's heading, the cell and how many there are.
-        heard: called, from any thread, with each line that the run says of itself.
+        heard: called, from any thread, with each line that the run says of itself, and whether it
+            is soon replaced.
         settled: once it was interrupted, whether the kernel has written down what it has.
         stall_minutes: without any progress after which it is ended (``helpers.runner.stalls``); 0:
         never. environment: what the kernel gets beside what reaches it of the runner's own

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -90,6 +91,13 @@ class Trained:
     """Of a training that was stopped: what it has of the epoch after the last; else None."""
 
 
+class Within(NamedTuple):
+    """How far training is: steps of all epochs, and seconds since this epoch's loop began."""
+
+    steps: int
+    seconds: float
+
+
 class Apart(NamedTuple):
     """What section 11 measures in a process."""
 
@@ -161,14 +169,15 @@ def train(
     replica: Any,
     begin: checkpoint.Checkpoint,
     agreement: agreed_stop.Agreement,
-    report: Callable[[dict[str, Any]], None],
+    report: Callable[[Any], None],
 ) -> Trained:
     """All epochs that are left, or as many steps as nobody wishes that it stops.
 
     Args:
         begin: the checkpoint to go on from; process 0 writes the next ones, and the weights.
         agreement: by which all processes stop after the same step.
-        report: process 0 calls it with each epoch's row, when the epoch has ended.
+        report: process 0 calls it with each epoch's row, when the epoch has ended, and with a
+            ``Within`` every few seconds.
     """
     lesson, framework, monitor = work.lesson, work.framework, work.monitor
     scaler = getattr(replica, "scaler", None)
@@ -194,8 +203,9 @@ def train(
             work.watch(world) as training,
         ):
             train_loss, clock = take_steps(
-                work, replica, loader, left, permit, taken, f"epoch {epoch}"
-            )
+                work, replica, loader, left, permit, taken, f"epoch {epoch}",
+                told=partial(within, report, taken) if world.rank == 0 else None,
+            )  # fmt: skip
         if epoch == 1 and part.steps == 0:
             first_step = clock.first_step_seconds
         # All wait for the slowest.
@@ -250,6 +260,18 @@ def train(
     digest = weights.digest(framework.dump_weights(replica.network))
     logits = of_each_device(world, work, replica)
     return Trained(history, first_step, writer.seconds, digest, logits, parts)
+
+
+def within(report: Callable[[Any], None], before: int, steps: int, seconds: float) -> None:
+    """Report how far an epoch is.
+
+    Args:
+        report: to whom.
+        before: the steps of all epochs before those that are counted here.
+        steps: that are done since.
+        seconds: since the epoch's loop began.
+    """
+    report(Within(before + steps, seconds))
 
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
@@ -401,6 +423,7 @@ def take_steps(
     permit: agreed_stop.Permit | None = None,
     first: int = 0,
     what: str = "training-loop check",
+    told: Callable[[int, float], None] | None = None,
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock.
 
@@ -413,6 +436,7 @@ def take_steps(
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
         what: the part of the run, for the error's message.
+        told: how far the steps are, now and then (:class:`StepClock`).
 
     Raises:
         LoaderError: the lesson took more steps, or fewer, so every rate would be wrong.
@@ -422,7 +446,7 @@ def take_steps(
     elif permit is not None and hasattr(loader, "until"):
         loader.until(permit, first)
     try:
-        with StepClock(work.framework.completion) as clock:
+        with StepClock(work.framework.completion, told) as clock:
             loss = work.lesson.train_epoch(replica, loader, steps, clock)
     except LoaderError as error:
         raise LoaderError(

@@ -56,7 +56,7 @@ from helpers.training import (
     world_shown,
 )
 from helpers.training.agreed_stop import Stopped
-from helpers.training.in_world import WEIGHTS, Apart, Trained
+from helpers.training.in_world import WEIGHTS, Apart, Trained, Within
 from helpers.training.rank_run import RankRun
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
@@ -140,6 +140,7 @@ class Run(RunBase):
         self.monitor = gpumon.Monitor(setup.folder / "trace", live=not heartbeat.watched())
         self._trace: float | None = None  # when its sampling began
         self._told = 0  # the last epoch of which a line was printed
+        self._moving = 0  # characters of a line that the next one replaces
         self._replica: Any = None  # the kernel's own, where replicas live there
         self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
@@ -202,6 +203,7 @@ class Run(RunBase):
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
                 it when it ends.
         """
+        self.monitor.stop()  # of a training before this
         certify = (
             own_network.certify
             if self.network == "own"
@@ -230,7 +232,7 @@ class Run(RunBase):
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
         agreed_stop.check(self.folder, "before its training")
-        self.monitor.stop()  # of a training by an earlier lesson
+        self.monitor.stop()  # of a training before this
         self.take(lesson)
 
         def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -569,8 +571,11 @@ class Run(RunBase):
         left = (epochs * steps - begin - taken) * (time.monotonic() - self._trained_since) / taken
         return f"{said}; the rest of its training takes about {terminal.clock(left)} at this pace"
 
-    def _heard(self, row: Mapping[str, Any]) -> None:
-        """An epoch has ended."""
+    def _heard(self, row: Mapping[str, Any] | Within) -> None:
+        """An epoch has ended, or is under way."""
+        if isinstance(row, Within):
+            self._show_within(row)
+            return
         epochs = self.recipe.recipe.epochs
         done = row["epoch"] - self._begin.epoch
         left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
@@ -581,5 +586,28 @@ class Run(RunBase):
         )
         line += f", {terminal.clock(left)} left" if left else ""
         self._told = row["epoch"]
-        print(line, flush=True)
+        print(self._over_the_moving(line), flush=True)
         heartbeat.say(line)
+
+    def _show_within(self, now: Within) -> None:
+        """A line that the next one replaces; in a batch the runner shows it."""
+        epochs, steps = self.recipe.recipe.epochs, self.recipe.steps(len(self.images.train))
+        taken = now.steps - self._begin.epoch * steps - self._begin.part.steps
+        if taken:
+            pace = (time.monotonic() - self._trained_since) / taken
+            left = terminal.clock((epochs * steps - now.steps) * pace)
+            said = f"step {now.steps % steps} of {steps}, {left} left"
+        else:
+            said = f"compiling, or in the first step, for {now.seconds:.0f} s"
+        line = f"Epoch {now.steps // steps + 1} of {epochs}: {said}"
+        if heartbeat.watched():
+            heartbeat.show(line)
+        else:
+            line = self._over_the_moving(line)
+            self._moving = len(line)
+            print(line, end="", flush=True)
+
+    def _over_the_moving(self, line: str) -> str:
+        """The line as it takes the place of the moving one, where there is one."""
+        width, self._moving = self._moving, 0
+        return f"\r{line:<{width}}" if width else line

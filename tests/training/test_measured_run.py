@@ -1,5 +1,6 @@
 """The run's own part, where no framework is needed; the frameworks' tests go through one."""
 
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice, repeat
@@ -14,7 +15,7 @@ from helpers import paths
 from helpers.errors import LoaderError, UnsupportedError, UserError
 from helpers.fairness import reference, rehearsal
 from helpers.networks import weights
-from helpers.training import agreed_stop, checkpoint, in_world, parameters
+from helpers.training import agreed_stop, checkpoint, heartbeat, in_world, parameters
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
 
@@ -205,6 +206,36 @@ def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     with pytest.raises(LoaderError, match=said):
         in_world.predict(lesson, None, None, 10, "test")
     assert in_world.predict(lesson, None, None, given)[1] == 0.5
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_within_an_epoch_one_line_is_replaced(
+    watched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """In a batch the runner shows it; the log of a run by hand would be full of it."""
+    monkeypatch.delenv(heartbeat.VARIABLE, raising=False)
+    if watched:
+        monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
+    run: Any = Run.__new__(Run)
+    run._begin = SimpleNamespace(epoch=2, part=SimpleNamespace(steps=0))
+    run._moving, run._told, run._trained_since = 0, 2, time.monotonic() - 30
+    run.images = SimpleNamespace(train=[0] * 100, task="classes")
+    run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
+    first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
+    then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
+    run._heard(in_world.Within(20, 12.3))
+    run._heard(in_world.Within(25, 30.0))
+    if watched:
+        assert capsys.readouterr().out == ""
+        assert (tmp_path / heartbeat.MOVING).read_text() == then
+        return
+    assert capsys.readouterr().out == first + "\r" + then.ljust(len(first))
+    row = {"epoch": 3, "train_loss": 1.0, "valid_loss": 1.0, "valid_top1": 0.5, "valid_top5": 0.9}
+    run._heard(row | {"images_per_second": 9.0})
+    run._heard(row | {"images_per_second": 9.0})
+    before, replaced, rest = capsys.readouterr().out.partition("\r")
+    assert replaced and not before and "\r" not in rest
+    assert [line[:18] for line in rest.splitlines()] == ["Epoch 3 of 8: loss"] * 2
 
 
 @pytest.mark.parametrize("told", [{"run": "another"}, {}, None])

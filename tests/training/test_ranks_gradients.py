@@ -147,6 +147,7 @@ def test_over_several_nodes_the_kernel_leaves_the_rows_to_the_ranks(
         setup=SimpleNamespace(nodes=nodes), devices=("a", "b"), network="resnet44", images=images
     )
     vars(run).update(framework=None, initial=None, recipe=None, _certified=lambda: None)
+    run.monitor = SimpleNamespace(stop=lambda: None)
     build: Any = None
     certified: Any = measured_run.Run.certify
     certified.__wrapped__(run, None, build, build, IN_KERNEL)
