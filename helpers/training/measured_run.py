@@ -294,6 +294,11 @@ class Run(RunBase):
         Raises:
             Stopped: somebody wished that the run stops; its checkpoint says how far it is.
         """
+        self._told = 0
+        with self._ends_in_order():
+            return self._train()
+
+    def _train(self) -> pd.DataFrame:
         agreed_stop.check(self.folder, "before its training")
         if self.setup.measure_workers:
             world = self.worlds()[0]
@@ -317,8 +322,7 @@ class Run(RunBase):
         report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
         report = serving.tell if self._ranks is not None else report
         given = (self._begin, agreement, report)
-        explained = batch_size.explained(self.recipe, self._out_of_memory)
-        with self._ends_in_order(), explained, closing(agreement):
+        with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
             each: list[Trained] = self.with_replica(
                 in_world.train, self._begin.weights, first_step, *given
             )
