@@ -27,6 +27,7 @@ from safetensors import SafetensorError
 import gpumon
 from helpers import terminal
 from helpers.errors import Interrupted, UnsupportedError, UserError
+from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import own_network, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.frameworks import networks_of, parameters_of, place, replicas, run_label, why_not
