@@ -20,6 +20,10 @@ class DataError(Exception):
             text = f"{text[: LONGEST // 2]} [...] {text[-LONGEST // 2 :]}"
         super().__init__(text)
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in a notebook in place of a traceback."""
+        return [str(self)]
+
 
 READER_GONE = 141
 """Exit code where the program that reads the output has ended, as of `… | head`: SIGPIPE's."""

@@ -20,6 +20,10 @@ class MonitorError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in a notebook in place of a traceback."""
+        return [str(self)]
+
 
 def warn(message: str) -> None:
     """Warn at the line of the program that called gpumon, as none of gpumon's own can be mended."""

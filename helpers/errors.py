@@ -22,8 +22,20 @@ STDOUT = "standard output"
 """What an error of writing there names in the place of a file."""
 
 
-class UserError(Exception):
+class Plain(Exception):
+    """An error that a notebook shows as its message, without the traceback that led to it."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it; ``data_prep`` and ``gpumon`` have errors with the same."""
+        return str(self).splitlines()
+
+
+class UserError(Plain):
     """Something the user can put right: the message says what, where and how to fix it."""
+
+
+class LoaderError(UserError):
+    """A loader of the notebook gave fewer batches or images than were asked for."""
 
 
 def number_in(variable: str, otherwise: float, what: str) -> float:
@@ -46,6 +58,14 @@ def number_in(variable: str, otherwise: float, what: str) -> float:
 
 class UnsupportedError(UserError):
     """The framework cannot do what was asked for: the run is skipped, it has not failed."""
+
+
+class Interrupted(Plain, KeyboardInterrupt):
+    """The user has interrupted what ran; the message says how to go on."""
+
+
+FOR_USERS = UserError, DataError, MonitorError
+"""Whose message says in one line what the user can put right."""
 
 
 def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
@@ -71,7 +91,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
                 raise
             _flush()
             return code
-        except (UserError, DataError, MonitorError) as error:
+        except FOR_USERS as error:
             return _ended(2, f"error: {error}")
         except OSError as error:
             if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):

@@ -55,14 +55,14 @@ class Line:
 
     def __init__(self, stream: TextIO | None = None, indent: str = "      ") -> None:
         self._stream = stream or sys.stdout
-        self._moves = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.moves = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._indent = indent
         self._text = self._detail = ""
         self._began = time.monotonic()
         self._ticker = EverySecond(self._draw)
 
     def __enter__(self) -> "Line":
-        if self._moves:
+        if self.moves:
             self._ticker.start()
         return self
 
@@ -70,13 +70,13 @@ class Line:
         """Now at ``text``; ``detail`` is only shown where the line moves."""
         before, self._text = self._text, text
         self._detail = detail
-        if self._moves:
+        if self.moves:
             self._draw()
         elif text != before:
             self._write(f"{self._so_far()}  {printable(text)}\n")
 
     def __exit__(self, *_: object) -> None:
-        if self._moves:
+        if self.moves:
             self._ticker.stop()
             with suppress(OSError):  # the terminal is gone, and its line with it
                 self._write("\r\x1b[2K")

@@ -7,7 +7,6 @@ OUT
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ import pandas as pd
 from helpers import paths
 from helpers.frameworks import run_label
 from helpers.results import report
+from helpers.runner import notebook_links
 
 RESULTS = paths.ROOT / "docs" / "results"
 STUDIES = RESULTS / "cpu-2-cores"
@@ -105,15 +105,20 @@ def publish_study(executed: Path, target: Path) -> list[str]:
 def _copy_notebook(source: Path, target: Path, home: Sequence[str] = HOME) -> None:
     notebook = json.loads(_anywhere(source.read_text("utf-8"), home))
     notebook["metadata"].pop("papermill", None)
-    studies = Path(os.path.relpath(STUDIES, target.parent)).as_posix()
+    folders = [source.parent, paths.NOTEBOOKS]
+    notebook_links.rewrite(notebook["cells"], folders, target.parent, _executed)
     for cell in notebook["cells"]:
         cell["metadata"].pop("papermill", None)  # times of every cell: another diff each time
         cell["metadata"].pop("execution", None)
-        if cell["cell_type"] == "markdown":  # a link to the notebook beside it
-            lines = "".join(cell["source"]).replace("](Study_", f"]({studies}/Study_")
-            cell["source"] = lines.replace("](./", "](").splitlines(keepends=True)
     text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
     target.write_text(text, "utf-8")
+
+
+def _executed(path: Path) -> Path:
+    """The executed copy of a study, where one is published; any other file as it is."""
+    study = STUDIES / path.name
+    is_study = path.parent == paths.NOTEBOOKS.resolve() and path.name.startswith("Study_")
+    return study if is_study and study.exists() else path
 
 
 def _format(target: Path) -> None:

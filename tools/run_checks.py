@@ -91,7 +91,8 @@ APART = ("tests/docs", "tests/power", "tests/runner")
 # through what a framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with
 # something in the notebook that the fairness check has to notice.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
-    ("all_reduce", "hosts_network", "limits", "ranks", "slurm_gpus", "world"), "pytorch"
+    ("all_reduce", "any_order", "hosts_network", "limits", "ranks", "slurm_gpus", "world"),
+    "pytorch",
 )
 
 

@@ -16,12 +16,16 @@ from typing import Any
 import psutil
 import pynvml
 
+from data_prep.files import core_count
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import driver_errors, installed, topology
 from helpers.frameworks.capabilities import Gpu, sharing
 
 VIRTUAL_DEVICES = 2
+FEW_VIRTUAL, A_CORE = 4, 4
+"""Virtual devices that any machine may have, and those for each core that this process may use."""
 MOST_VIRTUAL = 1024
+"""Replicas that may share a GPU."""
 HIDDEN = ("", "-1", "none", "void", "nodevfiles")
 """Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
 
@@ -68,7 +72,18 @@ class Devices:
             return f"{self.short}: " + ", ".join(self.names)
         if self.count == 1:
             shows = "its times say nothing about GPUs"
-        return f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
+        said = f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
+        return "; ".join(filter(None, (said, crowded(self.count))))
+
+
+def crowded(count: int) -> str:
+    """A warning where so many virtual devices are more than the cores; else nothing."""
+    if count <= core_count():
+        return ""
+    return (
+        f"warning: {count} virtual devices share {core_count()} cores, so each step takes long; "
+        "give fewer devices for a first try"
+    )
 
 
 def run_name(notebook: str, replicas: int, shared_gpus: int | None, nodes: int = 1) -> str:
@@ -249,9 +264,10 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
         what_else = f"give {len(found)}, or leave gpus out" if found else "leave gpus out"
         raise UserError(f"gpus {asked}: {_sees(found)}; {what_else}")
     if not found:
-        if count > MOST_VIRTUAL:
+        if count > (most := max(FEW_VIRTUAL, A_CORE * core_count())):
             raise UserError(
-                f"devices {count}: on the CPU they are virtual; give {MOST_VIRTUAL} at most"
+                f"devices {count}: on the CPU they are virtual, and would share {core_count()} "
+                f"cores; give {most} at most"
             )
         return Devices("cpu", tuple(f"virtual CPU device {i}" for i in range(count)))
     if asked is None and count > len(found):

@@ -76,7 +76,7 @@ def in_order(own: np.ndarray, total: int) -> np.ndarray:
         total: how many rows there are.
 
     Raises:
-        ValueError: the rank has fewer rows than are its own.
+        LoaderError: the rank has fewer rows than are its own.
     """
     return over_nodes.in_order(place.here(), gathered, own, total)
 

@@ -153,7 +153,7 @@ def in_order(own: np.ndarray, total: int) -> np.ndarray:
         total: how many rows there are.
 
     Raises:
-        ValueError: the node has fewer rows than are its own.
+        LoaderError: the node has fewer rows than are its own.
     """
     return over_nodes.in_order(place.here(), gathered, own, total)
 

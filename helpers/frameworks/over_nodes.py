@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from helpers.errors import LoaderError
 from helpers.frameworks.place import Place
 
 Gather = Callable[[np.ndarray], np.ndarray]
@@ -71,13 +72,13 @@ def in_order(here: Place | None, gather: Gather, own: np.ndarray, total: int) ->
         Rows (total, ...), or what there is of them where one process has all.
 
     Raises:
-        ValueError: the process has fewer rows than are its own.
+        LoaderError: the process has fewer rows than are its own.
     """
     if here is None or here.ranks == 1:
         return own[:total]
     rows = len(range(here.rank, total, here.ranks))
     if len(own) < rows:
-        raise ValueError(f"the loader gave {len(own)} of this process's {rows} images")
+        raise LoaderError(f"the loader gave {len(own)} of this process's {rows} images")
     most = -(-total // here.ranks)  # some have one row fewer
     filled = np.zeros((most, *own.shape[1:]), own.dtype)
     filled[:rows] = own[:rows]

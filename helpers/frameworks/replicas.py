@@ -30,6 +30,7 @@ from typing import Any
 import cloudpickle
 import psutil
 
+from helpers.errors import FOR_USERS, Plain
 from helpers.frameworks import temporary
 
 RENDEZVOUS = "REPLICA_RENDEZVOUS"
@@ -40,10 +41,15 @@ PREFIX = "replicas-"
 """How the names of folders begin that are removed with a run of replicas, or before the next."""
 
 DONE, TOLD, FAILED = "done", "told", "failed"
-"""What a replica sends its caller: a result, a message, or a traceback."""
+"""What a replica sends its caller: a result, a message, or a traceback (of a user's mistake, the
+error itself)."""
 
 
-class ReplicaError(RuntimeError):
+SETTLE_SECONDS = 0.5
+"""What other replicas get to say that the mistake was theirs."""
+
+
+class ReplicaError(Plain, RuntimeError):
     """A replica failed; the message ends with the traceback of the first that did."""
 
 
@@ -61,6 +67,7 @@ def run(
 
     Raises:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.
+        UserError, DataError, MonitorError: what a replica raised that the user can put right.
     """
     payload = cloudpickle.dumps((function, args))
     context = get_context("forkserver")
@@ -137,7 +144,11 @@ def _collect(
         )
         for rank in left:
             if pipes[rank] in ready or pipes[rank].poll():
-                kind, value = _answer(rank, processes[rank], pipes[rank])
+                try:
+                    kind, value = _answer(rank, processes[rank], pipes[rank])
+                except ReplicaError:
+                    _raise_a_users_mistake([pipes[other] for other in left if other != rank])
+                    raise
                 if kind == TOLD:
                     heard(value)
                 else:
@@ -153,8 +164,19 @@ def _answer(rank: int, process: Any, pipe: Connection) -> tuple[str, Any]:
     except EOFError:
         raise _died(rank, process) from None
     if kind == FAILED:
+        if isinstance(value, FOR_USERS):
+            raise value
         raise ReplicaError(f"replica {rank} failed:\n{value}")
     return kind, value
+
+
+def _raise_a_users_mistake(pipes: list[Connection]) -> None:
+    """Of what other replicas have failed by: all others fail after the first, in a collective."""
+    for pipe in connection.wait(pipes, SETTLE_SECONDS):
+        with suppress(EOFError):
+            kind, value = cloudpickle.loads(pipe.recv_bytes())  # type: ignore[union-attr]
+            if kind == FAILED and isinstance(value, FOR_USERS):
+                raise value
 
 
 def _died(rank: int, process: Any) -> ReplicaError:
@@ -210,6 +232,8 @@ def _replica(
     try:
         function, args = cloudpickle.loads(payload)
         answer = (DONE, function(rank, *args))
+    except FOR_USERS as error:
+        answer = (FAILED, error.with_traceback(None))
     except BaseException:
         answer = (FAILED, traceback.format_exc())
     pipe.send_bytes(cloudpickle.dumps(answer))

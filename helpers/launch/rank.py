@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from helpers import network
+from helpers.errors import FOR_USERS
 from helpers.frameworks import devices, place, replicas
 from helpers.frameworks.place import Place
 from helpers.launch import letters, serving, watch
@@ -111,8 +112,12 @@ def _run_cells(cells: list[tuple[str, str]]) -> None:
 
 
 def _line(error: BaseException) -> str:
-    """``ValueError: no such file``: an error's type and the first line of what it says."""
-    said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    """``ValueError: no such file``: an error's type and the first line of what it says.
+
+    Of a user's mistake the line alone.
+    """
+    kind = "" if isinstance(error, FOR_USERS) else f"{type(error).__name__}: "
+    said = f"{kind}{error}".strip().splitlines()[0]
     return said.rstrip(": ")[:LONGEST]
 
 

@@ -74,6 +74,12 @@ def read(folder: Path) -> gpumon.Trace:
     return gpumon.read([folder / TRACE, *prefixes(folder).values()])
 
 
+def began(folder: Path) -> float | None:
+    """When the sampling of the kernel's own trace began, of no other; None: no trace."""
+    header = _header(folder / TRACE)
+    return None if header is None else float(header[START])
+
+
 def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> list[dict[str, Any]]:
     """Put the traces of all hosts on the axis of the kernel's, once their samplers have stopped.
 

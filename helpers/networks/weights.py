@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from data_prep.files import sync_file
@@ -161,6 +161,16 @@ def _contiguous(array: np.ndarray) -> np.ndarray:
 def load(path: Path) -> Arrays:
     """Read a checkpoint written by :func:`save`."""
     return load_file(path)
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """What :func:`save` was told to say of the arrays.
+
+    Raises:
+        OSError, SafetensorError: it cannot be read.
+    """
+    with safe_open(path, "numpy") as file:
+        return file.metadata() or {}
 
 
 def convert_imagenet(cache: Path, url: str, network: str = "densenet121") -> None:

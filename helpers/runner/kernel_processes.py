@@ -17,7 +17,7 @@ from helpers.errors import naming
 from helpers.frameworks import temporary
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import processes
-from helpers.runner import stalls, stopping
+from helpers.runner import notebook_links, stalls, stopping
 from helpers.training import environment_variables, this_notebook
 
 MARK = "COMPARE_BATCH"
@@ -48,7 +48,7 @@ def execute(
     *,
     kernel: str,
     reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
-    heard: Callable[[str], None] = lambda line: None,
+    heard: Callable[[str, bool], None] = lambda line, moving: None,
     settled: Callable[[], bool] = lambda: True,
     stall_minutes: float = 0.0,
     environment: Mapping[str, str] | None = None,
@@ -63,7 +63,8 @@ def execute(
     Args:
         parameters: for the cell tagged ``parameters``.
         reached: called at each cell with the section's heading, the cell and how many there are.
-        heard: called, from any thread, with each line that the run says of itself.
+        heard: called, from any thread, with each line that the run says of itself, and whether it
+            is soon replaced.
         settled: once it was interrupted, whether the kernel has written down what it has.
         stall_minutes: without any progress after which it is ended (``helpers.runner.stalls``); 0:
         never. environment: what the kernel gets beside what reaches it of the runner's own
@@ -100,6 +101,7 @@ def execute(
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
             sections = section_of_each_cell(nb_man.nb.cells)
+            notebook_links.rewrite(nb_man.nb.cells, [source.parent], target.parent)
 
             def on_cell_start(cell: Any, cell_index: int) -> None:
                 watch.hear()

@@ -25,6 +25,9 @@ def announce(batch: Batch, history: History) -> None:
         say(f"  {line}")
     to_run = []
     wanted = {(state.kernel, state.devices, state.gpus) for state in batch.runs}
+    virtual = {n for _, n, gpus in wanted if not devices.used(n, gpus)}
+    if warned := devices.crowded(max(virtual, default=0)):
+        say(f"  {warned}")
     problems = {
         (kernel, n, gpus): installed.problem(kernel, devices.used(n, gpus), n)
         for kernel, n, gpus in wanted

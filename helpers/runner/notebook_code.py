@@ -42,6 +42,8 @@ def run_cells(
         if not checked and "this_run" in names:
             run = names["this_run"]
             run.certify, run.rehearse = lambda *given: None, run.take
+            if hasattr(run, "progress"):  # a rank's has none
+                run.progress.skip("certify", "rehearse")
         if after is not None and after in text:
             break
     if not checked and "this_run" in names:

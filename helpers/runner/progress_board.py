@@ -64,10 +64,19 @@ class Lines:
         if self._line:
             self._line.show(text, detail)
 
-    def tell(self, line: str) -> None:
-        """What the run says of itself, an epoch's figures. From a thread, as :meth:`warn`."""
+    def tell(self, line: str, moving: bool = False) -> None:
+        """What the run says of itself, an epoch's figures. From a thread, as :meth:`warn`.
+
+        Where it is within an epoch, which is soon replaced, is for a terminal alone.
+        """
         with suppress(OSError):
-            self.show(line)
+            if not moving or self._moves:
+                self.show(line)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether what is shown can be replaced."""
+        return self._line is not None and self._line.moves
 
     def warn(self, text: str) -> None:
         """Something the user should know at once; it stays on the screen.
@@ -137,6 +146,10 @@ class Table(Lines):
 
     def show(self, text: str, detail: str = "") -> None:
         self._at = f"{text} ({detail})" if detail else text
+
+    @property
+    def _moves(self) -> bool:
+        return True
 
     def _warn(self, text: str) -> None:
         self._console.print(printable(f"warning: {text}"), style="yellow", markup=False)

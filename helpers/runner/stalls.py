@@ -14,7 +14,7 @@ from pathlib import Path
 
 from data_prep.errors import printable
 from gpumon import files
-from helpers.training.heartbeat import FILE
+from helpers.training.heartbeat import FILE, MOVING
 
 MINUTES = 60.0
 """Without progress before a run counts as hung; the slowest of the steps that no file tells of is
@@ -34,7 +34,8 @@ class Watch:
     Args:
         minutes: without a change to any file of the folder, after which ``end`` is called, from a
             thread; 0 means never.
-        heard: called, from a thread, with each line that the run says (``heartbeat.say``).
+        heard: called, from a thread, with each line that the run says (``heartbeat.say``), and
+            whether it is soon replaced (``heartbeat.show``).
     """
 
     def __init__(
@@ -42,10 +43,10 @@ class Watch:
         folder: Path,
         minutes: float,
         end: Callable[[], None],
-        heard: Callable[[str], None] = lambda text: None,
+        heard: Callable[[str, bool], None] = lambda text, moving: None,
     ) -> None:
         self._folder, self._minutes, self._end, self._heard = folder, minutes, end, heard
-        self._said, self._hearing = "", threading.Lock()
+        self._said, self._hearing = {FILE: "", MOVING: ""}, threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, daemon=True)
         self.error: Stalled | None = None
@@ -58,7 +59,8 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        (self._folder / FILE).unlink(missing_ok=True)
+        for name in self._said:
+            (self._folder / name).unlink(missing_ok=True)
 
     def _keep_looking(self) -> None:
         every = min(EVERY_SECONDS, 6 * self._minutes or EVERY_SECONDS)
@@ -84,13 +86,14 @@ class Watch:
         Called before anything later is shown, so that an epoch's line stands before what follows.
         """
         with self._hearing:
-            if (line := self._line()) not in ("", self._said):
-                self._said = line
-                self._heard(line)
+            for name, said in self._said.items():
+                if (line := self._line(name)) not in ("", said):
+                    self._said[name] = line
+                    self._heard(line, name == MOVING)
 
-    def _line(self) -> str:
+    def _line(self, name: str) -> str:
         """What the run said last, in one line that a terminal can be given."""
-        with suppress(OSError, UnicodeDecodeError), (self._folder / FILE).open("rb") as file:
+        with suppress(OSError, UnicodeDecodeError), (self._folder / name).open("rb") as file:
             return printable(file.read(LONGEST).decode().partition("\n")[0])
         return ""
 
@@ -103,6 +106,7 @@ class Watch:
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
                 sampled = entry.name.startswith("trace") and not entry.name.endswith(files.MARKS)
+                sampled = sampled or entry.name == MOVING  # written on a clock, too
                 with suppress(OSError):  # renamed meanwhile
                     if not sampled and entry.is_file(follow_symlinks=False):
                         found.add((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns))

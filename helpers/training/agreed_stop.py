@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_whole
-from helpers.errors import UserError
+from helpers.errors import LoaderError, UserError
 
 WISH = ".stop"
 """In the run's folder: somebody wishes that the run stops in order."""
@@ -126,9 +126,17 @@ class Permit:
 
 
 def batches(loader: Any, permit: Permit, first: int) -> Iterator[Any]:
-    """A loader's batches, of the steps from ``first`` on, as far as ``permit`` goes."""
+    """A loader's batches, of the steps from ``first`` on, as far as ``permit`` goes.
+
+    Raises:
+        LoaderError: the loader ends sooner.
+    """
     step = first
     each = iter(loader)
     while permit.may_take(step):
-        yield next(each)
+        try:
+            batch = next(each)
+        except StopIteration:
+            raise LoaderError(f"the training loader gave {step - first}") from None
+        yield batch
         step += 1

@@ -36,6 +36,9 @@ from helpers.training.part_of_epoch import NONE, Part
 from helpers.training.record import Run
 
 FILE = "checkpoint.safetensors"
+AWAIT_SECONDS = 8.0
+"""What a checkpoint that is being written gets before an interrupt ends its writer; the runner
+waits no longer than ``kernel_processes.GRACE_SECONDS`` for a kernel that it has interrupted."""
 DAMAGED = "checkpoint.damaged"
 """What a checkpoint is called that could not be gone on from."""
 
@@ -49,6 +52,8 @@ class Checkpoint:
     about: dict[str, Any]
     """What must be the same for a run to go on: the recipe, the digest of the images, and the
     framework with its kernel."""
+    run: str = ""
+    """The id of the run that trains now."""
     code: str | None = None
     """Digest of the code that trains now."""
     changed_code: bool = False
@@ -89,6 +94,7 @@ class Writer:
     def __init__(self, begin: Checkpoint) -> None:
         self._path = begin.folder / FILE
         self._about, self._code, self._restarts = begin.about, begin.code, begin.restarts
+        self._run = begin.run
         self._thread: Thread | None = None
         self._error: BaseException | None = None
         self.seconds = 0.0
@@ -117,7 +123,7 @@ class Writer:
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said: dict[str, Any] = {"about": self._about, "code": self._code}
+        said: dict[str, Any] = {"about": self._about, "code": self._code, "run": self._run}
         said |= {"history": list(history), "first_step": first_step}
         said |= {"restarts": list(self._restarts)}
         said |= {"part": part.as_said()} if part is not None else {}
@@ -156,7 +162,7 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     """
     path = run.folder / FILE
     about, code = _about(run.content), run_identity.of(run.content).get("code")
-    start = Checkpoint(initial, run.folder, about, code)
+    start = Checkpoint(initial, run.folder, about, run.id, code)
     if not resume:
         path.unlink(missing_ok=True)  # else a later resume would take it for this run's
         return start
@@ -185,6 +191,8 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         restarts=(*restarts, {"epoch": len(said["history"]), "step": part.steps}),
         changed_code=said.get("code") != code,
     )
+    if isinstance(said.get("run"), str):
+        run.resumes(said["run"])
     within = f" and {part.steps} steps" if part.steps else ""
     print(f"Resumed after epoch {found.epoch} of {about['epochs']}{within}, from {path}")
     if found.changed_code:
@@ -308,6 +316,13 @@ def position(folder: Path) -> tuple[int, int]:
         return len(said["history"]), int((said.get("part") or {"steps": 0})["steps"])
     except (*_UNREADABLE, KeyError, AttributeError):
         return 0, 0
+
+
+def await_epoch(folder: Path, epoch: int, seconds: float = AWAIT_SECONDS) -> None:
+    """Wait until the checkpoint of that epoch, which another thread or process writes, is there."""
+    until = time.monotonic() + seconds
+    while position(folder)[0] < epoch and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def remove(folder: Path) -> None:

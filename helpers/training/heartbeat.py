@@ -13,6 +13,8 @@ from helpers.launch import serving
 VARIABLE = "COMPARE_STEPS"
 """Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
 FILE = ".steps"
+MOVING = ".progress"
+"""Beside it: where the run is within an epoch. No sign of life, for it is written on a clock."""
 
 
 class _Last:
@@ -34,6 +36,13 @@ def beat() -> None:
 def watched() -> bool:
     """Whether a runner watches this process's run."""
     return VARIABLE in os.environ
+
+
+def show(text: str) -> None:
+    """As :func:`say`, of a line that is soon replaced, and that no log should have."""
+    if watched():
+        with suppress(OSError):
+            Path(os.environ[VARIABLE]).with_name(MOVING).write_text(text, encoding="utf-8")
 
 
 def say(text: str) -> None:

@@ -7,7 +7,9 @@ process, in a child, or in a process for each device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 import gpumon
+from helpers.errors import LoaderError
 from helpers.fairness.rehearsal import Trial
 from helpers.fairness.training_checks import Evaluation, Observed
 from helpers.frameworks import place
@@ -39,6 +42,8 @@ from helpers.training.stopwatch import Stopwatch
 from helpers.training.world import Lesson, Share, World
 
 WEIGHTS = "weights.safetensors"
+RUN = "run"
+"""What their file's metadata calls the id of the run that trained them."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,13 @@ class Tested(NamedTuple):
     loss: float
     seconds: float
     evaluation: Evaluation
+
+
+class Within(NamedTuple):
+    """How far training is: steps of all epochs, and seconds since this epoch's loop began."""
+
+    steps: int
+    seconds: float
 
 
 class Apart(NamedTuple):
@@ -170,14 +182,15 @@ def train(
     replica: Any,
     begin: checkpoint.Checkpoint,
     agreement: agreed_stop.Agreement,
-    report: Callable[[dict[str, Any]], None],
+    report: Callable[[Any], None],
 ) -> Trained:
     """All epochs that are left, or as many steps as nobody wishes that it stops.
 
     Args:
         begin: the checkpoint to go on from; process 0 writes the next ones, and the weights.
         agreement: by which all processes stop after the same step.
-        report: process 0 calls it with each epoch's row, when the epoch has ended.
+        report: process 0 calls it with each epoch's row, when the epoch has ended, and with a
+            ``Within`` every few seconds.
     """
     lesson, framework, monitor = work.lesson, work.framework, work.monitor
     scaler = getattr(replica, "scaler", None)
@@ -204,7 +217,17 @@ def train(
             monitor.phase("train", epoch=epoch, images=left * batch),
             work.watch(world) as training,
         ):
-            train_loss, clock = take_steps(work, replica, loader, left, permit, taken, observer)
+            train_loss, clock = take_steps(
+                work,
+                replica,
+                loader,
+                left,
+                permit,
+                taken,
+                f"epoch {epoch}",
+                told=partial(within, report, taken) if world.rank == 0 else None,
+                observer=observer,
+            )
         observer.end()
         if epoch == 1 and part.steps == 0:
             first_step = clock.first_step_seconds
@@ -219,7 +242,8 @@ def train(
             break
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
-            scores, valid_loss = predict(lesson, replica, iter(batches), len(work.images.valid))
+            count, what = len(work.images.valid), f"validation, epoch {epoch}"
+            scores, valid_loss = predict(lesson, replica, iter(batches), count, what)
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
         observer.evaluations.append(batches.images(world, work.images, "valid"))
@@ -242,10 +266,10 @@ def train(
         )
         part = NONE
         if world.rank == 0:
-            report(history[-1])
             state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
             arrays = framework.dump_weights(replica.network)
             writer.save(history, first_step, arrays, state)
+            report(history[-1])  # once its checkpoint is on the way: see checkpoint.await_epoch
     if permit.refused and part.steps and world.rank == 0:
         state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
         writer.save(history, first_step, framework.dump_weights(replica.network), state, part)
@@ -253,7 +277,8 @@ def train(
         writer.close()
         return Trained(history, first_step, writer.seconds, "", np.zeros(0), stopped=part)
     if world.rank == 0:
-        weights.save(begin.folder / WEIGHTS, framework.dump_weights(replica.network))
+        arrays = framework.dump_weights(replica.network)
+        weights.save(begin.folder / WEIGHTS, arrays, {RUN: begin.run})
     writer.close()
     digest = weights.digest(framework.dump_weights(replica.network))
     logits = of_each_device(world, work, replica)
@@ -262,6 +287,18 @@ def train(
     del loader  # with which its workers end
     observed = observer.observed()
     return Trained(history, first_step, writer.seconds, digest, logits, parts, observed=observed)
+
+
+def within(report: Callable[[Any], None], before: int, steps: int, seconds: float) -> None:
+    """Report how far an epoch is.
+
+    Args:
+        report: to whom.
+        before: the steps of all epochs before those that are counted here.
+        steps: that are done since.
+        seconds: since the epoch's loop began.
+    """
+    report(Within(before + steps, seconds))
 
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
@@ -278,26 +315,35 @@ def test(world: World, work: Work, replica: Any) -> Tested:
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
     with work.monitor.phase("test", images=images), work.watch(world) as watch:
-        batches = Evaluated(iter(loader))
-        scores, loss = predict(work.lesson, replica, iter(batches), len(work.images.test))
+        count, batches = len(work.images.test), Evaluated(iter(loader))
+        scores, loss = predict(work.lesson, replica, iter(batches), count, "section 10")
     return Tested(scores, loss, watch.seconds, batches.images(world, work.images, "test"))
 
 
-def predict(lesson: Lesson, replica: Any, loader: Any, total: int) -> tuple[np.ndarray, float]:
+def predict(
+    lesson: Lesson, replica: Any, loader: Any, total: int, what: str = "training-loop check"
+) -> tuple[np.ndarray, float]:
     """What the lesson's ``predict`` gives: logits (total, outputs) and the mean loss.
 
     Args:
+        lesson: the notebook's.
+        replica: what predicts.
         loader: an evaluation's, of all processes' images together ``total``.
+        total: how many images.
+        what: the part of the run, for the error's message.
 
     Raises:
-        ValueError: it gave those of fewer images, or of more.
+        LoaderError: it gave those of fewer images, or of more.
     """
-    scores, loss = lesson.predict(replica, loader, total)
-    if len(scores) != total:
-        raise ValueError(
-            f"predict gave logits of {len(scores)} of {total} images: "
-            "its loader has to give each of them once"
-        )
+    try:
+        scores, loss = lesson.predict(replica, loader, total)
+        if len(scores) != total:
+            raise LoaderError(f"predict gave logits of {len(scores)} of {total} images")
+    except LoaderError as error:
+        raise LoaderError(
+            f"{what}: {error}; make_evaluation_loader has to give each image once, and predict "
+            "has to use all of them"
+        ) from None
     return scores, loss
 
 
@@ -314,7 +360,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
     arriving = lesson.load_alone(replica, files)
 
     def turn(loader: Any, steps: int) -> float:
-        return take_steps(work, replica, loader, steps + 1)[1].seconds_a_step
+        return take_steps(work, replica, loader, steps + 1, what="section 11")[1].seconds_a_step
 
     def no_allreduce(steps: int) -> float:
         with StepClock(work.framework.completion) as clock:
@@ -323,6 +369,10 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
             elif lesson.all_reduce_alone is not None:
                 lesson.all_reduce_alone(replica, steps + 1, clock)
         return clock.seconds_a_step
+
+    def loader_alone(steps: int) -> float:
+        with ending("section 11, loader alone"):
+            return measurement_rounds.seconds_a_batch(arriving, work.ahead(world))
 
     with work.monitor.phase("warm-up"):
         take_steps(work, replica, fixed, 1)
@@ -333,7 +383,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
         files=lambda steps: turn(files, steps),
         synthetic=lambda steps: turn(fixed, steps),
         no_allreduce=no_allreduce if world.size > 1 else None,
-        loader=lambda steps: measurement_rounds.seconds_a_batch(arriving, work.ahead(world)),
+        loader=loader_alone,
     )
     if lesson.without_all_reduce is None and "no_allreduce" in seconds:
         # What a step takes without what was measured there.
@@ -367,8 +417,24 @@ def skip(loader: Any, batches: int) -> None:
     if hasattr(loader, "skip"):
         loader.skip(batches)
         return
-    for _ in range(batches):
-        next(loader)
+    with ending("the batches that a resumed run skips"):
+        for _ in range(batches):
+            next(loader)
+
+
+@contextmanager
+def ending(what: str) -> Iterator[None]:
+    """Around ``next`` of a training loader.
+
+    Raises:
+        LoaderError: the loader has ended.
+    """
+    try:
+        yield
+    except StopIteration:
+        raise LoaderError(
+            f"{what}: the training loader ended; let make_train_loader give batches without end"
+        ) from None
 
 
 def once(loader: Any) -> Any:
@@ -383,6 +449,8 @@ def take_steps(
     steps: int,
     permit: agreed_stop.Permit | None = None,
     first: int = 0,
+    what: str = "training-loop check",
+    told: Callable[[int, float], None] | None = None,
     observer: Observer | None = None,
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock.
@@ -395,21 +463,29 @@ def take_steps(
         permit: says up to where; the steps end there, where the loader is a plain iterator, or
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
+        what: the part of the run, for the error's message.
+        told: how far the steps are, now and then (:class:`StepClock`).
         observer: notes what the steps are taken on, and how.
 
     Raises:
-        ValueError: the lesson took more steps, or fewer, so every rate would be wrong.
+        LoaderError: the lesson took more steps, or fewer, so every rate would be wrong.
     """
     if permit is not None and isinstance(loader, Iterator):
         loader = agreed_stop.batches(loader, permit, first)
     elif permit is not None and hasattr(loader, "until"):
         loader.until(permit, first)
-    with StepClock(work.framework.completion, observer) as clock:
-        loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    try:
+        with StepClock(work.framework.completion, told, observer) as clock:
+            loss = work.lesson.train_epoch(replica, loader, steps, clock)
+    except LoaderError as error:
+        raise LoaderError(
+            f"{what}: {error} of {steps} batches; let make_train_loader give batches without end"
+        ) from None
     stopped = permit is not None and permit.refused and 0 < clock.steps < steps
     if clock.steps != steps and not stopped:
-        raise ValueError(
-            f"train_epoch noted {clock.steps} of {steps} steps: its loader has to give batches "
-            "without end, and clock.queued is called once after each step"
+        raise LoaderError(
+            f"{what}: train_epoch took {clock.steps} of {steps} steps; let it take a step for each "
+            "batch of islice(loader, steps), call clock.queued once after each step, and let "
+            "make_train_loader give batches without end"
         )
     return loss, clock

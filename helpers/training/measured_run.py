@@ -8,24 +8,28 @@ class.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from IPython.display import display
+from safetensors import SafetensorError
 
 import gpumon
 from helpers import terminal
-from helpers.errors import UnsupportedError, UserError
+from helpers.errors import Interrupted, UnsupportedError, UserError
+from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
     own_network,
     reference_checks,
@@ -70,11 +74,13 @@ from helpers.training import (
     world_shown,
 )
 from helpers.training.agreed_stop import Stopped
-from helpers.training.in_world import WEIGHTS, Apart, Trained
+from helpers.training.in_world import WEIGHTS, Apart, Trained, Within
 from helpers.training.rank_run import RankRun
 from helpers.training.run_base import RunBase
+from helpers.training.sections import Progress, section
 from helpers.training.world import IN_KERNEL, PER_DEVICE, RANKS, Lesson, World
 
+AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
 PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
 """What a notebook's parameters cell sets, beside ``resume``."""
 
@@ -100,6 +106,8 @@ def begin(*given: Any) -> Any:
     *said, framework, names = given
     if (rank := place.here()) is not None:
         return RankRun(framework, rank)
+    if isinstance(before := names.get("this_run"), Run):
+        before.end()  # also where this one cannot begin: what follows would be of old parameters
     file = this_notebook.find(names)
     notebook = file.stem
     if said and said[0] != notebook:
@@ -165,7 +173,11 @@ class Run(RunBase):
         self._trained_since: float
         # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
         self.monitor = gpumon.Monitor(setup.folder / "trace", live=not heartbeat.watched())
+        self._trace: float | None = None  # when its sampling began
+        self._told = 0  # the last epoch of which a line was printed
+        self._moving = 0  # characters of a line that the next one replaces
         self._replica: Any = None  # the kernel's own, where replicas live there
+        self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
         self._utilisation: pd.DataFrame | None = None
         self.record = record.start(
@@ -180,7 +192,7 @@ class Run(RunBase):
             file=notebook,
         )
 
-    def _as_given(self) -> None:
+    def check_parameters(self) -> None:
         """See that the parameters are still those that the run began with.
 
         Raises:
@@ -205,10 +217,23 @@ class Run(RunBase):
         self.record.add("weights", found.as_record())
         return found
 
+    def end(self) -> None:
+        """Another run takes this one's place in the kernel, so nothing of this one goes on."""
+        self.progress.replaced = True
+        self.monitor.stop()
+        if self.nodes is not None:
+            self.nodes.end()
+        elif self._replica is not None:
+            with suppress(Exception):  # an interrupt may have left it in pieces
+                self.lesson.stop(self._replica)
+            self._replica = None
+        self.record.close()
+
     def show_images(self, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Any:
         """Eight training images as ``evaluate_pixels`` shows them to the network."""
         return run_pictures.images(self.images, evaluate_pixels)
 
+    @section(7, "the fairness check", records=("fairness",))
     def certify(
         self,
         model: Any,
@@ -226,7 +251,7 @@ class Run(RunBase):
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
                 it when it ends.
         """
-        self._as_given()
+        self.monitor.stop()  # of a training before this
         certify = (
             own_network.certify
             if self.network == "own"
@@ -251,10 +276,11 @@ class Run(RunBase):
         self.certificate = self._of_network = found
         return self._certified()
 
+    @section(9, "the training-loop check", needs=("certify",), records=("fairness",))
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
-        self._as_given()
         agreed_stop.check(self.folder, "before its training")
+        self.monitor.stop()  # of a training before this
         self.take(lesson)
 
         def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -294,9 +320,9 @@ class Run(RunBase):
         if self._ranks is not None:
             self._ranks.take()
 
+    @section(9, "the batch size", needs=("rehearse",))
     def largest_batch(self) -> ScaledRecipe:
         """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
-        self._as_given()
         if self.setup.search_batch:
             arrays = self.initial.arrays
             self.recipe = batch_size.largest(
@@ -309,13 +335,18 @@ class Run(RunBase):
             self.record.add("recipe", self.recipe.as_record())
         return self.recipe
 
+    @section(9, "training", needs=("rehearse",), records=("epochs", "training", "checkpoint"))
     def train(self) -> pd.DataFrame:
         """All epochs, under the monitor: a line for each as it ends, curves, and a table.
 
         Raises:
             Stopped: somebody wished that the run stops; its checkpoint says how far it is.
         """
-        self._as_given()
+        self._told = 0
+        with self._ends_in_order():
+            return self._train()
+
+    def _train(self) -> pd.DataFrame:
         agreed_stop.check(self.folder, "before its training")
         if self.setup.measure_workers:
             world = self.worlds()[0]
@@ -325,7 +356,12 @@ class Run(RunBase):
         self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
         self._begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
         samplers.clear(self.folder)
-        self.monitor.start()
+        self.monitor.stop()  # of an earlier training
+        try:
+            self.monitor.start()
+        except gpumon.MonitorError as error:
+            raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
+        self._trace, self._told = samplers.began(self.folder), self._begin.epoch
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
         steps = self.recipe.steps(len(self.images.train))
@@ -356,15 +392,15 @@ class Run(RunBase):
         display(run_pictures.learning(self.history, tasks.TASKS[self.images.task]))
         return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
+    @section(10, "test", needs=("train",), records=("test",))
     def test(self) -> pd.DataFrame:
         """How well each finding or class of the test part is told, by the weights that were saved.
 
         With intervals, as a chart and a table.
         """
-        self._as_given()
         agreed_stop.check(self.folder, "after its training")
-        arrays = weights.load(self.folder / WEIGHTS)
-        each: list[in_world.Tested] = self.with_replica(in_world.test, arrays, 0)
+        weights_of_this_run = self._trained_weights()
+        each: list[in_world.Tested] = self.with_replica(in_world.test, weights_of_this_run, 0)
         scores, loss, seconds, _ = each[0]
         self._certify_test(each)
         images, part = self.images, self.images.test
@@ -382,9 +418,9 @@ class Run(RunBase):
         display(run_pictures.TEST[images.task](targets, scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
+    @section(11, "measurements", needs=("train",), records=measurement_rounds.KINDS)
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
-        self._as_given()
         agreed_stop.check(self.folder, "after its training")
         steps, asked = measurement_rounds.steps_of_a_turn(self.history), time.monotonic()
         found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
@@ -403,9 +439,11 @@ class Run(RunBase):
             print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
 
+    @section(12, "utilisation", needs=("take_apart",), records=("monitor", "energy", "memory"))
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
-        self._as_given()
+        if samplers.began(self.folder) != self._trace:
+            raise UserError(f"{self.folder}: another run has replaced the trace; {AGAIN}")
         trace = samplers.read(self.folder)
         self._utilisation = trace.summary()
         self.record.add("monitor", trace.provenance())
@@ -414,9 +452,9 @@ class Run(RunBase):
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
+    @section(13, "where the time went", needs=("chart",), records=("attribution",))
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
-        self._as_given()
         shares = attribution.attribute(
             self.history,
             self._measured,
@@ -434,9 +472,9 @@ class Run(RunBase):
             print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
         return table
 
+    @section(14, "the record", needs=("test", "explain"))
     def finish(self) -> None:
         """The run is whole: print where its record is."""
-        self._as_given()
         if self.nodes is not None:
             self.nodes.end()
         print(self.record.finish())
@@ -543,6 +581,43 @@ class Run(RunBase):
             self.framework.load_weights(self._replica.network, arrays)
         return [function(world, work, self._replica, *args)]
 
+    def _trained_weights(self) -> Arrays:
+        """Those that this run's training has left."""
+        path = self.folder / WEIGHTS
+        with suppress(OSError, SafetensorError):
+            if weights.metadata(path).get(in_world.RUN) == self.record.id:
+                return weights.load(path)
+        raise UserError(f"{path}: another run has replaced this run's weights; {AGAIN}")
+
+    @contextmanager
+    def _ends_in_order(self) -> Iterator[None]:
+        """Around training: an interrupt waits for the checkpoint of the epoch that was printed.
+
+        However training ends before its time, the monitor ends with it.
+        """
+
+        def interrupted(*_: object) -> None:
+            signal.signal(signal.SIGINT, before)  # a second one is not kept waiting
+            checkpoint.await_epoch(self.folder, self._told)
+            raise Interrupted(
+                f"training was interrupted after {self._told} of {self.recipe.recipe.epochs} "
+                "epochs; run section 9 to begin it again, or set resume = True and run all cells "
+                "to continue from the checkpoint"
+            )
+
+        before = signal.getsignal(signal.SIGINT)
+        own = current_thread() is main_thread()  # no other thread is interrupted
+        try:
+            if own:
+                signal.signal(signal.SIGINT, interrupted)
+            yield
+        except BaseException:
+            self.monitor.stop()
+            raise
+        finally:
+            if own:
+                signal.signal(signal.SIGINT, before)
+
     def _show_world(self, world: Mapping[str, Any]) -> None:
         for line in world_shown.lines(world):
             print(line)
@@ -572,8 +647,11 @@ class Run(RunBase):
         left = (epochs * steps - begin - taken) * (time.monotonic() - self._trained_since) / taken
         return f"{said}; the rest of its training takes about {terminal.clock(left)} at this pace"
 
-    def _heard(self, row: Mapping[str, Any]) -> None:
-        """An epoch has ended."""
+    def _heard(self, row: Mapping[str, Any] | Within) -> None:
+        """An epoch has ended, or is under way."""
+        if isinstance(row, Within):
+            self._show_within(row)
+            return
         epochs = self.recipe.recipe.epochs
         done = row["epoch"] - self._begin.epoch
         left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
@@ -583,5 +661,29 @@ class Run(RunBase):
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""
-        print(line, flush=True)
+        self._told = row["epoch"]
+        print(self._over_the_moving(line), flush=True)
         heartbeat.say(line)
+
+    def _show_within(self, now: Within) -> None:
+        """A line that the next one replaces; in a batch the runner shows it."""
+        epochs, steps = self.recipe.recipe.epochs, self.recipe.steps(len(self.images.train))
+        taken = now.steps - self._begin.epoch * steps - self._begin.part.steps
+        if taken:
+            pace = (time.monotonic() - self._trained_since) / taken
+            left = terminal.clock((epochs * steps - now.steps) * pace)
+            said = f"step {now.steps % steps} of {steps}, {left} left"
+        else:
+            said = f"compiling, or in the first step, for {now.seconds:.0f} s"
+        line = f"Epoch {now.steps // steps + 1} of {epochs}: {said}"
+        if heartbeat.watched():
+            heartbeat.show(line)
+        else:
+            line = self._over_the_moving(line)
+            self._moving = len(line)
+            print(line, end="", flush=True)
+
+    def _over_the_moving(self, line: str) -> str:
+        """The line as it takes the place of the moving one, where there is one."""
+        width, self._moving = self._moving, 0
+        return f"\r{line:<{width}}" if width else line

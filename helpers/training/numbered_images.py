@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers.errors import LoaderError
 from helpers.training.image_data import Data
 from helpers.training.image_readers import COLUMNS
 
@@ -49,8 +50,17 @@ def numbered(part: pd.DataFrame, task: str, outputs: Sequence[str]) -> pd.DataFr
 
 
 def numbers(batches: Iterable[Any]) -> np.ndarray:
-    """Of the images in these batches, int64 (images,)."""
+    """Of the images in these batches, int64 (images,).
+
+    Raises:
+        LoaderError: there are no batches.
+    """
     found = [in_memory(part) for batch in batches for part in parts_of(batch) if part.ndim < 4]
+    if not found:
+        raise LoaderError(
+            "data-coverage check: the training loader ended before the second epoch; let "
+            "make_train_loader give batches without end"
+        )
     return np.concatenate([part.reshape(len(part), -1)[:, 0] for part in found]).astype(np.int64)
 
 

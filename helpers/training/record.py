@@ -10,9 +10,11 @@ import atexit
 import json
 import math
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -55,12 +57,17 @@ class Run:
         self, folder: Path, content: dict[str, Any], code: Callable[[], str] | None = None
     ) -> None:
         self.folder = folder
-        self.content = content
+        self.content = content | {"run": {"id": secrets.token_hex(8), **content["run"]}}
         self._code = code
         self._began = time.monotonic()  # the clock on the wall can be set back
-        self._write()
+        write(folder, self.content)
         atexit.register(self._left)
-        _watch_notebook_cells(self)
+        self._stop_watching = _watch_notebook_cells(self)
+
+    @property
+    def id(self) -> str:
+        """Of this run alone: its weights and its checkpoint carry it too."""
+        return str(self.content["run"]["id"])
 
     def add(self, section: str, value: Any) -> None:
         """Put ``value`` under ``section`` and write the record."""
@@ -68,6 +75,26 @@ class Run:
         check(changed)
         self.content = changed
         self._write()
+
+    def resumes(self, other: str) -> None:
+        """Note the id of the run whose checkpoint this one continues."""
+        self.content = {**self.content, "run": {**self.content["run"], "resumed": other}}
+        self._write()
+
+    def remove(self, *sections: str) -> None:
+        """Take out sections that hold no longer; a run that was finished is not, then."""
+        if not self.content.keys() & set(sections):
+            return
+        kept = {name: value for name, value in self.content.items() if name not in sections}
+        run = {**kept["run"], "finished": None}
+        self.content = {**kept, "state": "running", "reason": None, "run": run}
+        self._write()
+
+    def close(self) -> None:
+        """This process has begun another run: whatever happens now is not of this one."""
+        self._stop_watching()
+        atexit.unregister(self._left)
+        self._left("another run was begun before the run was finished")
 
     def finish(self) -> Path:
         """The run is whole. Returns the record's path."""
@@ -97,11 +124,20 @@ class Run:
         """The section ``run`` with the digest of the code that has run by now."""
         return {**self.content["run"], **({"code": self._code()} if self._code else {})}
 
-    def _left(self) -> None:
+    def _left(self, why: str = "the process ended before the run was finished") -> None:
         if self.content["state"] == "running" and self.content["run"]["process"] == os.getpid():
-            self._end("interrupted", "the process ended before the run was finished")
+            with suppress(UserError):
+                self._end("interrupted", why)
 
     def _write(self) -> None:
+        """Raises UserError where another run has begun in the folder."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            there = json.loads((self.folder / FILE).read_text(encoding="utf-8"))["run"]["id"]
+            if there != self.id:
+                raise UserError(
+                    f"{self.folder}: another run has begun in this folder; run the cells from "
+                    "section 2 on again, with another name for run"
+                )
         write(self.folder, self.content)
 
 
@@ -320,22 +356,35 @@ def memory(summary: pd.DataFrame) -> dict[str, Any]:
     return {"peak_bytes": round(float(peaks.max()) * 2**20), "reason": None}
 
 
-def _watch_notebook_cells(run: Run) -> None:
-    """In a notebook, an error or interrupt in any cell goes into the record at once."""
+def _watch_notebook_cells(run: Run) -> Callable[[], None]:
+    """In a notebook, an error or interrupt in any cell goes into the record at once.
+
+    Returns what stops that.
+    """
     try:
         from IPython import get_ipython
     except ImportError:
-        return
+        return _nothing
     shell = get_ipython()
     if shell is None:
-        return
+        return _nothing
 
     def after_cell(result: Any) -> None:
         error = result.error_before_exec or result.error_in_exec
-        if error is not None and run.content["state"] == "running":
-            run.fail(error)
-        elif error is None and run.content["state"] in ("failed", "interrupted"):
-            run.content = {**run.content, "state": "running", "reason": None}
-            run._write()
+        with suppress(UserError):  # the record is another run's: the next section says so
+            if error is not None and run.content["state"] == "running":
+                run.fail(error)
+            elif error is None and run.content["state"] in ("failed", "interrupted"):
+                run.content = {**run.content, "state": "running", "reason": None}
+                run._write()
+
+    def stop() -> None:
+        with suppress(ValueError):  # it was stopped before
+            shell.events.unregister("post_run_cell", after_cell)
 
     shell.events.register("post_run_cell", after_cell)
+    return stop
+
+
+def _nothing() -> None:
+    """Outside a notebook there is nothing to stop."""

@@ -3,6 +3,12 @@
 import pandas as pd
 
 MISSING = "-"
+IN_WORDS = {
+    "sync_seconds": "for how long the steps waited for gradients (sync_seconds)",
+    "valid_auc": "the AUC of the validation images (valid_auc)",
+    "valid_top5": "the validation images with their class among the first five (valid_top5)",
+}
+"""What a column's name means, of those that a machine or a recipe may not have."""
 
 
 def shown(table: pd.DataFrame, digits: int) -> pd.DataFrame:
@@ -12,7 +18,7 @@ def shown(table: pd.DataFrame, digits: int) -> pd.DataFrame:
     """
     empty = [str(name) for name in table.columns if table[name].isna().all()]
     if empty:
-        print(f"Not measured here: {', '.join(empty)}.")
+        print(f"Not measured here: {', '.join(IN_WORDS.get(name, name) for name in empty)}.")
     found = table.drop(columns=empty).round(digits)
     for name in found.columns[found.isna().any()]:
         found[name] = [_text(value, digits) for value in found[name]]

@@ -10,9 +10,10 @@ batch had arrived: while they are busy, a late batch costs nothing.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import repeat
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -36,6 +37,10 @@ class Observes(Protocol):
         """The loop has taken a step."""
 
 
+TELL_SECONDS = 5.0
+"""Between two calls of a clock's ``told``."""
+
+
 class StepClock:
     """``with StepClock(framework.completion) as clock``, around one epoch's loop::
 
@@ -46,12 +51,23 @@ class StepClock:
     ``first_step_seconds`` from the loop's start until its first step was done, and
     ``step_seconds``, the list of times from one step's end to the next one's, and
     ``seconds_a_step``, their mean.
+
+    Args:
+        completion: the framework module's.
+        told: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
+            steps that are done and the seconds since the loop's start.
+        observer: told of each batch that arrives, and of each step that was queued.
     """
 
-    def __init__(self, completion: Completion, observer: Observes | None = None) -> None:
-        """``observer`` is told of each batch that arrives, and of each step that was queued."""
-        self._completion = completion
-        self.observer = observer
+    def __init__(
+        self,
+        completion: Completion,
+        told: Callable[[int, float], None] | None = None,
+        observer: Observes | None = None,
+    ) -> None:
+        self._completion, self._told, self.observer = completion, told, observer
+        self._teller: Thread | None = None
+        self._over = Event()
         self._arrived: list[float] = []
         self._done: list[float] = []
         self._pending: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -61,6 +77,9 @@ class StepClock:
 
     def __enter__(self) -> "StepClock":
         self._start = time.perf_counter()
+        if self._told is not None:
+            self._teller = Thread(target=self._tell, args=(self._told,), daemon=True)
+            self._teller.start()
         return self
 
     def __exit__(
@@ -69,6 +88,9 @@ class StepClock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._over.set()
+        if self._teller is not None:
+            self._teller.join()
         if self._watcher is not None:
             self._pending.put(None)
             if kind is None:  # after an error the devices may never finish
@@ -135,6 +157,11 @@ class StepClock:
     def _note(self) -> None:
         self._done.append(time.perf_counter())
         heartbeat.beat()
+
+    def _tell(self, told: Callable[[int, float], None]) -> None:
+        while not self._over.wait(TELL_SECONDS):
+            with suppress(OSError):  # of whoever listens
+                told(self.steps, time.perf_counter() - self._start)
 
     def _watch(self) -> None:
         try:

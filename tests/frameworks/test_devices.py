@@ -17,6 +17,19 @@ def test_auto_takes_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.kind, found.count, found.short) == ("gpu", 4, "4 GPUs")
 
 
+@pytest.mark.parametrize(("cores", "most"), [(1, 4), (2, 8), (16, 64)])
+def test_more_virtual_devices_than_cores_are_warned_of_and_many_more_refused(
+    cores: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 on two cores were accepted, and trained on for hours."""
+    monkeypatch.setattr(devices, "core_count", lambda: cores)
+    said = f"; warning: {most} virtual devices share {cores} cores, so each step takes long; give"
+    assert said in str(devices.resolve(most, 0))
+    assert "warning" not in str(devices.resolve(cores, 0))
+    with pytest.raises(UserError, match=f"share {cores} cores; give {most} at most$"):
+        devices.resolve(most + 1, 0)
+
+
 def test_auto_without_a_gpu_is_two_virtual_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpus(monkeypatch)
     found = devices.resolve("auto")

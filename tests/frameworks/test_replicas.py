@@ -10,6 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
+from data_prep.errors import DataError
+from gpumon.errors import MonitorError
+from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import replicas
 from helpers.launch.processes import lives
 
@@ -53,6 +56,15 @@ def test_one_failure_ends_all() -> None:
         replicas.run(replica, 2)
     assert time.monotonic() - began < 500
     assert not replicas_of(psutil.Process())
+
+
+@pytest.mark.parametrize("kind", [UserError, UnsupportedError, DataError, MonitorError])
+def test_a_users_mistake_comes_back_as_it_was_raised(kind: type[Exception]) -> None:
+    def wrong(rank: int) -> None:
+        raise kind("give fewer devices")
+
+    with pytest.raises(kind, match=r"^give fewer devices$"):
+        replicas.run(wrong, 2)
 
 
 def test_a_killed_replica_is_named() -> None:
@@ -168,6 +180,9 @@ def test_a_process_that_ends_as_it_should_fails_nothing() -> None:
 SLEEPING = """
 import multiprocessing, os, sys, time
 from pathlib import Path
+from data_prep.errors import DataError
+from gpumon.errors import MonitorError
+from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import replicas
 def replica(rank):
     child = multiprocessing.Process(target=time.sleep, args=(600,))

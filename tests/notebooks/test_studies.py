@@ -439,6 +439,7 @@ def test_a_published_notebook_names_no_machine_and_its_links_hold(
     cell = {"cell_type": "markdown", "metadata": {"papermill": {}}, "source": said}
     (tmp_path / "executed.ipynb").write_text(json.dumps({"metadata": {}, "cells": [cell]}))
     (tmp_path / "demo" / "run").mkdir(parents=True)
+    (tmp_path / "Study_Loader.ipynb").touch()
     for place, link in (("demo/run/notebook", "../../Study_Loader"), ("Study_A", "Study_Loader")):
         target = tmp_path / f"{place}.ipynb"
         publish_results._copy_notebook(tmp_path / "executed.ipynb", target)

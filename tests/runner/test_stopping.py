@@ -24,7 +24,8 @@ from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks import installed
 from helpers.launch import processes
-from helpers.runner import kernel_processes, stalls, stopping
+from helpers.runner import kernel_processes, progress_board, stalls, stopping
+from helpers.terminal import Line
 from helpers.training import heartbeat, record
 from helpers.training.step_clock import StepClock
 
@@ -315,6 +316,32 @@ def test_what_a_run_said_stands_before_the_section_that_follows(
     shown = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
     assert shown.count("Epoch 5 of 5") == 1
     assert shown.index("Epoch 5 of 5") + 1 == shown.index("10. Test")
+
+
+def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is written on a clock: a collective that waits for ever would look like progress."""
+    monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
+    ended = threading.Event()
+    heard: list[tuple[str, bool]] = []
+    lines: Any = progress_board.Lines.__new__(progress_board.Lines)
+    lines._line = Line()
+
+    def hear(line: str, moving: bool) -> None:
+        heard.append((line, moving))
+        lines.tell(line, moving)
+
+    heartbeat.say("Epoch 1 of 2: loss 1")
+    with stalls.Watch(tmp_path, 0.02, ended.set, hear):
+        number = 0
+        while not ended.wait(0.05):
+            number += 1
+            heartbeat.show(f"Epoch 2 of 2: in the first step, for {number} s")
+            assert number < 400, "it never counted as hung"
+    assert ("Epoch 1 of 2: loss 1", False) in heard and any(moving for _, moving in heard)
+    assert capsys.readouterr().out.count("Epoch") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_notebook_run_by_hand_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,16 @@ def test_what_was_written_comes_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == f"Resumed after epoch 2 of {EPOCHS}, from {path}\n"
     places = [{"epoch": 2, "step": 0}]
     assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25, "restarts": places}
+
+
+def test_a_run_that_is_continued_is_named(tmp_path: Path) -> None:
+    first = run_in(tmp_path)
+    writer = checkpoint.Writer(checkpoint.begin(first, INITIAL, resume=False))
+    writer.save([ROW], 2.5, INITIAL, ADAM)
+    writer.close()
+    second = run_in(tmp_path)
+    assert checkpoint.begin(second, INITIAL, resume=True).run == second.id != first.id
+    assert record.read(tmp_path)["run"]["resumed"] == first.id
 
 
 def test_training_begins_with_the_initial_weights_and_nothing_measured(tmp_path: Path) -> None:
@@ -513,3 +524,28 @@ def test_of_somebodys_own_network_what_is_trained_has_all_its_moments(
         assert (found.epoch, found.damaged) == (1, None) and found.optimizer.keys() == ADAM.keys()
     else:
         assert found.epoch == 0 and damaged in str(found.damaged)
+
+
+def test_an_interrupt_waits_for_the_epoch_that_was_told(tmp_path: Path) -> None:
+    """A line is printed as soon as its checkpoint is on the way: interrupted then, it was lost."""
+    run = run_in(tmp_path)
+    writer = checkpoint.Writer(checkpoint.begin(run, INITIAL, resume=False))
+    began = threading.Event()
+    save = checkpoint.save_arrays
+
+    def slowly(*given: Any) -> None:
+        began.set()
+        time.sleep(0.3)
+        save(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save_arrays", slowly)
+        writer.save([ROW], 1.0, INITIAL, {})
+        began.wait()
+        assert checkpoint.position(tmp_path) == (0, 0)
+        checkpoint.await_epoch(tmp_path, 1)
+        assert checkpoint.position(tmp_path) == (1, 0)
+        started = time.monotonic()
+        checkpoint.await_epoch(tmp_path, 2, seconds=0.1)  # nobody writes it
+        assert time.monotonic() - started < 5
+    writer.close()

@@ -1,8 +1,9 @@
 """The run's own part, where no framework is needed; the frameworks' tests go through one."""
 
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,13 +14,16 @@ from ipython_shell import shell_fixture, write_notebook
 from runner_tools import images_fixture
 
 from helpers import paths
-from helpers.errors import UnsupportedError, UserError
+from helpers.errors import LoaderError, UnsupportedError, UserError
 from helpers.fairness import reference, rehearsal
 from helpers.frameworks import ROWS
+from helpers.networks import weights
 from helpers.results.comparison import Entry
 from helpers.training import (
     across_nodes,
+    agreed_stop,
     checkpoint,
+    heartbeat,
     in_world,
     parameters,
     run_identity,
@@ -40,12 +44,13 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(tmp_path: Path) -> No
     def full() -> Path:
         raise OSError(28, "No space left on device")
 
+    finish = Run.finish.__wrapped__  # type: ignore[attr-defined]
     run.record = SimpleNamespace(finish=full)  # type: ignore[assignment]
     with pytest.raises(OSError, match="No space"):
-        run.finish()
+        finish(run)
     assert (tmp_path / checkpoint.FILE).exists()
     run.record = SimpleNamespace(finish=lambda: tmp_path / "record.json")  # type: ignore[assignment]
-    run.finish()
+    finish(run)
     assert not (tmp_path / checkpoint.FILE).exists()
 
 
@@ -192,19 +197,82 @@ def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measure
     lesson = SimpleNamespace(train_epoch=train_epoch)
     framework = SimpleNamespace(completion=lambda result: None)
     work: Any = SimpleNamespace(lesson=lesson, framework=framework)
-    with pytest.raises(ValueError, match=f"train_epoch noted {taken} of 4 steps"):
-        in_world.take_steps(work, None, None, 4)
+    with pytest.raises(LoaderError, match=f"^epoch 3: train_epoch took {taken} of 4 steps; let it"):
+        in_world.take_steps(work, None, None, 4, what="epoch 3")
     taken = 4
     assert in_world.take_steps(work, None, None, 4)[0] == 0.5
+
+
+def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: Path) -> None:
+    """A generator that only stopped was a RuntimeError, and in a replica a bare StopIteration."""
+
+    def train_epoch(replica: Any, loader: Any, steps: int, clock: Any) -> float:
+        for batch in clock.batches(islice(loader, steps)):
+            clock.queued(batch)
+        return 0.5
+
+    lesson = SimpleNamespace(train_epoch=train_epoch)
+    work: Any = SimpleNamespace(lesson=lesson, framework=SimpleNamespace(completion=lambda _: None))
+    permit = agreed_stop.Agreement(tmp_path).of(0, 1, 8)
+    said = "^epoch 3: the training loader gave 2 of 4 batches; let make_train_loader give batches w"
+    with pytest.raises(LoaderError, match=said):
+        in_world.take_steps(work, None, iter("ab"), 4, permit, 8, "epoch 3")
+    with pytest.raises(LoaderError, match=r"^the batches that a resumed run skips: .* ended; let"):
+        in_world.skip(iter("ab"), 3)
 
 
 @pytest.mark.parametrize("given", [0, 1, 9, 11])
 def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     """The rest would be scored as if it had been seen."""
     lesson: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
-    with pytest.raises(ValueError, match=f"gave logits of {given} of 10 images: its loader has to"):
-        in_world.predict(lesson, None, None, 10)
+    said = f"^test: predict gave logits of {given} of 10 images; make_evaluation_loader has to"
+    with pytest.raises(LoaderError, match=said):
+        in_world.predict(lesson, None, None, 10, "test")
     assert in_world.predict(lesson, None, None, given)[1] == 0.5
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_within_an_epoch_one_line_is_replaced(
+    watched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """In a batch the runner shows it; the log of a run by hand would be full of it."""
+    monkeypatch.delenv(heartbeat.VARIABLE, raising=False)
+    if watched:
+        monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
+    run: Any = Run.__new__(Run)
+    run._begin = SimpleNamespace(epoch=2, part=SimpleNamespace(steps=0))
+    run._moving, run._told, run._trained_since = 0, 2, time.monotonic() - 30
+    run.images = SimpleNamespace(train=[0] * 100, task="classes")
+    run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
+    first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
+    then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
+    run._heard(in_world.Within(20, 12.3))
+    run._heard(in_world.Within(25, 30.0))
+    if watched:
+        assert capsys.readouterr().out == ""
+        assert (tmp_path / heartbeat.MOVING).read_text() == then
+        return
+    assert capsys.readouterr().out == first + "\r" + then.ljust(len(first))
+    row = {"epoch": 3, "train_loss": 1.0, "valid_loss": 1.0, "valid_top1": 0.5, "valid_top5": 0.9}
+    run._heard(row | {"images_per_second": 9.0})
+    run._heard(row | {"images_per_second": 9.0})
+    before, replaced, rest = capsys.readouterr().out.partition("\r")
+    assert replaced and not before and "\r" not in rest
+    assert [line[:18] for line in rest.splitlines()] == ["Epoch 3 of 8: loss"] * 2
+
+
+@pytest.mark.parametrize("told", [{"run": "another"}, {}, None])
+def test_weights_of_another_run_are_not_tested(told: dict[str, str] | None, tmp_path: Path) -> None:
+    """After an interrupt, section 10 showed the AUC of the run before, by what that had left."""
+    arrays = {"w": np.ones(3, np.float32)}
+    run = Run.__new__(Run)
+    run.folder, run.record = tmp_path, SimpleNamespace(id="mine")  # type: ignore[assignment]
+    if told is not None:
+        weights.save(tmp_path / in_world.WEIGHTS, arrays, told)
+    with pytest.raises(UserError, match=r"another run has replaced this run's weights; run the ce"):
+        run._trained_weights()
+    weights.save(tmp_path / in_world.WEIGHTS, arrays, {in_world.RUN: "mine"})
+    assert np.array_equal(run._trained_weights()["w"], arrays["w"])
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -222,9 +290,9 @@ def test_one_device_says_why_a_measurement_is_missing(
         recipe=SimpleNamespace(global_batch=64),
         record=SimpleNamespace(add=lambda *given: None),
         setup=SimpleNamespace(replicas=count),
-        _as_given=lambda: None,
+        check_parameters=lambda: None,
     )
-    assert len(Run.take_apart(run)) == 3  # type: ignore[arg-type]
+    assert len(Run.take_apart.__wrapped__(run)) == 3  # type: ignore[attr-defined]
     assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)
 
 
@@ -361,5 +429,5 @@ def test_a_parameter_that_was_changed_since_section_3_is_named(
     with pytest.raises(UserError, match=said):
         getattr(run, section)(*SECTIONS[section])
     names["epochs"] = 4
-    run._as_given()
+    run.check_parameters()
     run.record.fail(KeyboardInterrupt())

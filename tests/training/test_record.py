@@ -161,6 +161,36 @@ def test_errors_end_in_the_record(tmp_path: Path, error: BaseException, state: s
     assert found["reason"].startswith(type(error).__name__)
 
 
+def test_what_holds_no_longer_goes_and_the_run_is_not_finished(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    whole = make()
+    for section in set(whole) - set(run.content):
+        run.add(section, whole[section])
+    run.finish()
+    run.remove("nothing of it")
+    assert record.read(tmp_path)["state"] == "finished"
+    run.remove("test", "loader")
+    found = record.read(tmp_path)
+    assert found["state"] == "running" and not {"test", "loader"} & found.keys()
+    assert found["run"]["finished"] is None and "training" in found
+
+
+def test_of_two_runs_in_a_folder_the_older_writes_no_more(tmp_path: Path) -> None:
+    older, newer = started(tmp_path), started(tmp_path)
+    assert older.id != newer.id == record.read(tmp_path)["run"]["id"]
+    with pytest.raises(UserError, match="another run has begun in this folder; run the cells from"):
+        older.add("weights", make()["weights"])
+    older.close()
+    assert record.read(tmp_path)["run"]["id"] == newer.id
+    assert record.read(tmp_path)["state"] == "running"
+
+
+def test_a_run_that_was_replaced_says_so_and_no_more(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    run.close()
+    assert record.read(tmp_path)["reason"] == "another run was begun before the run was finished"
+
+
 def test_a_replicas_error_names_its_cause(tmp_path: Path) -> None:
     run = started(tmp_path)
     run.fail(RuntimeError("replica 1 failed:\nTraceback ...\n  at x\nValueError: too dark"))

@@ -24,6 +24,12 @@ def test_what_has_no_value_is_a_dash_or_left_out(capsys: pytest.CaptureFixture[s
     assert "power (W)" in table and table["images"].isna().any(), "the table itself stays as it is"
 
 
+def test_what_was_not_measured_is_named_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    run_tables.shown(pd.DataFrame({"loss": [0.5], "sync_seconds": [None]}), 2)
+    said = "Not measured here: for how long the steps waited for gradients (sync_seconds).\n"
+    assert capsys.readouterr().out == said
+
+
 def test_a_table_without_gaps_stays_a_table_of_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     shown = run_tables.shown(pd.DataFrame({"auc": [0.7123, 0.5]}), 3)
     assert shown["auc"].tolist() == [0.712, 0.5] and not capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Where an epoch's time goes, seen from inside the loop, on devices that a test plays."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -35,6 +36,27 @@ class Timeline:
 
     def completion(self, done: float) -> Callable[[], None]:
         return lambda: setattr(self, "seen", done)
+
+
+def test_how_far_an_epoch_is_is_told_on_a_clock_and_not_in_a_short_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clock_module, "TELL_SECONDS", 0.05)
+    told: list[tuple[int, float]] = []
+    with StepClock(lambda result: None, lambda *how: told.append(how)) as clock:
+        while not told:
+            time.sleep(0.01)
+        clock.queued(None)
+        while told[-1][0] == 0:
+            time.sleep(0.01)
+    assert told[0][0] == 0 and 0.04 < told[0][1] < 5 and told[-1][0] == 1
+    count = len(told)
+    time.sleep(0.12)
+    assert len(told) == count, "nothing is told after the loop"
+    monkeypatch.setattr(clock_module, "TELL_SECONDS", 5)
+    with StepClock(lambda result: None, lambda *how: told.append(how)) as clock:
+        clock.queued(None)
+    assert len(told) == count
 
 
 def test_a_device_that_computes_while_the_next_batch_is_read_waits_only_for_the_rest(

@@ -1,0 +1,41 @@
+"""Relative links in a notebook's prose, for a copy of it that lies in another folder."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+LINK = re.compile(r"(?<=\]\()(?![a-z]+:|[#/])([^)#\s]+)")
+"""A Markdown link's file, without the heading that follows it."""
+
+
+def rewrite(
+    cells: Sequence[Any],
+    folders: Sequence[Path],
+    target: Path,
+    instead: Callable[[Path], Path] = lambda path: path,
+) -> None:
+    """Let the links of Markdown cells work from ``target``.
+
+    A link that leads nowhere stays as it is.
+
+    Args:
+        cells: of the notebook; each link is from the first of ``folders`` where its file is.
+        folders: that the notebook may have been written for.
+        target: the folder that the copy lies in.
+        instead: from the file of a link to the file that the copy is to lead to.
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        for folder in folders:
+            if (folder / match[0]).exists():
+                path = os.path.relpath(instead((folder / match[0]).resolve()), target.resolve())
+                return Path(path).as_posix()
+        return match[0]
+
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            text = cell["source"]
+            changed = LINK.sub(moved, "".join(text))
+            cell["source"] = changed if isinstance(text, str) else changed.splitlines(keepends=True)
