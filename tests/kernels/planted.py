@@ -151,6 +151,15 @@ PLANTS = {
         world_checks.ONCE,
         checked=True,
     ),
+    "evaluated from then on": Plant(
+        {
+            "replica.model.train()": "replica.model",
+            "replica.parallel.train()": "replica.parallel",
+            "    network.train()\n": "",
+        },
+        "running mean after 5 SGD steps",
+        checked=True,
+    ),
     "weight decay missing": Plant(_rule(0.9, 0.0), training_checks.OPTIMIZER),
     "another momentum": Plant(_rule(0.5, 1e-3), training_checks.OPTIMIZER),
     "another rule": Plant({RULE: f'rule or {KIND}("adam", 0.0, 1e-3)'}, training_checks.OPTIMIZER),
@@ -191,8 +200,11 @@ PLANTS = {
         training_checks.PRECISION,
     ),
 }
-CANNOT = {"bf16": ("MXNet", "Chainer", "JAX", "TensorFlow")}
-"""Frameworks that cannot, or whose small network cannot."""
+CANNOT = {
+    "bf16": ("MXNet", "Chainer", "JAX", "TensorFlow"),
+    "evaluated from then on": ("MXNet", "Chainer", "TensorFlow", "Keras"),
+}
+"""Frameworks that cannot, or whose small network cannot; or that are told in each step."""
 
 
 def trained(

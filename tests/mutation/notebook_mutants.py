@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from mutations import ROOT, Mutant, mutants_of
-from notebook_runs import Outcome, outcome_of, write_recipes
+from notebook_runs import LATE, Outcome, outcome_of, write_recipes
 
 KERNELS = {"PyTorch": "pytorch", "TensorFlow": "tensorflow", "JAX": "jax"}
 """Of a notebook; its network in ``own_networks`` has the same name."""
@@ -115,7 +115,7 @@ def report(
 ) -> int:
     """Print how many ended how; 1 if something survived, or is listed, that should not be."""
     errors = sum(bool(outcome.error) for outcome, _ in ended)
-    slow = sum(outcome.error == "time limit" for outcome, _ in ended)
+    slow = sum(outcome.error == LATE for outcome, _ in ended)
     rows = Counter(outcome.rows[0] for outcome, _ in ended if outcome.rows)
     alive = [
         (m, same) for (_, m), (outcome, same) in zip(tried, ended, strict=True) if outcome.trained
@@ -131,7 +131,8 @@ def report(
     for mutant, same in unlisted:
         how = "trains the same" if same else "TRAINS SOMETHING ELSE"
         print(f"SURVIVED, {how}: {mutant.line}\n    {mutant.change}")
-    used = [reason_of(mutant, listed) for mutant, _ in alive]
+    late = [m for (_, m), (outcome, _) in zip(tried, ended, strict=True) if outcome.error == LATE]
+    used = [reason_of(mutant, listed) for mutant in [*late, *(mutant for mutant, _ in alive)]]
     mine = [entry for entry in listed if notebook in entry.get("notebooks", KERNELS)]
     stale = [entry for entry in mine if entry not in used] if whole else []
     for entry in stale:

@@ -17,6 +17,8 @@ from typing import Any
 
 STAGES = ("this_run.certify(", "this_run.rehearse(", "this_run.train()", "this_run.test()")
 """Cells after which the fairness check has new rows: the first that notices something is enough."""
+LATE = "time limit"
+"""The error of a mutant that takes too long: on a faster machine it may run to its end."""
 
 GREY = '''
 
@@ -87,7 +89,7 @@ def outcome_of(notebook: str, changes: Mapping[str, str], recipe: Path, limit: i
             os.killpg(process, signal.SIGKILL)  # what it started
         if os.WIFSIGNALED(status):
             by = os.WTERMSIG(status)
-            return Outcome("time limit" if by == signal.SIGALRM else f"signal {by}")
+            return Outcome(LATE if by == signal.SIGALRM else f"signal {by}")
         said = json.loads((folder / "outcome.json").read_text())
         return Outcome(said["error"], tuple(said["rows"]), said["trained"])
 
