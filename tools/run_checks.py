@@ -42,6 +42,7 @@ COMPARE = NOTEBOOKS / "Compare.ipynb"
 NBMAKE = ("--nbmake", "--nbmake-timeout=1800", "--durations=0")
 KERNELS = "tests/kernels"
 EXECUTED = "tests/executed_notebooks"
+NOTEBOOK_MUTANTS = "tests/mutation/notebook_mutants.py"
 STUDY_TESTS = f"{EXECUTED}/test_study_devices.py"
 RECORDS = f"{EXECUTED}/test_records.py"
 
@@ -209,6 +210,8 @@ def parts() -> dict[str, Part]:
     found["studies"] = studies
     sample = ["--sample", "20", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
+    sample = ["--notebook", "PyTorch", "--sample", "6"]
+    found["notebook_mutants"] = partial(command, "lab", "python", NOTEBOOK_MUTANTS, *sample)
     found |= {_name(file): of_kernel(file) for file in files if not takes_long(file)}
     found["Compare"] = compared
     return found
@@ -247,6 +250,7 @@ def long_parts() -> dict[str, Part]:
         files.setdefault(_kernel(_name(file)), []).append(file)
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
+        "notebook_mutants": partial(command, "lab", "python", NOTEBOOK_MUTANTS, "--all"),
         "data_prep": partial(slow, "lab", "tests/data_prep"),
         "power": partial(slow, "lab", "tests/power"),
         "gpumon": partial(slow, "lab", "tests/gpumon"),

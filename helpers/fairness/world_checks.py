@@ -43,6 +43,8 @@ class Answer:
     """The highest rank among those that it computes with, which a collective told it."""
     epochs: tuple[np.ndarray, ...]
     """Numbers of the images that it read, as they came: of each epoch int64 (images,)."""
+    even: np.ndarray
+    """The same of an epoch of as many images as fill whole batches, int64 (images,)."""
     logits: np.ndarray
     """Of all evaluated images, (images, outputs)."""
     loss: float
@@ -74,26 +76,34 @@ def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) 
     return Check(JOINED, float(sum(wrong.values())), 0.0, said)
 
 
-def each_once(answers: Sequence[Answer], images: int, used: int) -> Check:
+def each_once(answers: Sequence[Answer], images: int, used: int, even: int) -> Check:
     """Whether every image was read once in each epoch, but for those that fill no batch.
+
+    An image that is always left out is noticed where all images fill whole batches.
 
     Args:
         answers: of all processes.
         images: how many there are.
         used: how many of them an epoch's whole batches hold.
+        even: how many there are in the epoch in which all images fill whole batches.
     """
     worst, said = 0, f"{used} of {images}: {images - used} fill no batch and are dropped"
     if used == images:
         said = f"all {images}"
-    for number, epoch in enumerate(_epochs(answers), 1):
-        known = epoch[(epoch >= 0) & (epoch < images)]
-        read = np.bincount(known, minlength=images)
-        again, foreign = int((read - 1).clip(0).sum()), len(epoch) - len(known)
-        short = abs(len(epoch) - used)
+    said += f"; all {even} where {even} images fill whole batches"
+    epochs = [
+        (f"epoch {number}", epoch, images, used) for number, epoch in enumerate(_epochs(answers), 1)
+    ]
+    read = np.concatenate([answer.even for answer in answers])
+    for name, epoch, total, wanted in (*epochs, ("an epoch of whole batches", read, even, even)):
+        known = epoch[(epoch >= 0) & (epoch < total)]
+        times = np.bincount(known, minlength=total)
+        again, foreign = int((times - 1).clip(0).sum()), len(epoch) - len(known)
+        short = abs(len(epoch) - wanted)
         if again + foreign + short > worst:
             worst = again + foreign + short
-            never = int((read == 0).sum())
-            said = f"epoch {number}: {again} again, {never} of {images} never ({used} fill batches)"
+            never = int((times == 0).sum())
+            said = f"{name}: {again} again, {never} of {total} never ({wanted} fill batches)"
             said += f", {foreign} others" if foreign else ""
     return Check(ONCE, float(worst), 0.0, said)
 

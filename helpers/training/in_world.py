@@ -138,9 +138,11 @@ def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.
     shares = [(pixels.repeat(work.images.planes, axis=3), targets) for pixels, targets in own]
     loader = lesson.make_fixed_loader(world, shares)
     lesson.ready(replica, [loader])
+    count = sum(len(pixels) for pixels, _ in trial.shares)
+    # From the second epoch on training follows an evaluation, after which it has to switch back.
+    predict(lesson, replica, once(loader), count)
     loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
-    count = sum(len(pixels) for pixels, _ in trial.shares)
     logits, _ = predict(lesson, replica, once(loader), count)
     lesson.stop(replica)
     return loss, after, share_after_share(world, logits)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,17 +21,31 @@ from helpers.training.image_data import Data
 from helpers.training.image_readers import COLUMNS
 
 
+class Black(NamedTuple):
+    """A reader of black images, as large as a crop."""
+
+    shape: tuple[int, int, int]
+
+    def read(self, row: int) -> np.ndarray:
+        return np.zeros(self.shape, np.uint8)
+
+
 @contextmanager
 def standing_in(
-    images: Data, train: pd.DataFrame, task: str, outputs: Sequence[str]
+    images: Data, train: pd.DataFrame, task: str, outputs: Sequence[str], *, black: bool = False
 ) -> Iterator[None]:
     """Meanwhile these images are trained on, with these outputs.
 
     The notebook's loaders know the run's images by their own name for them, so that nothing but
-    these themselves can be exchanged.
+    these themselves can be exchanged. Where they are to be ``black``, no image is read.
     """
-    before = {name: getattr(images, name) for name in ("train", "classes", "task")}
-    vars(images).update(train=train, classes=tuple(outputs), task=task)
+    now: dict[str, Any] = {"train": train, "classes": tuple(outputs), "task": task}
+    if black:
+        recipe = images.recipe
+        reader = Black((recipe.crop, recipe.crop, recipe.planes))
+        now |= {"reader": reader, "files": False, "_array": None}
+    before = {name: getattr(images, name) for name in now}
+    vars(images).update(now)
     try:
         yield
     finally:

@@ -27,6 +27,8 @@ from helpers.training.world import World
 EPOCHS = 2
 MOST = 2000
 """So many images at most are read in an epoch of it, or three batches where those are more."""
+MOST_EVEN = 100_000
+"""So many at most in the epoch in which all fill whole batches; of them none is read."""
 LOOKED_AT = 32
 """Of so many of the evaluated images the logits are known."""
 OUTPUTS = tuple(f"output {number}" for number in range(14))
@@ -54,12 +56,13 @@ def certify(
     """
     began = time.perf_counter()
     train, valid = tables(images, recipe)
-    answers = everywhere(answer, train, valid)
+    even = even_table(images, recipe)
+    answers = everywhere(answer, train, even, valid)
     used = recipe.steps(len(train)) * recipe.global_batch
     places = np.unique(np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int))
     checks = [
         world_checks.joined(answers, processes, recipe.devices, hosts),
-        world_checks.each_once(answers, len(train), used),
+        world_checks.each_once(answers, len(train), used, len(even)),
         world_checks.reshuffled(answers),
         *world_checks.evaluated(
             answers,
@@ -73,21 +76,21 @@ def certify(
     return Certificate((*certificate.checks, *checks), seconds)
 
 
-def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -> Answer:
+def answer(
+    world: World, work: Work, train: pd.DataFrame, even: pd.DataFrame, valid: pd.DataFrame
+) -> Answer:
     """What one process says.
 
     Args:
         train: the images of an epoch, of which each target is the number of its row.
+        even: the same, of images that fill whole batches.
         valid: those to evaluate.
     """
-    lesson, framework = work.lesson, work.framework
-    with numbered_images.standing_in(work.images, train, work.recipe.recipe.task, OUTPUTS):
-        batches = iter(lesson.make_train_loader(world, 0, work.workers))
-        steps = work.recipe.steps(len(train))
-        epochs = tuple(numbered_images.numbers(islice(batches, steps)) for _ in range(EPOCHS))
-        if hasattr(batches, "close"):
-            batches.close()
-        del batches  # with which its workers end
+    lesson, framework, task = work.lesson, work.framework, work.recipe.recipe.task
+    with numbered_images.standing_in(work.images, even, task, OUTPUTS, black=True):
+        (whole,) = _read(world, work, 1)
+    with numbered_images.standing_in(work.images, train, task, OUTPUTS):
+        epochs = _read(world, work, EPOCHS)
         with lesson.scope():
             network = framework.shallow(reference.shallow_arrays(), world.devices)
         # No step is taken, but some ask for the first one's rate when they start.
@@ -100,7 +103,18 @@ def answer(world: World, work: Work, train: pd.DataFrame, valid: pd.DataFrame) -
     devices, here = len(world.devices), place.here()
     # Of ranks the name that their launcher knows: Slurm may have several nodes on a machine.
     host = socket.gethostname() if here is None else here.hosts[here.rank]
-    return Answer(world.rank, devices, host, os.getpid(), last, epochs, logits, loss)
+    return Answer(world.rank, devices, host, os.getpid(), last, epochs, whole, logits, loss)
+
+
+def _read(world: World, work: Work, epochs: int) -> tuple[np.ndarray, ...]:
+    """The numbers of the images that the notebook's loader gives in the first epochs."""
+    batches = iter(work.lesson.make_train_loader(world, 0, work.workers))
+    steps = work.recipe.steps(len(work.images.train))
+    found = tuple(numbered_images.numbers(islice(batches, steps)) for _ in range(epochs))
+    if hasattr(batches, "close"):
+        batches.close()
+    del batches  # with which its workers end
+    return found
 
 
 def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -118,6 +132,13 @@ def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFra
         marks = {name: np.arange(len(valid)) >> place & 1 for place, name in enumerate(OUTPUTS)}
     read = numbered_images.numbered(train, recipe.recipe.task, OUTPUTS)
     return read, numbered_images.labelled(valid, marks)
+
+
+def even_table(images: Data, recipe: ScaledRecipe) -> pd.DataFrame:
+    """As many images as fill whole batches; their targets are their numbers."""
+    most = min(len(images.train), MOST_EVEN)
+    used = max(most // recipe.global_batch, 1) * recipe.global_batch
+    return numbered_images.numbered(images.train[:used], recipe.recipe.task, OUTPUTS)
 
 
 def expected_logits(images: Data, part: pd.DataFrame, crop: int) -> np.ndarray:

@@ -5,8 +5,10 @@ are in ``tests/kernels``.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from helpers.fairness.certificate import Certificate, Check
 from helpers.fairness.reference_checks import BIASED
 from helpers.fairness.rehearsal import ADAM, MOMENTUM, SGD, Trial
 from helpers.recipe import PRECISIONS, Rule
+from helpers.training import in_world
+from helpers.training.world import World
 
 Result = tuple[float, dict[str, np.ndarray], np.ndarray]
 Fault = Callable[[Trial, Result, float], Result]
@@ -530,3 +534,32 @@ def test_wrong_losses_of_classes_are_further_off_than_any_limit() -> None:
     widest = max(limits.way for limits in rehearsal.LIMITS.values())
     for wrong in (sigmoids, lambda logits: 4 * softmax(logits)):
         assert abs(gradient_of(wrong) - right) / right > 2 * widest
+
+
+def test_the_loop_takes_its_steps_after_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that stays in the evaluation's mode would else be noticed by no row."""
+    called: list[str] = []
+
+    def predicted(*given: Any) -> tuple[np.ndarray, float]:
+        called.append("predict")
+        return np.zeros((2, 14)), 0.0
+
+    def stepped(*given: Any) -> tuple[float, None]:
+        called.append("steps")
+        return 0.5, None
+
+    def nothing(*given: Any, **how: Any) -> Any:
+        return SimpleNamespace(network=None)
+
+    monkeypatch.setattr(in_world, "predict", predicted)
+    monkeypatch.setattr(in_world, "take_steps", stepped)
+    lesson = {"scope": nullcontext, "make_fixed_loader": lambda world, shares: iter(shares)}
+    lesson |= dict.fromkeys(("start", "ready", "stop"), nothing)
+    framework = SimpleNamespace(shallow=nothing, dump_weights=lambda network: START)
+    images = SimpleNamespace(planes=1)
+    work: Any = SimpleNamespace(
+        lesson=SimpleNamespace(**lesson), framework=framework, images=images
+    )
+    trial = Trial(START, (reference.batch_of("findings"),), SGD, (0.1,))
+    loss, after, _ = in_world.rehearse(World(0, 1, ("cpu",), "cpu"), work, trial)
+    assert (loss, after) == (0.5, START) and called == ["predict", "steps", "predict"]

@@ -28,7 +28,8 @@ def epoch(seed: int, rank: int) -> np.ndarray:
 def answer(rank: int, **changes: Any) -> Answer:
     loss = world_checks.mean_loss(LOGITS, TARGETS)
     epochs = (epoch(1, rank), epoch(2, rank))
-    sound = Answer(rank, 1, "host", 100 + rank, RANKS - 1.0, epochs, LOGITS, loss)
+    even = np.arange(USED)[rank::RANKS]
+    sound = Answer(rank, 1, "host", 100 + rank, RANKS - 1.0, epochs, even, LOGITS, loss)
     return replace(sound, **changes)
 
 
@@ -76,19 +77,34 @@ def test_ranks_on_one_machine_where_two_were_asked_for_fail() -> None:
 def each_once(*epochs: tuple[np.ndarray, np.ndarray], used: int = USED) -> Check:
     """Of two ranks, each of which gives what it read in two epochs."""
     answers = [answer(rank, epochs=both) for rank, both in enumerate(epochs)]
-    return world_checks.each_once(answers, IMAGES, used)
+    return world_checks.each_once(answers, IMAGES, used, USED)
 
 
 def test_each_image_once_and_the_remainder_is_named() -> None:
-    found = world_checks.each_once(ANSWERS, IMAGES, USED)
+    found = world_checks.each_once(ANSWERS, IMAGES, USED, USED)
     assert found == Check(
         "each training image once an epoch",
         0.0,
         0.0,
-        "100 of 103: 3 fill no batch and are dropped",
+        "100 of 103: 3 fill no batch and are dropped; all 100 where 100 images fill whole batches",
     )
     whole = tuple(np.random.default_rng(seed).permutation(IMAGES) for seed in (1, 2))
-    assert each_once((whole[0], whole[1]), (NONE, NONE), used=IMAGES).reason == "all 103"
+    found = each_once((whole[0], whole[1]), (NONE, NONE), used=IMAGES)
+    assert found.reason == "all 103; all 100 where 100 images fill whole batches"
+
+
+@pytest.mark.parametrize("number", [5, 1, -1, USED])
+def test_an_image_that_is_always_left_out_fails(number: int) -> None:
+    """Where some images are dropped each time, one that never comes is not missed."""
+    first, second = ANSWERS
+    even = np.where(second.even == 3, number, second.even)
+    found = world_checks.each_once([first, replace(second, even=even)], IMAGES, USED, USED)
+    assert (found.verdict, found.difference) == ("fail", 1.0)
+    again = number in (5, 1)
+    said = f"an epoch of whole batches: {int(again)} again, 1 of 100 never (100 fill batches)"
+    assert found.reason == (said if again else f"{said}, 1 others")
+    fewer = replace(second, even=second.even[1:])
+    assert world_checks.each_once([first, fewer], IMAGES, USED, USED).verdict == "fail"
 
 
 def changed(place: int, value: int) -> Check:

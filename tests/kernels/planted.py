@@ -13,7 +13,7 @@ from typing import Any
 import own_networks
 import pytest
 
-from helpers.fairness import crops, training_checks
+from helpers.fairness import crops, training_checks, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.runner.notebook_code import run_cells
 
@@ -36,6 +36,8 @@ class Plant:
     error: str = ""
     devices: int = 1
     """So many are needed for it to matter."""
+    checked: bool = False
+    """Whether a row of the notebook's own fairness check notices it, before it trains."""
 
 
 def _rates(said: str) -> dict[str, str]:
@@ -137,6 +139,27 @@ PLANTS = {
         },
         training_checks.ORDER,
     ),
+    "one image left out": Plant(
+        {
+            "Images(images.train, train_transform": "Images(images.train[1:], train_transform",
+            "random.permutation(size)": "np.append(random.permutation(size - 1), 0)",
+            "range(len(images.train)).seed": "range(len(images.train) - 1).seed",
+            "ReadBatch(images.train, train_transform)": (
+                "ReadBatch(images.train[1:], train_transform)"
+            ),
+        },
+        world_checks.ONCE,
+        checked=True,
+    ),
+    "evaluated from then on": Plant(
+        {
+            "replica.model.train()": "replica.model",
+            "replica.parallel.train()": "replica.parallel",
+            "    network.train()\n": "",
+        },
+        "running mean after 5 SGD steps",
+        checked=True,
+    ),
     "weight decay missing": Plant(_rule(0.9, 0.0), training_checks.OPTIMIZER),
     "another momentum": Plant(_rule(0.5, 1e-3), training_checks.OPTIMIZER),
     "another rule": Plant({RULE: f'rule or {KIND}("adam", 0.0, 1e-3)'}, training_checks.OPTIMIZER),
@@ -177,8 +200,11 @@ PLANTS = {
         training_checks.PRECISION,
     ),
 }
-CANNOT = {"bf16": ("MXNet", "Chainer", "JAX", "TensorFlow")}
-"""Frameworks that cannot, or whose small network cannot."""
+CANNOT = {
+    "bf16": ("MXNet", "Chainer", "JAX", "TensorFlow"),
+    "evaluated from then on": ("MXNet", "Chainer", "TensorFlow", "Keras"),
+}
+"""Frameworks that cannot, or whose small network cannot; or that are told in each step."""
 
 
 def trained(
@@ -204,7 +230,8 @@ def trained(
 
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
     how |= {"batch_size": 8, "epochs": 2, "workers": 2}
-    names = run_cells(notebook, until="## 11.", checked=False, changed=changed, **how, **given)
+    checked = plant is not None and plant.checked
+    names = run_cells(notebook, until="## 11.", checked=checked, changed=changed, **how, **given)
     assert plant is None or found, f"{notebook} has none of {list(plant.texts)}"
     run = names["this_run"]
     run.monitor.stop()

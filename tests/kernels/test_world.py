@@ -38,7 +38,9 @@ def test_a_sound_world_passes(world: str, request: pytest.FixtureRequest) -> Non
     count = "2 processes" if world == "processes" else "1 process"
     assert found[world_checks.JOINED].reason == f"{count}, 2 devices, 1 host"
     once = found[world_checks.ONCE].reason
-    assert once == "128 of 140: 12 fill no batch and are dropped"
+    assert once == (
+        "128 of 140: 12 fill no batch and are dropped; all 128 where 128 images fill whole batches"
+    )
     assert (images.train is before[0]) and images.classes == before[1], "the run's own again"
 
 

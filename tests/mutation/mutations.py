@@ -64,7 +64,11 @@ class Mutant:
 
 def mutants(module: str) -> Iterator[Mutant]:
     """Every mutant of ``helpers.<module>``, in the order of its lines."""
-    source = (ROOT / path_of(module)).read_text(encoding="utf-8")
+    return mutants_of(module, (ROOT / path_of(module)).read_text(encoding="utf-8"))
+
+
+def mutants_of(module: str, source: str) -> Iterator[Mutant]:
+    """Every mutant of a text of Python, in the order of its lines."""
     tree, lines = ast.parse(source), source.splitlines()
     for node, put in places(tree):
         for new, change in changes(node):

@@ -18,7 +18,14 @@ from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import Recipe, lookup
-from helpers.training import image_data, image_folders, image_readers, parameters, run_pictures
+from helpers.training import (
+    image_data,
+    image_folders,
+    image_readers,
+    numbered_images,
+    parameters,
+    run_pictures,
+)
 from helpers.training.image_data import Data
 
 NIH_AS_TABLE = f"""
@@ -179,6 +186,24 @@ def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) 
     image_readers._opened.cache_clear()
     copy = cloudpickle.loads(sent)
     assert np.array_equal(copy.read(row), images.read(row)) and copy.format == "memory"
+
+
+@pytest.mark.parametrize("recipe", ["demo", "resnet44-cifar10"])
+def test_black_images_are_as_large_as_a_crop_and_none_is_read(
+    recipe: str, small_sets: Path
+) -> None:
+    images = load(recipe)
+    train = images.train[:6]
+    before, array = images.read(3), images.array
+    with numbered_images.standing_in(images, train, images.task, images.classes, black=True):
+        side = images.recipe.crop
+        assert images.array is None and not images.files
+        assert images.read(3).shape == (side, side, images.planes) and not images.read(3).any()
+        assert not cloudpickle.loads(cloudpickle.dumps(images)).read(3).any(), (
+            "in a worker's process too"
+        )
+    assert np.array_equal(images.read(3), before) and images.array is array
+    assert len(images.train) > 6
 
 
 def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -> None:

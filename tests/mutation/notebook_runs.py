@@ -1,0 +1,150 @@
+"""Runs a notebook, changed or not, in a forked process to the end of its test; how that ended.
+
+On two virtual devices, with a small network, 200 images and two epochs.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+STAGES = ("this_run.certify(", "this_run.rehearse(", "this_run.train()", "this_run.test()")
+"""Cells after which the fairness check has new rows: the first that notices something is enough."""
+LATE = "time limit"
+"""The error of a mutant that takes too long: on a faster machine it may run to its end."""
+
+GREY = '''
+
+class Grey(Reader):
+    """Grey images that are not square, with an odd margin around the crop, and findings."""
+
+    classes = ["mass", "nodule", "effusion"]
+
+    def __init__(self, folder=None):
+        self.targets = np.arange(300)[:, None] // np.array([1, 2, 4]) % 2
+
+    def read(self, i):
+        return np.random.default_rng(i).integers(0, 256, (33, 35, 1), dtype=np.uint8)
+'''
+OTHERS = {
+    '"mine.py:Reader"': '"mine.py:Grey"\ncolour = "grey"',
+    "resized = 32": "resized = 33",
+    '"classes"': '"findings"',
+    '"momentum"': '"adam"',
+}
+"""What the second recipe has in place of the first's. It is tried on what survives the first."""
+
+
+class Noticed(Exception):
+    """The fairness check has rows that fail; its argument are their names."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a mutant ended: by ``error``, caught by ``rows``, or with what it ``trained``."""
+
+    error: str = ""
+    rows: tuple[str, ...] = ()
+    trained: str = ""
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"error: {self.error}"
+        return f"caught: {', '.join(self.rows)}" if self.rows else "SURVIVED"
+
+
+def write_recipes(folder: Path, module: str) -> dict[str, Path]:
+    """Two recipes for a framework's small network: with momentum, and with Adam."""
+    from own_networks import recipe_of_classes
+
+    found = {}
+    for name, changes in {"momentum": {}, "adam": OTHERS}.items():
+        path = recipe_of_classes(folder / name, module)
+        text = path.read_text().replace("epochs = [2, 4]", "epochs = [1]")
+        for before, after in changes.items():
+            text = text.replace(before, after)
+        path.write_text(text)
+        code = path.with_suffix(".py")
+        code.write_text(code.read_text() + GREY)
+        found[name] = path
+    return found
+
+
+def outcome_of(notebook: str, changes: Mapping[str, str], recipe: Path, limit: int) -> Outcome:
+    """Run a notebook in a forked process, with other texts for some of its cells."""
+    with tempfile.TemporaryDirectory(prefix="notebook-mutant-") as name:
+        folder = Path(name)
+        process = os.fork()
+        if not process:
+            _run_forked(notebook, changes, recipe, folder, limit)
+        _, status = os.waitpid(process, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)  # what it started
+        if os.WIFSIGNALED(status):
+            by = os.WTERMSIG(status)
+            return Outcome(LATE if by == signal.SIGALRM else f"signal {by}")
+        said = json.loads((folder / "outcome.json").read_text())
+        return Outcome(said["error"], tuple(said["rows"]), said["trained"])
+
+
+def _run_forked(
+    notebook: str, changes: Mapping[str, str], recipe: Path, folder: Path, limit: int
+) -> None:
+    """Leave the outcome in the folder; never returns."""
+    try:
+        os.setsid()
+        signal.alarm(limit)
+        log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ["TMPDIR"], tempfile.tempdir = str(folder), None
+        said: dict[str, Any] = {"error": "", "rows": [], "trained": ""}
+        try:
+            said["trained"] = _trained(notebook, changes, recipe, folder)
+        except Noticed as noticed:
+            said["rows"] = noticed.args[0]
+        except BaseException as error:
+            lines = str(error).strip().splitlines() or [""]
+            said["error"] = f"{type(error).__name__}: {lines[-1]}"[:200]
+        (folder / "outcome.json").write_text(json.dumps(said))
+    finally:
+        os._exit(0)
+
+
+def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Path) -> str:
+    """Run the notebook; a digest of its weights and losses.
+
+    Raises:
+        Noticed: by the fairness check.
+    """
+    from helpers.frameworks import replicas
+    from helpers.runner.notebook_code import run_cells
+
+    # Replicas are forked from this process: a server would import the framework for each mutant.
+    vars(replicas)["get_context"] = lambda method: multiprocessing.get_context("fork")
+
+    def changed(text: str) -> str:
+        new = changes.get(text, text)
+        return f"{new}\nlook(this_run)" if any(stage in text for stage in STAGES) else new
+
+    given: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "look": _look}
+    given |= {"devices": 2, "batch_size": 8, "epochs": 2, "workers": 2}
+    names = run_cells(f"{notebook}_MultiGPU", until="## 11.", changed=changed, **given)
+    run = names["this_run"]
+    losses = [[row["train_loss"], row["valid_loss"]] for row in run.history]
+    said = json.dumps([losses, run.record.content["test"]["loss"]])
+    weights = (run.folder / "weights.safetensors").read_bytes()
+    return sha256(weights + said.encode()).hexdigest()
+
+
+def _look(run: Any) -> None:
+    rows = [each.check for each in run.certificate.checks if each.verdict in ("fail", "different")]
+    if rows:
+        raise Noticed(rows)
