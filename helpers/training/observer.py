@@ -135,9 +135,20 @@ class Observer:
         kept = [crop for part in self.pixels[number] for crop in part]
         for place, (crop, image) in enumerate(zip(kept, order.tolist(), strict=False)):
             source = images.read(rows[image])
-            height, width = (side - len(crop) + 1 for side in source.shape[:2])
-            where = crops.find(crop, source)
-            yield crops.Crop(self.world.rank, number, place, image, height, width, where)
+            sides = crop.shape[:2]
+            tops, lefts = (
+                there - side + 1 for there, side in zip(source.shape, sides, strict=False)
+            )
+            yield crops.Crop(
+                self.world.rank,
+                number,
+                place,
+                image,
+                tops,
+                lefts,
+                crops.find(crop, source),
+                crops.distinct(source, *sides),
+            )
 
 
 class Evaluated:
