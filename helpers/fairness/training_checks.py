@@ -8,6 +8,7 @@ the verdict *different*, and say what differs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -71,6 +72,8 @@ class Observed:
     misplaced: int = 0
     """How many of these have other labels than the images that were trained on at their places."""
     crops: Sequence[crops.Crop] = ()
+    weights: int | None = None
+    """How many numbers of the network are to be trained; None of one that no reference knows."""
     shares: int = 1
     """Into how many parts a batch is split of which this process sees its own only."""
 
@@ -151,7 +154,7 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
             worst, said = 1.0, [*said, f"{kind} instead of {name}"]
             continue
         for what, values in pairs:
-            there = wanted.get(what, 0.0)
+            there = wanted.get(what, 1.0 if what == "rate factor" else 0.0)
             if what == "momentum" and each.seen.rate_in_velocity:
                 if len(each.rates) == 1:
                     continue  # the rate before this process's only step is not known
@@ -160,8 +163,11 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
             if not apart <= 1e-5:
                 few = f"{values[0]:g}" if values[0] == values[1] else "not of all weights the same"
                 said.append(f"{what} {few} instead of {there:g}")
-            worst = max(worst, apart)
+            worst = max(worst, 1.0 if math.isnan(apart) else apart)
         said += [f"no {what}" for what in wanted if what not in dict(pairs)]
+        if None not in (each.weights, each.seen.weights) and each.weights != each.seen.weights:
+            worst, told = 1.0, f"{each.seen.weights:,} of {each.weights:,} weights are trained"
+            said.append(told)
     listed = ", ".join(f"{what} {value:g}" for what, value in wanted.items())
     fair = f"{name}, {listed}; read from it after the last step"
     variant = f"optimiser ({', '.join(dict.fromkeys(said))})"

@@ -255,7 +255,8 @@ def watch(replica: Any) -> Watch:
     def seen() -> Seen:
         kind = type(optimizer).__name__
         name = {"Adam": "adam", "MomentumSGD": "momentum", "SGD": "sgd"}.get(kind, kind)
-        rules = [parameter.update_rule for _, parameter in _parameters(replica.network)]
+        held = [each for _, each in _parameters(replica.network) if each.update_rule.enabled]
+        rules = [each.update_rule for each in held]
         names = {"adam": {"beta 1": "beta1", "beta 2": "beta2"}}
         names["momentum"] = {"momentum": "momentum"}
         each = {
@@ -268,7 +269,13 @@ def watch(replica: Any) -> Watch:
             decay + sum(getattr(hook, "rate", 0.0) for hook in own.values())
             for own in (rule._hookable._pre_update_hooks for rule in rules)
         ]
-        found = {what: (min(values), max(values)) for what, values in each.items()}
+        rate = "alpha" if hasattr(optimizer, "alpha") else "lr"
+        factors = [
+            getattr(rule.hyperparam, rate) / (getattr(optimizer, rate) or 1.0) for rule in rules
+        ]
+        if any(factor != 1 for factor in factors):
+            each["rate factor"] = factors
+        found = {what: (min(values), max(values)) for what, values in each.items() if values}
         if name == "adam":
             epsilon = optimizer.eps
             if "epsilon_like_pytorch" in hooks:  # it has the bias correction in it
@@ -282,6 +289,7 @@ def watch(replica: Any) -> Watch:
             "eager",
             precisions.tf32_allowed(),
             max((pool["num_threads"] for pool in threadpool_info()), default=None),
+            sum(each.size for each in held),
             rate_in_velocity=True,
         )
 

@@ -5,6 +5,7 @@ channels-last on every backend. Which backend Keras has is up to the module that
 ``keras``, ``keras_jax`` and ``keras_torch`` set ``KERAS_BACKEND`` before they do.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,6 +148,7 @@ def watch(replica: Any) -> Watch:
             int(keras.ops.convert_to_numpy(optimizer.iterations)) - before,
             "/".join(sorted(types)) or None,
             _execution(replica),
+            weights=sum(math.prod(each.shape) for each in replica.network.trainable_variables),
         )
 
     return Watch(rate, seen, waits=True)

@@ -252,6 +252,10 @@ def watch(replica: Any) -> Watch:
         for what, theirs in constants.get(name, {}).items():
             value = getattr(optimizer, theirs)
             found[what] = (value, value)
+        held = [each for each in replica.optimizer._params if each.grad_req != "null"]
+        factors = [each.lr_mult for each in held]
+        if any(factor != 1 for factor in factors):
+            found["rate factor"] = (min(factors), max(factors))
         weights = replica.network.collect_params().values()
         types = {np.dtype(each.dtype).name for each in weights if len(each.shape) == 4}
         return Seen(
@@ -261,6 +265,7 @@ def watch(replica: Any) -> Watch:
             "/".join(sorted(types)) or None,
             "graph (hybridize)" if replica.network._active else "eager",
             precisions.tf32_allowed(),
+            weights=sum(int(np.prod(each.shape)) for each in held),
             rate_in_velocity=True,
         )
 

@@ -228,6 +228,10 @@ def watch(replica: Any) -> Watch:
             found["epsilon"] = [group["eps"] for group in groups]
         elif groups[0].get("momentum"):
             found["momentum"] = [group["momentum"] for group in groups]
+        factors = [group["lr"] / (groups[0]["lr"] or 1.0) for group in groups]
+        if any(factor != 1 for factor in factors):
+            found["rate factor"] = factors
+        held = [each for group in groups for each in group["params"] if each.requires_grad]
         for what in _UNUSED:
             if any(group.get(what) for group in groups):  # a rule has none of these
                 found[what] = [float(group.get(what) or 0) for group in groups]
@@ -239,6 +243,7 @@ def watch(replica: Any) -> Watch:
             "compiled (torch.compile)" if compiled else "eager",
             torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32,
             torch.get_num_threads(),
+            sum(each.numel() for each in held),
         )
 
     return Watch(partial(learning_rate, replica.optimizer), seen)

@@ -11,7 +11,8 @@ class Seen:
 
     ``constants`` are those of the optimiser's rule: ``beta 1``, ``beta 2`` and ``epsilon`` of Adam,
     ``momentum``, and ``weight decay`` as it is added to the gradient; each the smallest and the
-    largest that any weight has. What cannot be read is None.
+    largest that any weight has. ``rate factor`` is what a weight's own rate is of the optimiser's,
+    where some have one. What cannot be read is None.
     """
 
     optimizer: str
@@ -24,6 +25,8 @@ class Seen:
     """``eager``, ``graph`` or ``compiled``, and by what."""
     tf32: bool | None = None
     threads: int | None = None
+    weights: int | None = None
+    """How many numbers the optimiser updates."""
     rate_in_velocity: bool = False
     """Whether momentum's velocity has the rate in it: then a step at which the rate changes has
     its momentum times the change."""

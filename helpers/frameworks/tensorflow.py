@@ -302,6 +302,7 @@ def watch(replica: Any) -> Watch:
             if replica.train_step._jit_compile
             else "graph (tf.function)",
             tf.config.experimental.tensor_float_32_execution_enabled(),
+            weights=sum(each.shape.num_elements() for each in optimizer.parameters),
         )
 
     return Watch(partial(learning_rate, optimizer), seen, waits=True)

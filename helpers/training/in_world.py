@@ -206,7 +206,7 @@ def train(
     history, first_step, part = list(begin.history), begin.first_step, begin.part
     taken = begin.epoch * steps + part.steps
     permit = agreement.of(world.rank, world.processes, taken)
-    observer = Observer(world, work, replica, begin.epoch + 1)
+    observer = Observer(world, work, replica, begin.epoch + 1, begin.weights)
     skip(loader, part.steps)  # their images were trained on
     parts: step_parts.Parts | None = None
     for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):

@@ -18,6 +18,8 @@ import numpy as np
 
 from helpers.fairness import crops, training_checks
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.networks.shapes import RUNNING
+from helpers.networks.weights import Arrays
 from helpers.training import numbered_images
 from helpers.training.world import World
 
@@ -33,11 +35,18 @@ class Observer:
     ``StepClock`` tells it of batches and steps.
     """
 
-    def __init__(self, world: World, work: Any, replica: Any, first_epoch: int) -> None:
+    def __init__(
+        self, world: World, work: Any, replica: Any, first_epoch: int, weights: Arrays | None = None
+    ) -> None:
         self.world, self.work = world, work
         self.shares = 1
         """Into how many parts a batch is split of which this process sees its own only."""
         self.watch = work.framework.watch(replica)
+        self.weights: int | None = None
+        """How many numbers are to be trained; None where no reference knows the network."""
+        if weights is not None and work.recipe.recipe.network != "own":
+            trained = (array for name, array in weights.items() if not name.endswith(RUNNING))
+            self.weights = sum(array.size for array in trained)
         self.kept = {first_epoch, work.recipe.recipe.epochs}
         self.steps = work.recipe.steps(len(work.images.train))
         self.warmup = work.recipe.recipe.warmup_epochs * self.steps
@@ -107,6 +116,7 @@ class Observer:
             replayed,
             misplaced,
             found,
+            self.weights,
             self.shares,
         )
 

@@ -121,12 +121,27 @@ def constants(**changes: tuple[float, float]) -> Seen:
             "optimiser (weight decay not of all weights the same instead of 0.001)",
         ),
         (constants(nesterov=(1.0, 1.0)), "optimiser (nesterov 1 instead of 0)"),
+        (
+            constants(rate_factor=(1.0, 10.0)),
+            "optimiser (rate factor not of all weights the same instead of 1)",
+        ),
+        (constants(momentum=(np.nan, np.nan)), "optimiser (momentum not of all weights the same"),
         (replace(SEEN, optimizer="AdamW"), "optimiser (AdamW instead of momentum)"),
     ],
 )
 def test_another_optimiser_is_named(seen: Seen, said: str) -> None:
     found = optimizer(seen)
-    assert (found.verdict, found.variant) == ("different", said)
+    assert found.verdict == "different" and str(found.variant).startswith(said)
+
+
+def test_weights_that_are_not_trained_are_counted() -> None:
+    """Of a network that the reference knows, and where the optimiser can be asked."""
+
+    def held(weights: int | None, known: int | None) -> Check:
+        return optimizer(replace(SEEN, weights=weights), weights=known)
+
+    assert held(90, 100).variant == "optimiser (90 of 100 weights are trained)"
+    assert {held(*each).verdict for each in ((100, 100), (None, 100), (90, None))} == {"pass"}
 
 
 def test_adams_constants_are_looked_at() -> None:

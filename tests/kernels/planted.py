@@ -110,6 +110,19 @@ PLANTS = {
         },
         crops.DRAWS,
     ),
+    "one crop for a batch": Plant(
+        {
+            "copy_into(place, self.transform(images.read(self.rows[image]), random))": (
+                "copy_into(place, self.transform(images.read(self.rows[image]), "
+                "np.random.default_rng([scaled.recipe.seed, tickets[0]])))"
+            ),
+            "copy_into(pixels[at], self.transform(images.read(self.rows[image]), random))": (
+                "copy_into(pixels[at], self.transform(images.read(self.rows[image]), "
+                "np.random.default_rng([scaled.recipe.seed, numbers[0]])))"
+            ),
+        },
+        crops.DRAWS,
+    ),
     "half of the steps": Plant(
         {
             LOOP: "islice(loader, steps // 2)",
@@ -162,6 +175,18 @@ PLANTS = {
     ),
     "weight decay missing": Plant(_rule(0.9, 0.0), training_checks.OPTIMIZER),
     "another momentum": Plant(_rule(0.5, 1e-3), training_checks.OPTIMIZER),
+    "another rate for one weight": Plant(
+        {
+            "parameters, decay = network.parameters(), rule.weight_decay": (
+                'parameters, decay = [{"params": [each]} for each in network.parameters()], '
+                "rule.weight_decay"
+            ),
+            "return gluon.Trainer(": (
+                "next(iter(trainable.values())).lr_mult = 10.0\n    return gluon.Trainer("
+            ),
+        },
+        training_checks.OPTIMIZER,
+    ),
     "another rule": Plant({RULE: f'rule or {KIND}("adam", 0.0, 1e-3)'}, training_checks.OPTIMIZER),
     "evaluation of other images": Plant(
         {
@@ -205,6 +230,8 @@ CANNOT = {
     "evaluated from then on": ("MXNet", "Chainer", "TensorFlow", "Keras"),
 }
 """Frameworks that cannot, or whose small network cannot; or that are told in each step."""
+ONLY = dict.fromkeys(("one crop for a batch", "another rate for one weight"), ("PyTorch", "MXNet"))
+"""Frameworks whose texts a plant has, if it has not those of all."""
 
 
 def trained(
@@ -242,7 +269,8 @@ def trained(
 def plants_of(notebook: str) -> Iterator[str]:
     """The names of those that a notebook's framework can show."""
     for name in PLANTS:
-        if not notebook.startswith(CANNOT.get(name, ())):
+        known = notebook.startswith(ONLY.get(name, notebook))
+        if known and not notebook.startswith(CANNOT.get(name, ())):
             yield name
 
 
