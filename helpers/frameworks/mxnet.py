@@ -259,7 +259,7 @@ def watch(replica: Any) -> Watch:
             found,
             optimizer.num_update - before,
             "/".join(sorted(types)) or None,
-            "graph (hybridize)" if replica.network._active else "eager",
+            "graph (hybridize)" if getattr(replica.network, "_active", False) else "eager",
             precisions.tf32_allowed(),
             rate_in_velocity=True,
         )
