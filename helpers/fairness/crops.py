@@ -9,15 +9,16 @@ run has at most ``TESTS`` of them: together at most one in a million.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from scipy import stats
 
 from helpers.fairness.certificate import Check
 
-TESTS = 12
+TESTS = 22
 FALSE_ALARM = 1e-6 / TESTS
 
 FOUND = "crops found in their images"
@@ -27,16 +28,19 @@ DRAWS = "crops drawn anew for each image and epoch"
 FEWEST = 100
 """With fewer crops the tests would notice nothing."""
 
-PROBED = 8
+PROBED = 64
 """Pixels of a crop that are compared at every place before the whole crop is at a few."""
+MOST_PLACES = 2
+"""Places at which a crop is compared whole: a black one is at every place of a black image."""
 
 
 @dataclass(frozen=True)
 class Crop:
     """A crop that was trained on: where it was in its epoch, and where it is in its image.
 
-    ``places`` are all at which it is found, ``(top, left, mirrored)``; ``tops`` and ``lefts`` count
-    the places that there are.
+    ``places`` are those at which it is found, ``(top, left, mirrored)``, two at most; ``tops`` and
+    ``lefts`` count the places that there are. ``distinct`` says whether all crops of its image look
+    different.
     """
 
     process: int
@@ -47,39 +51,70 @@ class Crop:
     tops: int
     lefts: int
     places: tuple[tuple[int, int, bool], ...]
+    distinct: bool = True
 
     @property
     def only(self) -> tuple[int, int, bool] | None:
-        """Where it is, if that is certain: a dark corner may look the same at several places."""
-        return self.places[0] if len(self.places) == 1 else None
+        """Where it is, if that is certain of every crop of its image.
+
+        A dark image with a mark in one corner shows only of crops with the mark where they are:
+        those are not at even places.
+        """
+        return self.places[0] if self.distinct and len(self.places) == 1 else None
 
 
 def find(crop: np.ndarray, image: np.ndarray) -> tuple[tuple[int, int, bool], ...]:
-    """All places of ``image`` at which ``crop`` is, each ``(top, left, mirrored)``.
+    """Places of ``image`` at which ``crop`` is, each ``(top, left, mirrored)``; two at most.
 
     Args:
         crop: uint8 (h, w, planes).
         image: uint8 (H, W, planes), at least as large.
     """
-    return tuple(
+    found = (
         (top, left, mirrored)
         for mirrored, looked_for in ((False, crop), (True, crop[:, ::-1]))
         for top, left in _places(looked_for, image)
     )
+    return tuple(islice(found, MOST_PLACES))
+
+
+def distinct(image: np.ndarray, height: int, width: int) -> bool:
+    """Whether all crops of that size, as they are and mirrored, look different.
+
+    By ``PROBED`` of their pixels: of a few images it says no although there is a small difference.
+    """
+    if image.shape[0] < height or image.shape[1] < width:
+        return False
+    both = [_marks(image, height, width, mirrored=mirrored) for mirrored in (False, True)]
+    marks = np.concatenate([one.ravel() for one in both])
+    return len(np.unique(marks)) == len(marks)
 
 
 def _places(crop: np.ndarray, image: np.ndarray) -> Iterator[tuple[int, int]]:
-    height, width, _ = crop.shape
-    tops, lefts = image.shape[0] - height + 1, image.shape[1] - width + 1
-    if tops < 1 or lefts < 1 or crop.shape[2] != image.shape[2]:
+    height, width, planes = crop.shape
+    if image.shape[0] < height or image.shape[1] < width or planes != image.shape[2]:
         return
-    fits = np.ones((tops, lefts), bool)
-    probed = np.random.default_rng(0).integers((height, width), size=(PROBED, 2))
-    for down, right in probed.tolist():
-        fits &= image[down : down + tops, right : right + lefts, 0] == crop[down, right, 0]
+    fits = _marks(image, height, width) == _marks(crop, height, width)[0, 0]
     for top, left in np.argwhere(fits).tolist():
         if np.array_equal(image[top : top + height, left : left + width], crop):
             yield top, left
+
+
+def _marks(image: np.ndarray, height: int, width: int, *, mirrored: bool = False) -> np.ndarray:
+    """A number for each place's crop, uint64 (tops, lefts); the same one for crops that are alike.
+
+    It is the sum of some pixels, each times a random number.
+    """
+    tops, lefts = image.shape[0] - height + 1, image.shape[1] - width + 1
+    random = np.random.default_rng(0)
+    probed = random.integers((height, width, image.shape[2]), size=(PROBED, 3)).tolist()
+    times = random.integers(2**64, size=PROBED, dtype=np.uint64) | np.uint64(1)
+    found = np.zeros((tops, lefts), np.uint64)
+    for (down, right, plane), factor in zip(probed, times, strict=True):
+        across = width - 1 - right if mirrored else right
+        part = image[down : down + tops, across : across + lefts, plane]
+        found += factor * part.astype(np.uint64)  # NumPy 1 would keep it as small as it is
+    return found
 
 
 def checks(crops: Sequence[Crop], batch: int) -> list[Check]:
@@ -168,36 +203,55 @@ def _half_mirrored(crops: Sequence[Crop]) -> Check:
 
 
 def _independent(crops: Sequence[Crop], batch: int) -> Check:
-    """Whether one draw tells another: of the same crop, of the crop before, of an earlier epoch.
+    """Whether one draw tells another: of the same crop, of one beside it, of an earlier epoch.
 
     The difference is how many standard deviations the worst of the counts is too high or too low.
     """
-    top, left, mirrored = np.array([crop.only for crop in crops], int).T
-    tops, lefts = np.array([(crop.tops, crop.lefts) for crop in crops]).T
-    halves = {
-        "top": (2 * top + 1 < tops, 2 * top + 1 != tops),
-        "left": (2 * left + 1 < lefts, 2 * left + 1 != lefts),
-        "flip": (mirrored == 1, np.ones(len(crops), bool)),
-    }
     chances = []
     for one, other in (("top", "left"), ("top", "flip"), ("left", "flip")):
-        known = halves[one][1] & halves[other][1]
-        agree = int((halves[one][0] == halves[other][0])[known].sum())
-        if known.any():
-            test = stats.binomtest(agree, int(known.sum()), 0.5)
-            chances.append((test.pvalue, f"{one} tells {other}"))
-    chances += [
-        (_chance(pairs), said)
-        for said, pairs in (
-            ("an image has the same crop in each epoch", _again(crops)),
-            ("crops repeat from batch to batch", _in_turn(crops, batch)),
-        )
-        if pairs
-    ]
-    chance, said = min(chances)
+        sides = [(_half(crop, one), _half(crop, other)) for crop in crops]
+        chances.append((_halves(sides)[0], f"{one} tells {other}"))
+    for pairs, said in (
+        (_again(crops), "an image has the same {} in each epoch"),
+        (_after(crops, batch), "{}s repeat from batch to batch"),
+        (_after(crops, 1), "{}s repeat within a batch"),
+    ):
+        if pairs:
+            chances.append((_chance(pairs), said.format("crop")))
+        for what in ("top", "left", "flip"):
+            chance, alike = _halves([(_half(one, what), _half(two, what)) for one, two in pairs])
+            other = f"one {what} tells the next one"
+            chances.append((chance, said.format(what) if alike else other))
+    chance, said = min(chances, key=lambda each: each[0])
     worst = float(stats.norm.isf(max(chance, 1e-300) / 2))
     limit = float(stats.norm.isf(FALSE_ALARM / 2))
     return Check(DRAWS, worst, limit, f"{len(crops)} crops", variant=f"augmentation ({said})")
+
+
+def _half(crop: Crop, what: str) -> bool | None:
+    """In which half of the places it is, or whether it is mirrored; None in the middle."""
+    assert crop.only is not None
+    top, left, mirrored = crop.only
+    if what == "flip":
+        return mirrored
+    place, count = {"top": (top, crop.tops), "left": (left, crop.lefts)}[what]
+    return None if 2 * place + 1 == count else 2 * place + 1 < count
+
+
+def _halves(pairs: Iterable[tuple[bool | None, bool | None]]) -> tuple[float, bool]:
+    """How likely so many pairs are alike, or so few, by chance; and whether most are alike.
+
+    If one half is the more frequent of both, more pairs are alike: that is told by other rows.
+    """
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    if not known:
+        return 1.0, True
+    alike = sum(one == other for one, other in known)
+    chance = float(stats.binomtest(alike, len(known), 0.5).pvalue)
+    if chance < FALSE_ALARM:
+        counts = [[known.count((one, two)) for two in (True, False)] for one in (True, False)]
+        chance = max(chance, float(stats.fisher_exact(counts)[1]))
+    return chance, 2 * alike > len(known)
 
 
 def _chance(pairs: Sequence[tuple[Crop, Crop]]) -> float:
@@ -218,8 +272,8 @@ def _again(crops: Sequence[Crop]) -> list[tuple[Crop, Crop]]:
     return pairs
 
 
-def _in_turn(crops: Sequence[Crop], batch: int) -> list[tuple[Crop, Crop]]:
-    """A crop, and the one that has its place in the next batch."""
+def _after(crops: Sequence[Crop], later: int) -> list[tuple[Crop, Crop]]:
+    """A crop, and the one that came so many places later in its process's epoch."""
     at = {(crop.process, crop.epoch, crop.place): crop for crop in crops}
-    found = ((crop, at.get((crop.process, crop.epoch, crop.place + batch))) for crop in crops)
+    found = ((crop, at.get((crop.process, crop.epoch, crop.place + later))) for crop in crops)
     return [(one, other) for one, other in found if other is not None]

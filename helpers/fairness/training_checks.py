@@ -143,6 +143,8 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
     """The optimiser's kind and constants, read from it after its last step."""
     wanted, name = constants_of(recipe.recipe), recipe.recipe.rule.name
     worst, said = 0.0, list[str]()
+    if not any(each.rates for each in observed):
+        return Check(OPTIMIZER, None, None, "no step was taken")
     for each in observed:
         kind, pairs = each.seen.optimizer, sorted(each.seen.constants.items())
         if kind != name:
@@ -150,7 +152,9 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
             continue
         for what, values in pairs:
             there = wanted.get(what, 0.0)
-            if what == "momentum" and each.seen.rate_in_velocity and len(each.rates) > 1:
+            if what == "momentum" and each.seen.rate_in_velocity:
+                if len(each.rates) == 1:
+                    continue  # the rate before this process's only step is not known
                 there *= each.rates[-1][1] / each.rates[-2][1]
             apart = max(abs(value - there) for value in values) / (abs(there) or 1.0)
             if not apart <= 1e-5:

@@ -57,17 +57,18 @@ def headline(compared: Comparison) -> str:
 
 def _in_short(compared: Comparison) -> str:
     first, fair, waited = fastest(compared), fairness(compared), waiting(compared)
-    machine = _machine(compared)
+    machine, variants = _machine(compared), _variants(compared.finished)
+    of = "the comparison of the others" if variants else "the comparison"
     is_fair = {
-        "yes": "the comparison is fair",
-        "no": "the comparison is not fair",
-        "only in part": "the comparison is only partly fair",
-        "one framework": "there is nothing yet to compare it with",
+        "yes": f"{of} is fair",
+        "no": f"{of} is not fair",
+        "only in part": f"{of} is only partly fair",
+        "one framework": _alone(compared),
     }[fair.verdict]
     if first.verdict == UNRANKED:
         same = " the same network" if fair.verdict == "yes" else ""
-        parts = [f"{_frameworks(compared)} trained{same} on {machine}", is_fair]
-        parts += [*_variants(compared.finished), *filter(None, [_told_apart(compared)])]
+        parts = [f"{_frameworks(compared)} trained{same} on {machine}", *variants, is_fair]
+        parts += filter(None, [_told_apart(compared)])
         return f"{'; '.join(parts)}; speed is not ranked here."
     named = (
         f"No framework can be called fastest on {machine}"
@@ -79,7 +80,15 @@ def _in_short(compared: Comparison) -> str:
         if waited.verdict == "unknown"
         else f"the devices waited for {waited.verdict}"
     )
-    return f"{'; '.join([named, is_fair, *_variants(compared.finished), wait])}."
+    return f"{'; '.join([named, *variants, is_fair, wait])}."
+
+
+def _alone(compared: Comparison) -> str:
+    """Why nothing is compared where fewer than two frameworks could be."""
+    if not _variants(compared.finished):
+        return "there is nothing yet to compare it with"
+    sound = list(dict.fromkeys(entry.label for entry in compared.finished if entry.comparable))
+    return f"{f'only {sound[0]}' if sound else 'none'} trained as the recipe says"
 
 
 def _variants(runs: Sequence[Entry]) -> list[str]:

@@ -9,6 +9,7 @@ notebook's own loader is asked for these epochs again, with numbers in place of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -95,8 +96,7 @@ class Observer:
         misplaced = 0
         for number, order in replayed.items():
             trained, said = self.labels[number][: len(order)], labels[order]
-            same = trained.reshape(len(trained), -1) == said.reshape(len(said), -1)[: len(trained)]
-            misplaced += int((~same.all(axis=1)).sum()) + abs(len(order) - len(trained))
+            misplaced += _others(trained, said[: len(trained)]) + len(order) - len(trained)
         found = [crop for number, order in replayed.items() for crop in self._crops(number, order)]
         return Observed(
             self.world.rank,
@@ -135,9 +135,20 @@ class Observer:
         kept = [crop for part in self.pixels[number] for crop in part]
         for place, (crop, image) in enumerate(zip(kept, order.tolist(), strict=False)):
             source = images.read(rows[image])
-            height, width = (side - len(crop) + 1 for side in source.shape[:2])
-            where = crops.find(crop, source)
-            yield crops.Crop(self.world.rank, number, place, image, height, width, where)
+            sides = crop.shape[:2]
+            tops, lefts = (
+                there - side + 1 for there, side in zip(source.shape, sides, strict=False)
+            )
+            yield crops.Crop(
+                self.world.rank,
+                number,
+                place,
+                image,
+                tops,
+                lefts,
+                crops.find(crop, source),
+                crops.distinct(source, *sides),
+            )
 
 
 class Evaluated:
@@ -162,5 +173,11 @@ class Evaluated:
         arrays = [numbered_images.in_memory(each) for each in self._targets]
         found = np.concatenate(arrays) if arrays else table[:0]
         wanted = table[(world.rank + world.processes * np.arange(len(found))) % len(table)]
-        same = found.reshape(len(found), -1) == wanted.reshape(len(wanted), -1)
-        return Evaluation(part, min(len(found), own), own, int((~same.all(axis=1)).sum()))
+        return Evaluation(part, min(len(found), own), own, _others(found, wanted))
+
+
+def _others(found: np.ndarray, wanted: np.ndarray) -> int:
+    """How many images have other labels than those; of findings (images, findings), or classes."""
+    outputs = math.prod(wanted.shape[1:])  # -1 would be refused where there are no images
+    same = found.reshape(len(found), outputs) == wanted.reshape(len(wanted), outputs)
+    return int((~same.all(axis=1)).sum())

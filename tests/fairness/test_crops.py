@@ -1,5 +1,6 @@
 """Crops are found to the pixel, random ones pass, and what is not random is named."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -38,11 +39,44 @@ def test_what_is_not_cut_from_an_image_is_not_found() -> None:
     assert crops.find(source[::-1][:CROP, :CROP], source) == ()  # upside down
 
 
-def test_all_places_of_a_crop_that_looks_the_same_elsewhere_are_found() -> None:
+def test_where_a_crop_is_that_looks_the_same_elsewhere_is_not_certain() -> None:
     dark = np.zeros((SIDE, SIDE, 1), np.uint8)
     found = crops.find(dark[:CROP, :CROP], dark)
-    assert len(found) == 2 * PLACES_THERE**2
+    assert len(found) == 2  # of so many, to be quick
     assert Crop(0, 1, 0, 0, PLACES_THERE, PLACES_THERE, found).only is None
+    assert not crops.distinct(dark, CROP, CROP)
+
+
+def test_a_large_black_image_takes_no_longer_than_another() -> None:
+    dark = np.zeros((1024, 1024, 3), np.uint8)
+    began = time.perf_counter()
+    assert len(crops.find(dark[:896, :896], dark)) == 2
+    assert time.perf_counter() - began < 5  # at all 33,282 places it would take 20 s or more
+
+
+@pytest.mark.parametrize("planes", [1, 3])
+def test_an_image_without_two_equal_crops_is_known(planes: int) -> None:
+    assert all(crops.distinct(image(seed, planes), CROP, CROP) for seed in range(20))
+    assert crops.distinct(image(1, planes)[:CROP, :CROP], CROP, CROP)  # there is one place
+    mirrored = np.concatenate([image(1, planes), image(1, planes)[:, ::-1]], axis=1)
+    assert not crops.distinct(mirrored, CROP, CROP)
+    assert not crops.distinct(image(1, planes), SIDE + 1, CROP)
+
+
+def test_random_crops_of_dark_images_with_a_mark_in_a_corner_are_no_others() -> None:
+    """Of those crops that show the mark the place is certain, and near the corner."""
+    random, found = np.random.default_rng(0), []
+    for number in range(1024):
+        marked = np.zeros((SIDE, SIDE, 1), np.uint8)
+        marked[:5, :5] = random.integers(1, 256, (5, 5, 1))
+        top, left, mirrored = at_random(random, number)
+        crop = marked[top : top + CROP, left : left + CROP][:, :: -1 if mirrored else 1]
+        where = crops.find(crop, marked)
+        sides, distinct = (PLACES_THERE, PLACES_THERE), crops.distinct(marked, CROP, CROP)
+        found.append(Crop(0, 1, number, number, *sides, where, distinct))
+    assert different(found) == {}
+    certain = [replace(crop, distinct=True) for crop in found]
+    assert PLACES in different(certain)  # so the test would notice if these were looked at
 
 
 def at_random(random: np.random.Generator, number: int) -> tuple[int, int, bool]:
@@ -121,6 +155,29 @@ def test_crops_that_repeat_are_noticed() -> None:
     assert "same crop in each epoch" in different(frozen)[DRAWS]
 
 
+def test_one_draw_for_a_batch_is_noticed() -> None:
+    def one(random: np.random.Generator, number: int) -> tuple[int, int, bool]:
+        return at_random(np.random.default_rng(number // BATCH), 0)
+
+    assert "crops repeat within a batch" in different(drawn(one))[DRAWS]
+
+
+def test_a_flip_that_is_drawn_once_for_a_batch_or_an_image_is_noticed() -> None:
+    def flipped(random: np.random.Generator, number: int) -> tuple[int, int, bool]:
+        top, left, _ = at_random(random, number)
+        return top, left, bool(np.random.default_rng(number // BATCH).random() < 0.5)
+
+    assert "flips repeat within a batch" in different(drawn(flipped))[DRAWS]
+    odd = [replace(c, places=((*c.places[0][:2], c.image % 2 == 1),)) for c in drawn()]
+    assert "an image has the same flip in each epoch" in different(odd)[DRAWS]
+    rarely = [replace(c, places=((*c.places[0][:2], c.image % 5 == 1),)) for c in drawn(seed=1)]
+    shuffled = np.random.default_rng(0).permutation(len(rarely))
+    few = [replace(c, image=int(at)) for c, at in zip(rarely, shuffled, strict=True)]
+    assert different(few).keys() == {MIRRORED}
+    turns = [replace(c, places=((*c.places[0][:2], c.place % 2 == 1),)) for c in drawn()]
+    assert DRAWS in different(turns)
+
+
 def test_a_crop_that_is_in_no_image_is_noticed() -> None:
     found = drawn()
     (check,) = [c for c in crops.checks([replace(found[0], places=()), *found[1:]], BATCH)
@@ -159,3 +216,7 @@ def test_without_room_for_another_place_there_is_one() -> None:
         for number in range(300)
     ]
     assert set(verdicts(found).values()) == {"pass"}
+    # A single batch of them: there is nothing to compare flips with but those beside them.
+    assert set(verdicts(found[: crops.FEWEST]).values()) == {"pass"}
+    one = [check for check in crops.checks(found[:128], 128) if check.check == DRAWS]
+    assert one[0].verdict == "pass"

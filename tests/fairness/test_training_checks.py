@@ -144,6 +144,12 @@ def test_where_the_velocity_has_the_rate_the_last_change_is_in_the_momentum() ->
     follows = replace(constants(momentum=(0.09, 0.09)), rate_in_velocity=True)
     assert optimizer(follows, rates=last).verdict == "pass"
     assert optimizer(replace(follows, rate_in_velocity=False), rates=last).verdict == "different"
+    # MXNet's first step has the change from its own rate of 0.01, with a velocity of 0.
+    first = replace(constants(momentum=(9.0, 9.0)), rate_in_velocity=True)
+    assert optimizer(first, rates=last[:1]).verdict == "pass"
+    none = replace(constants(weight_decay=(0.0, 0.0)), updates=0)
+    idle = process(0, rates=[], epochs=[], seen=none)  # resumed when all epochs were done
+    assert training_checks.optimizer([idle, idle], SCALED).verdict == "not checked"
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,8 @@ def test_a_variant_stands_beside_the_others_and_is_not_ranked(tmp_path: Path) ->
     first, fair = three_answers.fastest(compared), three_answers.fairness(compared)
     assert first.verdict == "PyTorch"
     assert "not counted: Keras (trained differently)" in first.text
+    said = "Keras trained differently: augmentation (no flip); the comparison of the others is fair"
+    assert said in three_answers.headline(compared)
     said = "Keras trained differently: augmentation (no flip)"
     assert fair.verdict == "yes" and said in fair.text
     assert said in three_answers.headline(compared)
@@ -169,7 +171,13 @@ def test_a_variant_alone_has_nothing_to_be_compared_with(tmp_path: Path) -> None
     records.save(tmp_path, records.make("Keras", speed=50, fairness=fairness))
     compared = comparison.load(tmp_path)
     assert three_answers.fairness(compared).verdict == "one framework"
-    assert "learning rate (4 times the recipe's)" in three_answers.headline(compared)
+    said = "learning rate (4 times the recipe's)"
+    line = three_answers.headline(compared)
+    assert f"Keras trained differently: {said}; only PyTorch trained as the recipe says;" in line
+    for name in ("Keras", "PyTorch"):
+        records.save(tmp_path / "all", records.make(name, speed=50, fairness=fairness))
+    line = three_answers.headline(comparison.load(tmp_path / "all"))
+    assert f"Keras trained differently: {said}; none trained as the recipe says;" in line
 
 
 @pytest.mark.parametrize(("devices", "why"), [(1, "Times on a CPU"), (2, "Virtual devices share")])

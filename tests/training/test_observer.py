@@ -1,0 +1,36 @@
+"""What an observer notes of evaluations, where there is little to note."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers.fairness.training_checks import Evaluation
+from helpers.training.observer import Evaluated, _others
+
+
+@pytest.mark.parametrize("outputs", [(), (3,)])
+def test_a_process_without_an_image_has_none_wrong(outputs: tuple[int, ...]) -> None:
+    """Two processes share an evaluation of one image."""
+    labels = np.ones((1, *outputs), np.float32)
+    images: Any = SimpleNamespace(valid=pd.DataFrame(index=[0]), targets=lambda part: labels)
+
+    def evaluated(rank: int, *batches: Any) -> Evaluation:
+        world: Any = SimpleNamespace(rank=rank, processes=2)
+        passed = Evaluated(batches)
+        assert len(list(passed)) == len(batches)
+        return passed.images(world, images, "valid")
+
+    pixels = np.zeros((1, 2, 2, 1), np.uint8)
+    assert evaluated(0, (pixels, labels)) == Evaluation("valid", 1, 1, 0)
+    assert evaluated(0, (pixels, 0 * labels)) == Evaluation("valid", 1, 1, 1)
+    assert evaluated(1) == Evaluation("valid", 0, 0, 0)
+
+
+def test_other_labels_are_counted() -> None:
+    table = np.array([[0, 1], [1, 1], [0, 0]])
+    assert _others(table, table) == 0 and _others(table[:0], table[:0]) == 0
+    assert _others(table, table[::-1]) == 2
+    assert _others(np.array([0, 1, 2]), np.array([0, 2, 2])) == 1
