@@ -282,7 +282,7 @@ def assert_sound(notebook: str, module: str, folder: Path, devices: int, **given
 
 AND = " and "
 EVERY_DAY = AND.join(["rate x 4", "no flip", "weight decay missing"])
-"""All at once, on as many devices as there can be; `make soak` has each plant, on one and on two."""
+"""All at once, on as many devices as can be; `make soak` has each plant, on one and on two."""
 
 
 def cases(*notebooks: str, most: int = 2) -> list[Any]:
