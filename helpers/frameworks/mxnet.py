@@ -263,7 +263,7 @@ def watch(replica: Any) -> Watch:
             found,
             optimizer.num_update - before,
             "/".join(sorted(types)) or None,
-            "graph (hybridize)" if replica.network._active else "eager",
+            "graph (hybridize)" if getattr(replica.network, "_active", False) else "eager",
             precisions.tf32_allowed(),
             weights=sum(int(np.prod(each.shape)) for each in held),
             rate_in_velocity=True,

@@ -5,7 +5,7 @@ network and 200 images: two epochs, momentum, weight decay and a warm-up. Where 
 only the real training does, the rehearsal passes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,31 +235,30 @@ ONLY = dict.fromkeys(("one crop for a batch", "another rate for one weight"), ("
 
 
 def trained(
-    notebook: str, module: str, folder: Path, devices: int, plant: Plant | None, **given: Any
+    notebook: str, module: str, folder: Path, devices: int, plants: Sequence[Plant], **given: Any
 ) -> Certificate:
-    """The certificate of the notebook's training and test, with a plant in it.
+    """The certificate of the notebook's training and test, with these plants in it.
 
     Raises:
-        AssertionError: the notebook has none of the plant's texts.
+        AssertionError: the notebook has none of a plant's texts.
     """
     recipe = own_networks.recipe_of_classes(folder / "recipe", module)
     recipe.write_text(recipe.read_text().replace("epochs = [2, 4]", "epochs = [1]"))
-    found: list[str] = []
+    waiting = list(plants)
 
     def changed(text: str) -> str:
-        if plant is None or found:
-            return text
-        sound = next((sound for sound in plant.texts if sound in text), None)
-        if sound is None:
-            return text
-        found.append(sound)
-        return text.replace(sound, plant.texts[sound])
+        for plant in list(waiting):
+            sound = next((sound for sound in plant.texts if sound in text), None)
+            if sound is not None:
+                waiting.remove(plant)
+                text = text.replace(sound, plant.texts[sound])
+        return text
 
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
     how |= {"batch_size": 8, "epochs": 2, "workers": 2}
-    checked = plant is not None and plant.checked
+    checked = any(plant.checked for plant in plants)
     names = run_cells(notebook, until="## 11.", checked=checked, changed=changed, **how, **given)
-    assert plant is None or found, f"{notebook} has none of {list(plant.texts)}"
+    assert not waiting, f"{notebook} has none of {[list(plant.texts) for plant in waiting]}"
     run = names["this_run"]
     run.monitor.stop()
     certificate: Certificate = run.certificate
@@ -275,14 +274,19 @@ def plants_of(notebook: str) -> Iterator[str]:
 
 
 def assert_caught(
-    name: str, notebook: str, module: str, folder: Path, devices: int, **given: Any
+    names: str, notebook: str, module: str, folder: Path, devices: int, **given: Any
 ) -> None:
-    """The plant's row tells that the notebook trained something else; ``given`` are parameters."""
-    plant = PLANTS[name]
+    """Each plant's row tells that the notebook trained something else.
+
+    Args:
+        names: of a plant, or of several, with ``AND`` between them.
+        given: more of the notebook's parameters.
+    """
+    plants = [PLANTS[name] for name in names.split(AND)]
     try:
-        found = trained(notebook, module, folder, devices, plant, **given)
+        found = trained(notebook, module, folder, devices, plants, **given)
     except Exception as error:
-        if plant.row is None and plant.error in str(error):
+        if plants[0].row is None and plants[0].error in str(error):
             return
         raise
     wrong = {
@@ -290,37 +294,35 @@ def assert_caught(
         for check in found.checks
         if check.verdict in ("fail", "different")
     }
-    assert plant.row in wrong, f"{name} was not noticed; found: {wrong}"
+    missed = {plant.row for plant in plants} - wrong.keys()
+    assert not missed, f"{names} was not noticed by {missed}; found: {wrong}"
     assert not found.comparable
 
 
 def assert_sound(notebook: str, module: str, folder: Path, devices: int, **given: Any) -> None:
     """Without a plant all rows of the training pass."""
-    found = trained(notebook, module, folder, devices, None, **given)
+    found = trained(notebook, module, folder, devices, [], **given)
     wrong = [check for check in found.checks if check.verdict not in ("pass", "not checked")]
     assert not wrong, wrong
     unchecked = {check.check for check in found.checks if check.verdict == "not checked"}
     assert unchecked <= {"logits of all devices after training"}
 
 
-EVERY_DAY = ("rate x 4", "no flip", "weight decay missing")
-"""On two devices; `make soak` has all, on one and on two."""
+AND = " and "
+EVERY_DAY = AND.join(["rate x 4", "no flip", "weight decay missing"])
+"""All at once, on as many devices as can be; `make soak` has each plant, on one and on two."""
 
 
 def cases(*notebooks: str, most: int = 2) -> list[Any]:
-    """(plant, notebook, devices) for pytest; those of two devices first.
+    """(plants, notebook, devices) for pytest; those of two devices first.
 
     What TensorFlow and JAX have made for several devices serves one, but not the other way round.
     """
-    return [
-        pytest.param(
-            name,
-            notebook,
-            devices,
-            marks=[] if name in EVERY_DAY and devices == most else pytest.mark.slow,
-        )
+    slow = [
+        pytest.param(name, notebook, devices, marks=pytest.mark.slow)
         for devices in range(most, 0, -1)
         for notebook in notebooks
         for name in plants_of(notebook)
         if PLANTS[name].devices <= devices
     ]
+    return [*((EVERY_DAY, notebook, most) for notebook in notebooks), *slow]

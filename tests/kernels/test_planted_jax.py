@@ -8,13 +8,13 @@ import pytest
 NOTEBOOK = "JAX_MultiGPU"
 
 
-@pytest.mark.parametrize(("plant", "notebook", "devices"), planted.cases(NOTEBOOK))
+@pytest.mark.parametrize(("plants", "notebook", "devices"), planted.cases(NOTEBOOK))
 def test_another_training_is_noticed(
-    plant: str, notebook: str, devices: int, tmp_path: Path
+    plants: str, notebook: str, devices: int, tmp_path: Path
 ) -> None:
-    planted.assert_caught(plant, notebook, "jax", tmp_path, devices)
+    planted.assert_caught(plants, notebook, "jax", tmp_path, devices)
 
 
-@pytest.mark.parametrize("devices", [2, 1])
+@pytest.mark.parametrize("devices", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_notebook_as_it_is_passes(devices: int, tmp_path: Path) -> None:
     planted.assert_sound(NOTEBOOK, "jax", tmp_path, devices)

@@ -8,11 +8,11 @@ import pytest
 NOTEBOOK = "Keras_MultiGPU"
 
 
-@pytest.mark.parametrize(("plant", "notebook", "devices"), planted.cases(NOTEBOOK, most=1))
+@pytest.mark.parametrize(("plants", "notebook", "devices"), planted.cases(NOTEBOOK, most=1))
 def test_another_training_is_noticed(
-    plant: str, notebook: str, devices: int, tmp_path: Path
+    plants: str, notebook: str, devices: int, tmp_path: Path
 ) -> None:
-    planted.assert_caught(plant, notebook, "keras", tmp_path, devices, backend="torch")
+    planted.assert_caught(plants, notebook, "keras", tmp_path, devices, backend="torch")
 
 
 @pytest.mark.parametrize("devices", [1])

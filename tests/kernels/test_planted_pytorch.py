@@ -8,14 +8,14 @@ import pytest
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
 
 
-@pytest.mark.parametrize(("plant", "notebook", "devices"), planted.cases(*NOTEBOOKS))
+@pytest.mark.parametrize(("plants", "notebook", "devices"), planted.cases(*NOTEBOOKS))
 def test_another_training_is_noticed(
-    plant: str, notebook: str, devices: int, tmp_path: Path
+    plants: str, notebook: str, devices: int, tmp_path: Path
 ) -> None:
-    planted.assert_caught(plant, notebook, "pytorch", tmp_path, devices)
+    planted.assert_caught(plants, notebook, "pytorch", tmp_path, devices)
 
 
-@pytest.mark.parametrize("devices", [2, 1])
+@pytest.mark.parametrize("devices", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_notebook_as_it_is_passes(devices: int, tmp_path: Path) -> None:
     for notebook in NOTEBOOKS:
         planted.assert_sound(notebook, "pytorch", tmp_path / notebook, devices)
