@@ -197,7 +197,7 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
         if counted < taken:
             by += " (fp16 leaves out steps that overflow)"
     images = shares * sum(epoch.images for each in observed for epoch in each.epochs)
-    said = f"{taken} steps, {by}; {images} images in {len(seen.epochs)} epochs"
+    said = f"{taken} steps, {by}; {images} images in {_epochs(len(seen.epochs))}"
     variant = f"amount ({', '.join(wrong)})"
     return Check(AMOUNT, float(max(wrong.values(), default=0)), 0.0, said, variant=variant)
 
@@ -220,8 +220,12 @@ def label_counts(observed: Sequence[Observed], recipe: ScaledRecipe, labels: np.
             said = f"epoch {numbered[0].number}: {wrong} more or fewer of a label than there can be"
     if not whole:
         return Check(LABELS, None, None, "no whole epoch was trained in this process")
-    fair = f"{whole} epochs; {dropped} of {len(labels)} images fill no batch"
+    fair = f"{_epochs(whole)}; {dropped} of {len(labels)} images fill no batch"
     return Check(LABELS, float(worst), 0.0, said or fair)
+
+
+def _epochs(count: int) -> str:
+    return f"{count} epoch{'s' * (count != 1)}"
 
 
 def counts(labels: np.ndarray, outputs: int) -> np.ndarray:
@@ -245,8 +249,7 @@ def order(observed: Sequence[Observed]) -> Check:
     for epoch in {epoch for each in observed for epoch in each.replayed}:
         read = np.concatenate([each.replayed.get(epoch, np.zeros(0, int)) for each in observed])
         twice += len(read) - len(np.unique(read))
-    epochs = len(observed[0].replayed)
-    said = f"{images} images of {epochs} epochs"
+    said = f"{images} images of {_epochs(len(observed[0].replayed))}"
     if misplaced:
         said = f"{misplaced} of {said} have other labels than the loader's"
     elif twice:

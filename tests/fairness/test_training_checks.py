@@ -196,6 +196,7 @@ def test_the_part_of_an_epoch_that_is_left_after_a_restart_is_enough() -> None:
     seen = replace(SEEN, updates=3)
     both = [process(rank, epochs=[rest[rank]], seen=seen) for rank in range(2)]
     assert training_checks.amount(both, SCALED, STEPS).verdict == "pass"
+    assert str(training_checks.amount(both, SCALED, STEPS).reason).endswith("in 1 epoch")
     assert training_checks.label_counts(both, SCALED, LABELS).verdict == "not checked"
 
 
