@@ -134,7 +134,7 @@ def checks(crops: Sequence[Crop], batch: int) -> list[Check]:
     found = Check(FOUND, share, 0.0, said, variant=f"augmentation ({why})")
     certain = [crop for crop in crops if crop.only is not None]
     if len(certain) < FEWEST:
-        why = f"of {len(certain)} crops the place is certain, too few to test"
+        why = f"the place of {len(certain)} crops is certain, too few to test"
         return [found, *(Check(name, None, None, why) for name in (PLACES, MIRRORED, DRAWS))]
     return [found, _uniform(certain), _half_mirrored(certain), _independent(certain, batch)]
 

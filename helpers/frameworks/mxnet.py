@@ -252,6 +252,8 @@ def watch(replica: Any) -> Watch:
         for what, theirs in constants.get(name, {}).items():
             value = getattr(optimizer, theirs)
             found[what] = (value, value)
+        if clipped := optimizer.clip_gradient:  # a rule has none
+            found["clip_gradient"] = (clipped, clipped)
         held = [each for each in replica.optimizer._params if each.grad_req != "null"]
         factors = [each.lr_mult for each in held]
         if any(factor != 1 for factor in factors):

@@ -187,6 +187,9 @@ PLANTS = {
         },
         training_checks.OPTIMIZER,
     ),
+    "clipped gradients": Plant(
+        {"mx.optimizer.SGD(": "mx.optimizer.SGD(clip_gradient=0.01, "}, training_checks.OPTIMIZER
+    ),
     "another rule": Plant({RULE: f'rule or {KIND}("adam", 0.0, 1e-3)'}, training_checks.OPTIMIZER),
     "evaluation of other images": Plant(
         {
@@ -230,7 +233,11 @@ CANNOT = {
     "evaluated from then on": ("MXNet", "Chainer", "TensorFlow", "Keras"),
 }
 """Frameworks that cannot, or whose small network cannot; or that are told in each step."""
-ONLY = dict.fromkeys(("one crop for a batch", "another rate for one weight"), ("PyTorch", "MXNet"))
+ONLY: dict[str, tuple[str, ...]] = {
+    "one crop for a batch": ("PyTorch", "MXNet"),
+    "another rate for one weight": ("PyTorch", "MXNet"),
+    "clipped gradients": ("MXNet",),
+}
 """Frameworks whose texts a plant has, if it has not those of all."""
 
 
