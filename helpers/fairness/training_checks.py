@@ -19,6 +19,7 @@ from helpers.fairness.certificate import Check
 from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe, ScaledRecipe
 
+START = "weights when training starts"
 RATE = "learning rate in training"
 OPTIMIZER = "optimiser in training"
 AMOUNT = "steps, updates and images in training"
@@ -74,6 +75,8 @@ class Observed:
     crops: Sequence[crops.Crop] = ()
     weights: int | None = None
     """How many numbers of the network are to be trained; None of one that no reference knows."""
+    others: int = 0
+    """How many arrays of the network were not the recipe's, or the checkpoint's, at its start."""
     shares: int = 1
     """Into how many parts a batch is split of which this process sees its own only."""
 
@@ -96,6 +99,7 @@ def certify(
     """
     steps = recipe.steps(len(labels))
     return [
+        start(observed),
         rates(observed, recipe, steps),
         optimizer(observed, recipe),
         amount(observed, recipe, steps),
@@ -105,6 +109,13 @@ def certify(
         precision(observed, recipe.recipe, on_gpu),
         evaluations(observed),
     ]
+
+
+def start(observed: Sequence[Observed]) -> Check:
+    """The weights of the network when its first step was to be taken."""
+    others = max(each.others for each in observed)
+    variant = f"initial weights ({others} arrays are not the recipe's)"
+    return Check(START, float(others), 0.0, "as they were loaded", variant=variant)
 
 
 def rates(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:

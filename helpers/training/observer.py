@@ -47,6 +47,7 @@ class Observer:
         if weights is not None and work.recipe.recipe.network != "own":
             trained = (array for name, array in weights.items() if not name.endswith(RUNNING))
             self.weights = sum(array.size for array in trained)
+        self.others = 0 if weights is None else _other_arrays(work, replica, weights)
         self.kept = {first_epoch, work.recipe.recipe.epochs}
         self.steps = work.recipe.steps(len(work.images.train))
         self.warmup = work.recipe.recipe.warmup_epochs * self.steps
@@ -117,6 +118,7 @@ class Observer:
             misplaced,
             found,
             self.weights,
+            self.others,
             self.shares,
         )
 
@@ -184,6 +186,18 @@ class Evaluated:
         found = np.concatenate(arrays) if arrays else table[:0]
         wanted = table[(world.rank + world.processes * np.arange(len(found))) % len(table)]
         return Evaluation(part, min(len(found), own), own, _others(found, wanted))
+
+
+def _other_arrays(work: Any, replica: Any, weights: Arrays) -> int:
+    """How many arrays of a replica's network are not those that it was to start with.
+
+    MXNet gives the mean over its devices, which is rounded.
+    """
+    held = work.framework.dump_weights(replica.network)
+    return sum(
+        name not in held or not np.allclose(held[name], array, rtol=1e-6, atol=0, equal_nan=True)
+        for name, array in weights.items()
+    )
 
 
 def _others(found: np.ndarray, wanted: np.ndarray) -> int:

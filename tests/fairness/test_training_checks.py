@@ -61,6 +61,13 @@ def test_a_training_as_the_recipe_has_it_passes() -> None:
     assert len(unchecked) == 4 and all("crops" in name for name in unchecked)
 
 
+def test_other_weights_at_the_start_are_named() -> None:
+    assert training_checks.start(BOTH).verdict == "pass"
+    found = training_checks.start([process(0), process(1, others=2)])
+    assert found.verdict == "different"
+    assert found.variant == "initial weights (2 arrays are not the recipe's)"
+
+
 def rates(change: Any, steps: Sequence[int] = range(12)) -> Check:
     found = [(n, change(n, SCALED.learning_rate_at(n, STEPS))) for n in steps]
     return training_checks.rates([process(0), process(1, rates=found)], SCALED, STEPS)

@@ -65,6 +65,25 @@ def _top(sound: str, broken: str, *, all_of: str = "") -> dict[str, str]:
 TWICE = "(b for n in range(steps - 1) for b in [next(loader)] * (1 + (n == 0)))"
 
 PLANTS = {
+    "other initial weights": Plant(
+        {
+            "    steps = scaled.steps(len(images.train))": (
+                "    kept = framework.dump_weights(network)\n"
+                "    if rule is None:\n"
+                "        kept = {name: array * 1.01 for name, array in kept.items()}\n"
+                "    framework.load_weights(network, kept)\n"
+                "    steps = scaled.steps(len(images.train))"
+            ),
+            "    rule, steps = rule or scaled.recipe.rule, scaled.steps(len(images.train))": (
+                "    kept = framework.dump_weights(network)\n"
+                "    if rule is None:\n"
+                "        kept = {name: array * 1.01 for name, array in kept.items()}\n"
+                "    framework.load_weights(network, kept)\n"
+                "    rule, steps = rule or scaled.recipe.rule, scaled.steps(len(images.train))"
+            ),
+        },
+        training_checks.START,
+    ),
     "rate x 4": Plant(_rates("4 * scaled.learning_rate_at(step, steps)"), training_checks.RATE),
     "rate constant": Plant(_rates("scaled.learning_rate"), training_checks.RATE),
     "rate of one device": Plant(

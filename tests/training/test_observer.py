@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from helpers.fairness.training_checks import Evaluation
-from helpers.training.observer import Evaluated, _others
+from helpers.training.observer import Evaluated, _other_arrays, _others
 
 
 @pytest.mark.parametrize("outputs", [(), (3,)])
@@ -34,3 +34,17 @@ def test_other_labels_are_counted() -> None:
     assert _others(table, table) == 0 and _others(table[:0], table[:0]) == 0
     assert _others(table, table[::-1]) == 2
     assert _others(np.array([0, 1, 2]), np.array([0, 2, 2])) == 1
+
+
+def test_weights_that_were_changed_before_the_first_step_are_counted() -> None:
+    start = {"conv": np.ones(3, np.float32), "head": np.full(2, np.float32(0.1))}
+
+    def others(**held: np.ndarray) -> int:
+        framework = SimpleNamespace(dump_weights=lambda network: start | held)
+        work: Any = SimpleNamespace(framework=framework)
+        return _other_arrays(work, SimpleNamespace(network=None), start)
+
+    assert others() == 0
+    assert others(head=np.nextafter(start["head"], np.float32(1))) == 0  # a mean is rounded
+    assert others(head=start["head"] * np.float32(1.001)) == 1
+    assert others(head=start["head"][:1] * 2, conv=start["conv"] * 0) == 2
