@@ -119,7 +119,8 @@ def execute(
     watch = stalls.Watch(target.parent, stall_minutes, give_up, heard)
     left = ExitStack()
     try:
-        own = left.enter_context(temporary.own("compare-"))
+        with stopping.held():  # else a folder could be made that nobody knows of
+            own = left.enter_context(temporary.own("compare-"))
         manager.connection_file = f"{own}/connection.json"
         with target.with_name("kernel.log").open("wb") as log:  # native code's last words
             _start(

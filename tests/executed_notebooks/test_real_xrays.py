@@ -23,7 +23,7 @@ def test_pytorch_trains_on_real_xrays(tmp_path: Path) -> None:
         *options,
     ]
     notebook = paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
-    # Jupyter ends a kernel by a signal: what it leaves is removed by the next run, and here is none.
+    # Jupyter ends a kernel by a signal; what that leaves is removed by a next run: here is none.
     with tempfile.TemporaryDirectory() as own:
         done = subprocess.run(
             [*papermill, "--cwd", paths.NOTEBOOKS, notebook, tmp_path / "notebook.ipynb"],

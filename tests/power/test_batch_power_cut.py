@@ -24,7 +24,7 @@ __all__ = ["images_fixture"]
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be done")
 
-NAMES = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Two", "PyTorch_MultiGPU_Three")
+NAMES = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss", "TensorFlow_MultiGPU")
 LONGEST = 12
 """Seconds that a batch of these three takes, more or less."""
 
@@ -87,7 +87,7 @@ def test_cuts_of_a_batch(
         suite = Suite(now.folder)
         suite.data = images
         for name in NAMES:
-            suite.notebook(name, WRITES)
+            suite.notebook(name, WRITES, framework=name.partition("_")[0])
         os.sync()  # the checkout has been there for long
         for number in range(1, cuts + 1):
             running = suite.start("--name", "b", output=subprocess.DEVNULL)

@@ -227,9 +227,9 @@ def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> No
 
 def test_what_a_dead_kernel_left_is_ended_before_the_next_run(suite: Suite) -> None:
     suite.notebook(ONE, BEGIN, LOST)
-    suite.notebook(ONE + "_Next", BEGIN, SEES_IT, FINISH)
+    suite.notebook("PyTorch_MultiGPU_Exp_Loss", BEGIN, SEES_IT, FINISH)
     assert suite.compare("--name", "b") == 1
-    assert suite.states("b") == {ONE: "failed", ONE + "_Next": "finished"}
+    assert suite.states("b") == {ONE: "failed", "PyTorch_MultiGPU_Exp_Loss": "finished"}
     assert "the kernel died" in json.dumps(suite.journal("b"))
 
 

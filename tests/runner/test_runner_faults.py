@@ -28,7 +28,7 @@ from helpers.training import record
 __all__ = ["images_fixture", "suite_fixture"]
 
 ONE = "PyTorch_MultiGPU"
-TWO = "PyTorch_MultiGPU_Two"
+TWO = "PyTorch_MultiGPU_Exp_Loss"
 SAID = {errno.ENOSPC: "No space left on device", errno.EROFS: "Read-only file system"}
 
 
