@@ -33,17 +33,16 @@ with contextlib.suppress(ImportError):
     hypothesis.settings.load_profile("repeatable")
 
 
-OF_THIS_PROCESS = ("fake-nvml-", "faults-")
-"""What begins so is there until the tests' own process ends."""
-CACHES = ("torchinductor_", "matplotlib-", "pytest-of-", "torchelastic_", "uv-setuptools-")
-"""What begins so is a tool's, which keeps it for its next process, or until its own ends."""
+OURS = ("compare-", "probe-", "replicas-")
+"""How the names of folders begin that are removed by whoever made them (``temporary.own``)."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A temporary folder for the tests and all they start, in which nothing may be left.
+    """A temporary folder for the tests and all they start, in which nothing of ours may be left.
 
-    Gives where to note what is in it, and after which test it was first seen.
+    What frameworks leave there goes with pytest's own folder. Gives where to note what is in it,
+    and after which test it was first seen.
     """
     folder = tmp_path_factory.mktemp("t", numbered=False)
     seen: dict[str, str] = {}
@@ -69,9 +68,9 @@ def note_what_is_left(
 
 def _left(folder: Path) -> list[str]:
     own = Path(multiprocessing.util.get_temp_dir())
-    in_use = own.relative_to(folder).parts[0] if own.is_relative_to(folder) else "/"
-    passes = (*OF_THIS_PROCESS, *CACHES, in_use)
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(passes))
+    in_use = own.relative_to(folder).parts[0] if own.is_relative_to(folder) else ""
+    names = (path.name for path in folder.iterdir())
+    return sorted(name for name in names if name.lstrip(".").startswith(OURS) and name != in_use)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,8 +22,8 @@ from helpers.frameworks import driver_errors, installed, topology
 from helpers.frameworks.capabilities import Gpu, sharing
 
 VIRTUAL_DEVICES = 2
-FEW_VIRTUAL, A_CORE = 4, 4
-"""Virtual devices that any machine may have, and those for each core that this process may use."""
+FEW_VIRTUAL, A_CORE = 12, 4
+"""Virtual devices that any machine may have, as a shipped sweep asks for; more by its cores."""
 MOST_VIRTUAL = 1024
 """Replicas that may share a GPU."""
 HIDDEN = ("", "-1", "none", "void", "nodevfiles")

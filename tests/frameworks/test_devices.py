@@ -17,7 +17,7 @@ def test_auto_takes_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.kind, found.count, found.short) == ("gpu", 4, "4 GPUs")
 
 
-@pytest.mark.parametrize(("cores", "most"), [(1, 4), (2, 8), (16, 64)])
+@pytest.mark.parametrize(("cores", "most"), [(1, 12), (2, 12), (16, 64)])
 def test_more_virtual_devices_than_cores_are_warned_of_and_many_more_refused(
     cores: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

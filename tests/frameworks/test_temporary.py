@@ -27,7 +27,7 @@ try:
     print(replicas.run(replica, 2))
 except replicas.ReplicaError as error:
     print(error)
-print("left", os.listdir(os.environ["TMPDIR"]))
+print("left", os.listdir(os.environ["TMPDIR"]), flush=True)
 if "killed" in sys.argv:
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -196,7 +196,7 @@ def test_a_driver_that_does_not_start_is_no_machine_without_gpus(
     play: Play, tmp_path: Path
 ) -> None:
     """The host is watched all the same, and each reader of the trace is told."""
-    trace = play("init 18\n" + gpu(0), samples=30)
+    trace = play("init 18\n" + gpu(0), samples=150)
     assert trace.frame()["host/cpu (%)"].notna().any()
     said = (
         "No GPU was watched: the NVIDIA driver does not start: Driver/library version mismatch "
