@@ -176,7 +176,7 @@ def small() -> None:
     turns.__kwdefaults__["rounds"] = 2
     measurement_rounds.LOADER_SECONDS = 0.01
     run: Any = measured_run.Run
-    train, load = run._alike_after_training, run._trained_weights
+    train, load = run._certify_training, run._trained_weights
 
     def trained(run: Any, each: Any) -> None:
         TESTED["trained"] = each[0].digest
@@ -187,7 +187,7 @@ def small() -> None:
         TESTED["tested"] = weights.digest(found)
         return found
 
-    run._alike_after_training, run._trained_weights = trained, loaded
+    run._certify_training, run._trained_weights = trained, loaded
 
 
 def live(notebook: str, folder: Path, devices: int, seed: str, actions: list[str]) -> int:
