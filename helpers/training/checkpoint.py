@@ -285,7 +285,7 @@ def _check_history(said: Mapping[str, Any], run: Run) -> None:
 
 def _part(said: Mapping[str, Any], run: Run) -> Part:
     """Raises _Damaged unless the part of an epoch is one, or none."""
-    steps = run.content.get("data", {}).get("steps_per_epoch", 0)
+    steps = run.content["data"]["steps_per_epoch"]
     try:
         part = part_of_epoch.of_said(said.get("part"), steps)
     except ValueError as error:

@@ -211,6 +211,7 @@ def test_a_restart_that_is_no_place_in_a_training_is_damage(epoch: Any) -> None:
 def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
     """As written by a notebook: what has no place in JSON, such as tuples, differs from nothing."""
     run = records.started(tmp_path)
+    run.add("data", records.make("PyTorch")["data"])  # as each has before it trains
     writer = checkpoint.Writer(checkpoint.begin(run, INITIAL, resume=False))
     writer.save([ROW], 1.0, INITIAL, ADAM)
     writer.close()
