@@ -330,3 +330,11 @@ def test_of_wrong_ranks_the_worst_is_shown_and_a_known_difference_is_less() -> N
 def test_what_was_not_checked_on_one_rank_is_not_said_to_be() -> None:
     found = world_checks.of_ranks([of_rank(1.0), [Check(EVEN, None, None, "why"), PASSED]], 2)
     assert [check.verdict for check in found] == ["not checked", "pass"]
+
+
+def test_processes_that_answer_of_more_or_fewer_rows_or_epochs_are_no_answer() -> None:
+    row = Check("gradients", 0.0, 1e-10, "as one")
+    with pytest.raises(ValueError, match="shorter"):
+        world_checks.of_ranks([[row, row], [row]], 2)
+    with pytest.raises(ValueError, match="shorter"):
+        world_checks.each_once([ANSWERS[0], answer(1, epochs=(epoch(1, 1),))], IMAGES, USED, 40)
