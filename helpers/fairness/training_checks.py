@@ -16,6 +16,7 @@ import numpy as np
 
 from helpers.fairness import crops
 from helpers.fairness.certificate import Check
+from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe, ScaledRecipe
 
@@ -27,6 +28,7 @@ LABELS = "labels of each epoch's images"
 ORDER = "images in training, by their loader's order"
 PRECISION = "precision in training"
 EVALUATED = "images of each validation and of the test"
+CORES = "cores of each CPU device"
 
 ROUNDED = 1e-6
 """Of a rate or constant: the relative difference that float32 leaves."""
@@ -79,6 +81,10 @@ class Observed:
     """How many arrays of the network were not the recipe's, or the checkpoint's, at its start."""
     shares: int = 1
     """Into how many parts a batch is split of which this process sees its own only."""
+    cores: tuple[int, ...] = ()
+    """The logical cores that its threads could run on."""
+    resident: int = 0
+    """The most bytes of memory that it held at a time."""
 
 
 def certify(
@@ -87,6 +93,7 @@ def certify(
     labels: np.ndarray,
     *,
     on_gpu: bool,
+    cpus: Sequence[CpuDevice] = (),
 ) -> list[Check]:
     """The rows of a training that has ended.
 
@@ -96,6 +103,7 @@ def certify(
         labels: of all training images: 0 or 1 for each finding (images, findings), or the numbers
             of their classes (images,).
         on_gpu: whether it ran on GPUs.
+        cpus: the cores of each CPU device, where each has its own.
     """
     steps = recipe.steps(len(labels))
     return [
@@ -108,7 +116,22 @@ def certify(
         *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch),
         precision(observed, recipe.recipe, on_gpu),
         evaluations(observed),
+        *([cores(observed, cpus)] if cpus else []),
     ]
+
+
+def cores(observed: Sequence[Observed], cpus: Sequence[CpuDevice]) -> Check:
+    """The cores that each process could run on when training had ended: its devices' own."""
+    each = len(cpus) // len(observed)
+    wrong = []
+    for number, process in enumerate(observed):
+        its = cpus[number * each : (number + 1) * each]
+        own = {core for cpu in its for core in cpu.cores}
+        if set(process.cores) != own:
+            ran, given = (", ".join(map(str, sorted(some))) for some in (process.cores, own))
+            wrong.append(f"{ran} instead of {given}")
+    variant = f"cores ({'; '.join(wrong)})"
+    return Check(CORES, float(len(wrong)), 0.0, "as the system lists them", variant=variant)
 
 
 def start(observed: Sequence[Observed]) -> Check:

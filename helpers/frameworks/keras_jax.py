@@ -96,7 +96,7 @@ def versions() -> dict[str, str]:
 def completion(result: Any) -> Callable[[], None] | None:
     """A callable that waits until ``result`` has been computed; None if it already has.
 
-    On virtual CPU devices it has when this returns. They share XLA's few threads, and a step whose
+    On CPU devices it has when this returns. They share XLA's few threads, and a step whose
     all-reduce waits for one that other queued work holds may wait for ever: ``fit`` stood still at
     the end of an epoch, on two devices and two busy cores.
 

@@ -39,6 +39,7 @@ from helpers.fairness import (
 )
 from helpers.fairness.certificate import DIFFERENT, Certificate
 from helpers.frameworks import (
+    cpu_cores,
     networks_of,
     original,
     parameters_of,
@@ -133,6 +134,8 @@ def begin(*given: Any) -> Any:
     for name, check in own.items():
         check(names[name], setup.devices.kind == "gpu", setup.replicas)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
+    if setup.devices.cpus:  # before the framework starts its threads
+        cpu_cores.confine(setup.devices.cpus)
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
@@ -448,7 +451,7 @@ class Run(RunBase):
         self._utilisation = trace.summary()
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
-        self.record.add("memory", record.memory(self._utilisation))
+        self.record.add("memory", record.memory(self._utilisation, self._resident))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -499,6 +502,7 @@ class Run(RunBase):
             self.recipe,
             self.images.targets(self.images.train),
             on_gpu=self.on_gpu,
+            cpus=self.setup.devices.cpus,
         )
         self.certificate = self.certificate.updated(checks)  # of an earlier training, too
         self._certified()
@@ -517,6 +521,14 @@ class Run(RunBase):
         ]
         self.certificate = self.certificate.updated([training_checks.evaluations(observed)])
         self._certified()
+
+    @property
+    def _resident(self) -> int | None:
+        """The most memory that a CPU device held in training, in bytes; None of GPUs."""
+        if self.on_gpu or not self._observed:
+            return None
+        held = max(each.resident for each in self._observed)
+        return held * len(self._observed) // self.setup.replicas
 
     def _certified(self) -> pd.DataFrame:
         self.record.add("fairness", self.certificate.as_record())
@@ -555,7 +567,11 @@ class Run(RunBase):
         if self.lesson.processes == IN_KERNEL:
             return [function(worlds[0], work, *args)]
 
+        cpus = self.setup.devices.cpus if self.lesson.processes == PER_DEVICE else ()
+
         def replica(rank: int) -> Any:
+            if cpus:
+                cpu_cores.confine(cpus[rank : rank + 1])
             return function(worlds[rank], work, *args)
 
         return replicas.run(replica, len(worlds), heard=self._heard)
