@@ -88,6 +88,7 @@ def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shar
 
 CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"), "auto")
 CELL |= {"resume": False, "nodes": 1, "launcher": "auto"}
+CELL |= {"cores_per_device": "auto", "loader_cores": "default"}
 CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
 CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
 
