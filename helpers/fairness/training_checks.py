@@ -17,6 +17,7 @@ import numpy as np
 from helpers.fairness import crops
 from helpers.fairness.certificate import Check
 from helpers.frameworks.cpu_cores import CpuDevice
+from helpers.frameworks.precisions import DTYPES
 from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe, ScaledRecipe
 
@@ -32,9 +33,6 @@ CORES = "cores of each CPU device"
 
 ROUNDED = 1e-6
 """Of a rate or constant: the relative difference that float32 leaves."""
-
-CONVOLUTIONS = {"bf16": "bfloat16", "fp16": "float16"}
-"""What a recipe's precision computes convolutions in; others in float32."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +292,7 @@ def order(observed: Sequence[Observed]) -> Check:
 def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Check:
     """What convolutions computed in while it trained, and how the program was executed."""
     seen = observed[0].seen
-    wanted = CONVOLUTIONS.get(recipe.precision, "float32")
+    wanted = DTYPES[recipe.precision]
     how = seen.execution + (f", {seen.threads} threads" if seen.threads else "")
     if seen.convolutions is None:
         return Check(PRECISION, None, None, f"{how}; what convolutions compute in cannot be read")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -48,6 +48,7 @@ from helpers.frameworks import (
     run_label,
     why_not,
 )
+from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers, serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
@@ -55,6 +56,7 @@ from helpers.recipe import ScaledRecipe
 from helpers.training import (
     across_nodes,
     agreed_stop,
+    arithmetic,
     attribution,
     batch_size,
     checkpoint,
@@ -421,7 +423,9 @@ class Run(RunBase):
         display(run_pictures.TEST[images.task](targets, scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
-    @section(11, "measurements", needs=("train",), records=measurement_rounds.KINDS)
+    @section(
+        11, "measurements", needs=("train",), records=(*measurement_rounds.KINDS, "arithmetic")
+    )
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
         agreed_stop.check(self.folder, "after its training")
@@ -429,18 +433,34 @@ class Run(RunBase):
         found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
         self.monitor.stop()
         images = self.recipe.global_batch
-        self._measured = measurement_rounds.as_record(
-            measurement_rounds.slowest([each.seconds for each in found]), steps=steps, images=images
-        )
+        seconds = measurement_rounds.slowest([each.seconds for each in found])
+        self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         if self._ranks is not None:
             self._ranks.network_was(found, asked)
             self._tell_world()
             self._show_world(self.record.content["world"])
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
+        computed = self._arithmetic(seconds[measurement_rounds.PRODUCT])
+        self.record.add("arithmetic", computed)
+        print(arithmetic.in_words(computed))
         if self.setup.replicas == 1:
             print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
+
+    def _arithmetic(self, seconds: Sequence[float]) -> dict[str, Any]:
+        """The record's section ``arithmetic``, from the seconds of a product in each round."""
+        kind, recipe = self.setup.devices.kind, self.recipe.recipe
+        flops = arithmetic.flops_of_product(kind, self.setup.replicas)
+        return arithmetic.as_record(
+            [flops / round for round in seconds],
+            size=arithmetic.SIZES[kind],
+            dtype=DTYPES[recipe.precision],
+            flops_per_image=arithmetic.flops_of_training(
+                self.network, len(self.images.classes), recipe.crop
+            ),
+            measured=self._measured,
+        )
 
     @section(12, "utilisation", needs=("take_apart",), records=("monitor", "energy", "memory"))
     def chart(self) -> pd.DataFrame:
