@@ -15,18 +15,22 @@ from helpers.training.world import World
 
 
 def framework(seconds: float, made: list[Any], running: list[int] | None = None) -> Any:
-    """A framework whose products take so long; ``running`` notes how many run at a time."""
+    """A framework whose products take so long, and each device's first half a second more.
+
+    ``running`` notes how many run at a time.
+    """
     lock, now = threading.Lock(), [0]
 
     def matrix_product(size: int, dtype: str, device: str) -> Callable[[], None]:
         made.append((size, dtype, device))
+        compiling = [0.5]
 
         def multiply() -> None:
             with lock:
                 now[0] += 1
                 if running is not None:
                     running.append(now[0])
-            time.sleep(seconds)
+            time.sleep(seconds + (compiling.pop() if compiling else 0))
             with lock:
                 now[0] -= 1
 
@@ -42,16 +46,16 @@ def test_a_slower_product_takes_longer() -> None:
         arithmetic.seconds_a_product(world, framework(seconds, []), "fp32")
         for seconds in (0.02, 0.15)
     ]
-    assert 0.02 <= each[0] < 0.1 and 0.15 <= each[1] < 0.3
+    assert 0.02 <= each[0] < 0.15 <= each[1] < 0.5
 
 
 def test_all_devices_multiply_at_the_same_time() -> None:
     made: list[Any] = []
     running: list[int] = []
     world = World(0, 3, ("a", "b", "c"), "gpu", 3)
-    found = arithmetic.seconds_a_product(world, framework(0.05, made, running), "bf16")
+    arithmetic.seconds_a_product(world, framework(0.05, made, running), "bf16")
     assert made == [(arithmetic.SIZES["gpu"], "bfloat16", device) for device in "abc"]
-    assert max(running) == 3 and found < 0.14, "one after the other they take 0.15 s"
+    assert max(running) == 3
 
 
 def test_one_device_multiplies_with_the_threads_of_training() -> None:
