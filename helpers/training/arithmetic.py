@@ -18,7 +18,7 @@ from helpers.frameworks.precisions import DTYPES
 from helpers.networks import shapes
 from helpers.training.world import World
 
-SIZES = {"cpu": 1024, "gpu": 8192}
+SIZES = {"cpu": 1024, "gpu": 4096}
 """Rows and columns of the matrices, by the kind of device."""
 TURN_SECONDS = 0.1
 """How long a turn should last; on a device that takes longer it is one product."""
