@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -237,12 +238,20 @@ def core_count() -> int:
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, core_limit())))
+
+
+def core_limit() -> float:
+    """The CPUs that its control group and its Slurm job let this process have at a time.
+
+    It may be a fraction, such as 1.5, or infinite: which cores they are is said by its affinity.
+    """
     limits = [*_quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_job()]
-    return max(1, min([cores, *limits]))
+    return min([math.inf, *limits])
 
 
-def _quotas(groups: Path, root: Path) -> Iterator[int]:
-    """What each control group around this process lets it have, in whole cores.
+def _quotas(groups: Path, root: Path) -> Iterator[float]:
+    """What each control group around this process lets it have, in CPUs.
 
     A container has a limit of its own at the top of what it sees, a job one somewhere below.
     """
@@ -263,14 +272,14 @@ def _quotas(groups: Path, root: Path) -> Iterator[int]:
                 said = [(folder / file).read_text(encoding="ascii") for file in files]
                 quota, period = " ".join(said).split()
                 if int(quota) > 0 and int(period) > 0:
-                    yield -(-int(quota) // int(period))
+                    yield int(quota) / int(period)
             except (OSError, ValueError):  # no limit here, or "max"
                 pass
             if folder == top:
                 break
 
 
-def _job() -> Iterator[int]:
+def _job() -> Iterator[float]:
     """What Slurm gave this job on this node, also where it binds nobody to that."""
     said = os.environ.get("SLURM_CPUS_ON_NODE", "")
     if "SLURM_JOB_ID" in os.environ and said.isascii() and said.isdigit():

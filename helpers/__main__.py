@@ -32,6 +32,8 @@ CHOICES = (
     "warmup_epochs",
     "nodes",
     "launcher",
+    "cores_per_device",
+    "loader_cores",
 )
 """Options that choose what is run; a sweep's file has the same under the same names."""
 
@@ -41,7 +43,7 @@ SLURM = ("slurm", "status")
 EXAMPLES = """\
 examples:
   compare                                        the usual seven notebooks, on all GPUs (or two
-                                                 virtual CPU devices where there is none)
+                                                 CPU devices where there is none)
   compare --frameworks pytorch,keras --devices 1,2
   compare --devices 4 --gpus 1                   4 replicas on one GPU: is the parallel path right?
   compare --devices 1,2,4,8 --repeats 3 --dry-run
@@ -213,8 +215,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gpus",
         metavar="N",
-        help="on how many GPUs the devices are: fewer than devices are shared, and rank nothing; "
-        "0 for virtual CPU devices (default: auto, as many as devices)",
+        help="on how many GPUs the devices are: fewer than devices are shared, and not ranked; "
+        "0 for CPU devices (default: auto, as many as devices)",
+    )
+    parser.add_argument(
+        "--cores-per-device",
+        metavar="N",
+        help="cores of each CPU device, or 'shared': devices share all cores, and are not ranked "
+        "(default: auto, an equal part for the largest number of devices)",
+    )
+    parser.add_argument(
+        "--loader-cores",
+        metavar="PLACE",
+        help="where the loader workers of CPU devices run: 'device' on its cores, 'own' on cores "
+        "that do not compute, 'siblings' on second hardware threads (default: the recipe's)",
     )
     parser.add_argument(
         "--recipe",

@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing.util
+import os
 import signal
 import sys
 import tempfile
@@ -55,6 +56,17 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
             time.sleep(0.1)
     told = [f"{name}, first seen after {seen.get(name, 'the last test')}" for name in left]
     assert not told, "\n".join(["left in the temporary folder:", *told])
+
+
+@pytest.fixture(autouse=True)
+def usable_cores() -> Iterator[None]:
+    """A run that a test begins in this process is pinned to its devices' cores; the next is not."""
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", ""))
+        yield
+    if before is not None and os.sched_getaffinity(0) != before:
+        os.sched_setaffinity(0, before)
 
 
 @pytest.fixture(autouse=True)

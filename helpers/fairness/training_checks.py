@@ -16,6 +16,8 @@ import numpy as np
 
 from helpers.fairness import crops
 from helpers.fairness.certificate import Check
+from helpers.frameworks.cpu_cores import CpuDevice
+from helpers.frameworks.precisions import DTYPES
 from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe, ScaledRecipe
 
@@ -27,12 +29,10 @@ LABELS = "labels of each epoch's images"
 ORDER = "images in training, by their loader's order"
 PRECISION = "precision in training"
 EVALUATED = "images of each validation and of the test"
+CORES = "cores of each CPU device"
 
 ROUNDED = 1e-6
 """Of a rate or constant: the relative difference that float32 leaves."""
-
-CONVOLUTIONS = {"bf16": "bfloat16", "fp16": "float16"}
-"""What a recipe's precision computes convolutions in; others in float32."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,10 @@ class Observed:
     """How many arrays of the network were not the recipe's, or the checkpoint's, at its start."""
     shares: int = 1
     """Into how many parts a batch is split of which this process sees its own only."""
+    cores: tuple[int, ...] = ()
+    """The logical cores that its threads could run on."""
+    resident: int = 0
+    """The most bytes of memory that it held at a time."""
 
 
 def certify(
@@ -87,6 +91,7 @@ def certify(
     labels: np.ndarray,
     *,
     on_gpu: bool,
+    cpus: Sequence[CpuDevice] = (),
 ) -> list[Check]:
     """The rows of a training that has ended.
 
@@ -96,6 +101,7 @@ def certify(
         labels: of all training images: 0 or 1 for each finding (images, findings), or the numbers
             of their classes (images,).
         on_gpu: whether it ran on GPUs.
+        cpus: the cores of each CPU device, where each has its own.
     """
     steps = recipe.steps(len(labels))
     return [
@@ -108,7 +114,22 @@ def certify(
         *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch),
         precision(observed, recipe.recipe, on_gpu),
         evaluations(observed),
+        *([cores(observed, cpus)] if cpus else []),
     ]
+
+
+def cores(observed: Sequence[Observed], cpus: Sequence[CpuDevice]) -> Check:
+    """The cores that each process could run on when training had ended: its devices' own."""
+    each = len(cpus) // len(observed)
+    wrong = []
+    for number, process in enumerate(observed):
+        its = cpus[number * each : (number + 1) * each]
+        own = {core for cpu in its for core in cpu.cores}
+        if set(process.cores) != own:
+            ran, given = (", ".join(map(str, sorted(some))) for some in (process.cores, own))
+            wrong.append(f"{ran} instead of {given}")
+    variant = f"cores ({'; '.join(wrong)})"
+    return Check(CORES, float(len(wrong)), 0.0, "as the system lists them", variant=variant)
 
 
 def start(observed: Sequence[Observed]) -> Check:
@@ -271,7 +292,7 @@ def order(observed: Sequence[Observed]) -> Check:
 def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Check:
     """What convolutions computed in while it trained, and how the program was executed."""
     seen = observed[0].seen
-    wanted = CONVOLUTIONS.get(recipe.precision, "float32")
+    wanted = DTYPES[recipe.precision]
     how = seen.execution + (f", {seen.threads} threads" if seen.threads else "")
     if seen.convolutions is None:
         return Check(PRECISION, None, None, f"{how}; what convolutions compute in cannot be read")

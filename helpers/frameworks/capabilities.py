@@ -78,7 +78,7 @@ def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
         return f"its {form} form {reason}: 'make envs' installs the {better} form, which can"
     # No form can. The last is the one for the oldest GPUs and drivers: what it lacks is missing.
     reason = _first_obstacle(kernel, forms(kernel)[-1], gpus) or reason
-    return f"{reason} (for virtual CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES=)"
+    return f"{reason} (for CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES=)"
 
 
 def why_not_shared(kernel: str, replicas: int, gpus: int) -> str | None:

@@ -429,6 +429,29 @@ def through_layer(
         return {name: cuda.to_cpu(array) for name, array in found.items()}
 
 
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+    """A callable that multiplies two square matrices on one device and waits for the result.
+
+    Args:
+        size: rows of a matrix, and columns.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        The callable. The matrices are already on the device.
+    """
+    with chainer.using_device(device):
+        row = device.xp.linspace(-1, 1, size, dtype=dtype)
+        matrix = device.xp.outer(row, row)
+
+    def multiply() -> None:
+        with chainer.using_device(device):
+            device.xp.matmul(matrix, matrix)
+        synchronize([device])
+
+    return multiply
+
+
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """What each device has after an all-reduce, done as the notebook does it.
 

@@ -1,9 +1,9 @@
-"""Which devices a run uses: GPUs where there are any, else virtual devices on the CPU.
+"""Which devices a run uses: GPUs where there are any, else CPU devices.
 
-A virtual device is a replica that computes on the CPU: it has its own share of the batch and its
-own BatchNorm statistics and takes part in the gradient average like a GPU. It shows that the
-data parallelism is right; it cannot show that it is fast, because all replicas share the cores.
-The same holds of replicas that share a GPU, which is how a single one shows that all of it works.
+A CPU device is a replica that computes on cores of its own (``helpers.frameworks.cpu_cores``). It
+has its share of the batch and its own BatchNorm statistics, and takes part in the gradient average
+like a GPU. Devices that share what they compute on, the cores of a CPU or a GPU, show that the data
+parallelism is right; their times are not ranked.
 """
 
 import os
@@ -18,12 +18,13 @@ import pynvml
 
 from data_prep.files import core_count
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks import driver_errors, installed, topology
+from helpers.frameworks import cpu_cores, driver_errors, installed, topology
 from helpers.frameworks.capabilities import Gpu, sharing
+from helpers.frameworks.cpu_cores import CpuDevice
 
-VIRTUAL_DEVICES = 2
-FEW_VIRTUAL, A_CORE = 12, 4
-"""Virtual devices that any machine may have, as a shipped sweep asks for; more by its cores."""
+CPU_DEVICES = 2
+FEW_SHARING, A_CORE = 12, 4
+"""CPU devices that may share the cores of any machine, as a shipped sweep asks; more by cores."""
 MOST_VIRTUAL = 1024
 """Replicas that may share a GPU."""
 HIDDEN = ("", "-1", "none", "void", "nodevfiles")
@@ -40,12 +41,14 @@ class Devices:
 
     ``kind`` is ``gpu`` or ``cpu``, ``names`` has one entry a replica. ``shared_gpus`` says how
     many GPUs they are where replicas share them: replica i is on GPU i % ``shared_gpus``. It is
-    None where each has a device of its own.
+    None where each has a device of its own. ``cpus`` are the cores of each CPU device; empty where
+    these share all cores.
     """
 
     kind: str
     names: tuple[str, ...]
     shared_gpus: int | None = None
+    cpus: tuple[CpuDevice, ...] = ()
 
     @property
     def count(self) -> int:
@@ -53,35 +56,38 @@ class Devices:
 
     @property
     def gpus(self) -> int:
-        """On how many GPUs they are; 0 of virtual devices."""
+        """On how many GPUs they are; 0 of CPU devices."""
         return self.shared_gpus or (self.count if self.kind == "gpu" else 0)
 
     @property
     def short(self) -> str:
-        """How a sentence names them: "4 GPUs", "4 replicas on 1 GPU"."""
+        """How a sentence names them: "4 GPUs", "2 CPU devices", "4 replicas on 1 GPU"."""
         if self.shared_gpus:
             return sharing(self.count, self.shared_gpus)
-        noun = "GPU" if self.kind == "gpu" else "virtual CPU device"
+        noun = "GPU" if self.kind == "gpu" else "CPU device"
         return f"{self.count} {noun}{'' if self.count == 1 else 's'}"
 
     def __str__(self) -> str:
-        shows = "they show whether the data parallelism is right, not how fast it would be"
+        shows = "they show whether the data parallelism is right, and their times are not ranked"
         if self.shared_gpus:
             return f"{self.short} ({', '.join(self.names[: self.gpus])}): {shows}"
         if self.kind == "gpu":
             return f"{self.short}: " + ", ".join(self.names)
-        if self.count == 1:
-            shows = "its times say nothing about GPUs"
-        said = f"{self.short} on {psutil.cpu_count()} CPU cores: {shows}"
+        if self.cpus:
+            threads = self.cpus[0].threads
+            each = f"{threads} core{'s' * (threads != 1)}{' each' * (self.count > 1)}"
+            which = "; ".join(",".join(map(str, cpu.cores)) for cpu in self.cpus)
+            return f"{self.short} of {each} (cores {which})"
+        said = f"{self.short} that share {core_count()} cores: {shows}"
         return "; ".join(filter(None, (said, crowded(self.count))))
 
 
 def crowded(count: int) -> str:
-    """A warning where so many virtual devices are more than the cores; else nothing."""
+    """A warning where so many devices share fewer cores; else nothing."""
     if count <= core_count():
         return ""
     return (
-        f"warning: {count} virtual devices share {core_count()} cores, so each step takes long; "
+        f"warning: {count} CPU devices share {core_count()} cores, so each step takes long; "
         "give fewer devices for a first try"
     )
 
@@ -231,15 +237,22 @@ def _mig_instances(handle: Any) -> list[Any] | None:
     return found
 
 
-def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> Devices:
-    """The devices for a run: ``auto``, or how many, and on how many GPUs they are.
+def resolve(
+    requested: int | str = "auto",
+    gpus: int | str | None = "auto",
+    cores_per_device: int | str = "auto",
+    loader_cores: str = cpu_cores.ON_DEVICE,
+) -> Devices:
+    """The devices for a run.
 
-    ``gpus``: by default (``auto``, None) each device is a GPU of its own. Of fewer GPUs each is
-    shared by as many replicas; with 0 the devices are virtual, whatever GPUs are there.
-    ``requested``: ``auto`` is every one of these GPUs, or two virtual CPU devices where there is
-    none.
-
-    With ``gpus`` 0 GPUs that no process can use are hidden from this one and all that it starts.
+    Args:
+        requested: how many. ``auto`` is every GPU, or two CPU devices where there is none.
+        gpus: on how many GPUs they are. By default (``auto``, None) each device is a GPU of its
+            own; each of fewer GPUs is shared by as many replicas. With 0 the devices are the
+            CPU's, and GPUs that no process can use are hidden from this one and all that it starts.
+        cores_per_device: of a CPU device. ``auto`` is an equal part of all cores, ``shared`` lets
+            the devices share them.
+        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.PLACES``.
 
     Raises:
         DriverError: the driver is installed and does not start.
@@ -255,7 +268,7 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
     elif not (found := visible()):
         _refuse_to_hide_gpus()
     if requested == "auto":
-        count = asked or len(found) or VIRTUAL_DEVICES
+        count = asked or len(found) or min(CPU_DEVICES, len(cpu_cores.machine()))
     else:
         count = _number("devices", requested)
         if count < 1:
@@ -264,16 +277,11 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
         what_else = f"give {len(found)}, or leave gpus out" if found else "leave gpus out"
         raise UserError(f"gpus {asked}: {_sees(found)}; {what_else}")
     if not found:
-        if count > (most := max(FEW_VIRTUAL, A_CORE * core_count())):
-            raise UserError(
-                f"devices {count}: on the CPU they are virtual, and would share {core_count()} "
-                f"cores; give {most} at most"
-            )
-        return Devices("cpu", tuple(f"virtual CPU device {i}" for i in range(count)))
+        return _on_cpu(count, cores_per_device, loader_cores)
     if asked is None and count > len(found):
         raise UserError(
             f"devices {count}: {_sees(found)}; ask for fewer, for gpus {len(found)} to let "
-            "replicas share what is there, or for gpus 0 to have virtual CPU devices"
+            "replicas share what is there, or for gpus 0 to have CPU devices"
         )
     on = asked or count
     if count > MOST_VIRTUAL * on:
@@ -287,6 +295,23 @@ def resolve(requested: int | str = "auto", gpus: int | str | None = "auto") -> D
         raise UnsupportedError(why)
     names = tuple(found[i % on].name for i in range(count))
     return Devices("gpu", names, on if on < count else None)
+
+
+def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devices:
+    names = tuple(f"CPU device {i}" for i in range(count))
+    if loader_cores not in cpu_cores.PLACES:
+        raise UserError(f"loader_cores '{loader_cores}': give {', '.join(cpu_cores.PLACES)}")
+    if cores_per_device == cpu_cores.SHARED or not hasattr(os, "sched_setaffinity"):
+        if count > (most := max(FEW_SHARING, A_CORE * core_count())):
+            raise UserError(
+                f"devices {count}: they would share {core_count()} cores; give {most} at most"
+            )
+        return Devices("cpu", names)
+    each = None
+    if cores_per_device != "auto" and (each := _number("cores_per_device", cores_per_device)) < 1:
+        raise UserError(f"cores_per_device {each}: a device needs at least one")
+    cpus = cpu_cores.divided(count, each, loader_cores, cpu_cores.machine())
+    return Devices("cpu", names, cpus=cpus)
 
 
 def _number(what: str, value: object) -> int:
@@ -315,7 +340,7 @@ def _refuse_to_hide_gpus() -> None:
     names = _named_visible()
     if _are_hidden(names) or not _present():
         return
-    hide = "for virtual CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
+    hide = "for CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
     if names is not None:
         raise UserError(
             f"CUDA_VISIBLE_DEVICES={','.join(names)} names no GPU and no MIG instance of this "
@@ -338,6 +363,7 @@ def hardware() -> dict[str, Any]:
     return {
         "cpu": of_cpu("model name"),
         "cores": psutil.cpu_count(logical=True),
+        **cpu_cores.processor(),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),
         "gpus": gpus,

@@ -407,6 +407,27 @@ def through_layer(
     }
 
 
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+    """A callable that multiplies two square matrices on one device and waits for the result.
+
+    Args:
+        size: rows of a matrix, and columns.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        The callable. The matrices are already on the device.
+    """
+    with jax.default_device(device):
+        row = jnp.linspace(-1, 1, size)
+        matrix = jnp.outer(row, row).astype(dtype)
+
+    def multiply() -> None:
+        jax.block_until_ready(matrix @ matrix)
+
+    return multiply
+
+
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """What each device has after an all-reduce, done as the notebook does it.
 

@@ -53,6 +53,7 @@ __all__ = [
     "load_optimizer",
     "load_weights",
     "logits",
+    "matrix_product",
     "out_of_memory",
     "shallow",
     "skip",
@@ -164,6 +165,20 @@ def through_layer(
         ``output``, and the gradient of each array except ``gradient``, by its name.
     """
     return backend.through_layer(layer, arrays, device)
+
+
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+    """A callable that multiplies two square matrices on one device and waits for the result.
+
+    Args:
+        size: rows of a matrix, and columns.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        The callable. The matrices are already on the device.
+    """
+    return backend.matrix_product(size, dtype, device)
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:

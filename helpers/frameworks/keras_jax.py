@@ -32,6 +32,7 @@ from helpers.frameworks.jax import (
     all_reduced,
     configure,
     list_devices,
+    matrix_product,
     out_of_memory,
     slowest,
     synchronize,
@@ -67,6 +68,7 @@ __all__ = [
     "load_optimizer",
     "load_weights",
     "logits",
+    "matrix_product",
     "out_of_memory",
     "shallow",
     "skip",
@@ -96,7 +98,7 @@ def versions() -> dict[str, str]:
 def completion(result: Any) -> Callable[[], None] | None:
     """A callable that waits until ``result`` has been computed; None if it already has.
 
-    On virtual CPU devices it has when this returns. They share XLA's few threads, and a step whose
+    On CPU devices it has when this returns. They share XLA's few threads, and a step whose
     all-reduce waits for one that other queued work holds may wait for ever: ``fit`` stood still at
     the end of an epoch, on two devices and two busy cores.
 

@@ -406,6 +406,26 @@ def through_layer(
     return {name: array.asnumpy() for name, array in found.items()}
 
 
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+    """A callable that multiplies two square matrices on one device and waits for the result.
+
+    Args:
+        size: rows of a matrix, and columns.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        The callable. The matrices are already on the device.
+    """
+    row = mx.nd.linspace(-1, 1, size, ctx=device)
+    matrix = mx.nd.broadcast_mul(row.expand_dims(1), row.expand_dims(0)).astype(dtype)
+
+    def multiply() -> None:
+        mx.nd.dot(matrix, matrix).wait_to_read()
+
+    return multiply
+
+
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """What each device has after an all-reduce, done as the notebook does it.
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from helpers.errors import UnsupportedError
 from helpers.recipe import PRECISIONS
 
+DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""What a recipe's precision computes convolutions and matrix products in."""
+
 ON_GPUS_ONLY = {"tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores"}
 """In every framework's reasons, which :func:`check` looks up."""
 

@@ -393,6 +393,27 @@ def through_layer(
     return {name: tensor.cpu().numpy() for name, tensor in found.items()}
 
 
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+    """A callable that multiplies two square matrices on one device and waits for the result.
+
+    Args:
+        size: rows of a matrix, and columns.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        The callable. The matrices are already on the device.
+    """
+    row = torch.linspace(-1, 1, size, device=device)
+    matrix = torch.outer(row, row).to(getattr(torch, dtype))
+
+    def multiply() -> None:
+        torch.mm(matrix, matrix)
+        synchronize([device])
+
+    return multiply
+
+
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """What each device has after an all-reduce, done as the notebook does it.
 

@@ -425,6 +425,29 @@ def through_layer(
     }
 
 
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+    """A callable that multiplies two square matrices on one device and waits for the result.
+
+    Args:
+        size: rows of a matrix, and columns.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: a handle from :func:`list_devices`.
+
+    Returns:
+        The callable. The matrices are already on the device.
+    """
+    with tf.device(device):
+        row = tf.linspace(-1.0, 1.0, size)
+        matrix = tf.cast(row[:, None] * row, dtype)
+
+    def multiply() -> None:
+        with tf.device(device):
+            tf.linalg.matmul(matrix, matrix)
+        synchronize([device])
+
+    return multiply
+
+
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """What each device has after an all-reduce, done as the notebook does it.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.frameworks import NOTEBOOKS
+from helpers.frameworks.cpu_cores import PLACES
 from helpers.recipe.settings import OPTIMIZERS, SCALINGS, TASKS
 
 FRAMEWORKS = tuple(NOTEBOOKS)
@@ -109,6 +110,7 @@ DATA = {
     "resized": _whole("256", 1, 2**14),
     "crop": _whole("224", 1, 2**14),
     "colour": _word("grey", "rgb"),
+    "loader_cores": _word(*PLACES),
 }
 OPTIONS = {
     "uncertain": _word("zero", "one", "ignore"),

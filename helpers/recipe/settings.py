@@ -90,6 +90,7 @@ class Recipe:
     folder: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
     colour: str = "grey"  # or rgb
+    loader_cores: str = "device"  # or own, siblings: where the loader workers of CPU devices run
     optimizer: str = "adam"
     momentum: float = 0.9  # of the optimiser "momentum" alone
     weight_decay: float = 0.0  # added to the gradients of all weights, as PyTorch does

@@ -16,8 +16,8 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
+from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import run_label
 from helpers.recipe import lookup
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
@@ -65,7 +65,7 @@ class History:
     def _key(self, state: RunState) -> Key:
         where = (state.label, state.devices, state.gpus, state.nodes)
         if where not in self._keys:
-            found = device_helpers.resolve(state.devices, state.gpus)
+            found = device_helpers.resolve(state.devices, state.gpus, cpu_cores.SHARED)
             name = self._plan.recipe
             if name == "auto":
                 name = "chexnet" if found.kind == "gpu" else "demo"
@@ -138,6 +138,7 @@ def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
         epochs if plan.epochs == "default" else plan.epochs,
         batch if plan.batch_size == "default" else plan.batch_size,
         plan.workers,
+        plan.cores_per_device,
         tuple(sorted(plan.recipe_digests.items())) if plan.recipe.endswith(".toml") else (),
     )
 

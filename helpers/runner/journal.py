@@ -18,7 +18,10 @@ from helpers.training import parameters, schemas, strict_json
 FILE = "batch.json"
 SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
 SCHEMA = 1
-LATER = ("epochs", "batch_size", "workers", "launcher", "recipe_digests")
+LATER = (
+    *("epochs", "batch_size", "workers", "launcher", "recipe_digests"),
+    *("cores_per_device", "loader_cores"),
+)
 """Parameters that older journals lack: their runs had the defaults."""
 
 

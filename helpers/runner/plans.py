@@ -10,8 +10,8 @@ from typing import Any
 from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
+from helpers.frameworks import cpu_cores, order, run_label
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import order, run_label
 from helpers.frameworks.capabilities import sharing
 from helpers.launch import engines
 from helpers.recipe import PRECISIONS, full_name, lookup
@@ -66,7 +66,7 @@ class RunState:
             among = f" on {self.nodes} nodes" if self.nodes > 1 else ""
             return f"{self.label}{among}, {found}{each}{apart}"
         among = f"{self.nodes} nodes with " if self.nodes > 1 else ""
-        kind = "virtual CPU device" if self.gpus == 0 else "device"
+        kind = "CPU device" if self.gpus == 0 else "device"
         kind += "s" * (self.devices != 1)
         return f"{self.label} on {among}{self.devices} {kind}{each}{apart}"
 
@@ -102,6 +102,9 @@ class Plan:
     warmup_epochs: float | str = "default"
     launcher: str = "auto"
     """What starts the ranks of several nodes."""
+    cores_per_device: int | str = "auto"
+    """Of CPU devices; the same for each number of them."""
+    loader_cores: str = "default"
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Of the recipe's file and the code beside it; nothing in journals of older versions."""
 
@@ -115,6 +118,8 @@ class Plan:
             "workers": self.workers,
             "warmup_epochs": self.warmup_epochs,
             "launcher": self.launcher,
+            "cores_per_device": self.cores_per_device,
+            "loader_cores": self.loader_cores,
         }
 
     def settings(self) -> str:
@@ -124,6 +129,7 @@ class Plan:
             "batch size": self.batch_size,
             "workers": self.workers,
             "warm-up epochs": self.warmup_epochs,
+            "loader cores": self.loader_cores,
         }
         said = [f"{what} {value}" for what, value in given.items() if value != "default"]
         said += [f"launcher {self.launcher}"] * (self.launcher != "auto")
@@ -174,6 +180,8 @@ def make_plan(
     warmup_epochs: float | str = "default",
     nodes: Sequence[int | str] = (1,),
     launcher: str = "auto",
+    cores_per_device: int | str = "auto",
+    loader_cores: str = "default",
 ) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
@@ -203,6 +211,10 @@ def make_plan(
             recipe's.
         nodes: how many machines, several in turn; virtual ones unless the launcher reaches others.
         launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
+        cores_per_device: of each CPU device; ``auto``: an equal part of all cores for the most
+            devices of these; ``shared``: the devices share all cores.
+        loader_cores: where a CPU device's loader workers run (``cpu_cores.PLACES``); ``default``:
+            the recipe's.
 
     Raises:
         ChoiceError: one of these cannot be had.
@@ -231,12 +243,19 @@ def make_plan(
     with _choosing("gpus"):
         device_helpers.resolve("auto", gpus)
     with _choosing("devices"):
-        found = [device_helpers.resolve(number, gpus) for number in devices]
-    counts = dict.fromkeys(each.count for each in found)
+        free = [device_helpers.resolve(number, gpus, cpu_cores.SHARED) for number in devices]
+    counts = dict.fromkeys(each.count for each in free)
     with _choosing("nodes"):
         each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nodes)
     with _choosing("launcher"):
-        launcher = engines.choose(launcher, max(each_nodes)).asked
+        engine = engines.choose(launcher, max(each_nodes))
+    place = chosen.loader_cores if loader_cores == "default" else loader_cores
+    with _choosing("loader_cores" if place not in cpu_cores.PLACES else "devices"):
+        if min(each_nodes) == 1 or not engine.virtual:  # simulated nodes share all cores
+            widest = device_helpers.resolve(max(counts), gpus, cores_per_device, place)
+            if widest.cpus:
+                most = cpu_cores.each_of(max(counts), cpu_cores.machine())
+                cores_per_device = most if cores_per_device == "auto" else int(cores_per_device)
     with _choosing("seeds"):
         each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
     each_precision = dict.fromkeys(precision)
@@ -270,7 +289,7 @@ def make_plan(
                 + [f"seed{seed}"] * (len(each_seed) > 1)
                 + [f"repeat{number}"] * (rounds > 1)
             ),
-            gpus=None if gpus == "auto" else found[0].gpus,
+            gpus=None if gpus == "auto" else free[0].gpus,
             nodes=among,
         )
         for number in range(1, rounds + 1)
@@ -280,7 +299,19 @@ def make_plan(
         for among in several[offer]
         for count in counts
     ]
-    return Plan(recipe, data, runs, epochs, batch_size, workers, warmup, launcher, digests)
+    return Plan(
+        recipe,
+        data,
+        runs,
+        epochs,
+        batch_size,
+        workers,
+        warmup,
+        engine.asked,
+        cores_per_device,
+        loader_cores,
+        digests,
+    )
 
 
 def _whole(what: str, value: int | str, least: int) -> int:

@@ -30,6 +30,8 @@ EXAMPLES = {
     "workers": "8",
     "warmup_epochs": "0.5",
     "launcher": '"mpiexec"',
+    "cores_per_device": "4",
+    "loader_cores": '"device"',
     "name": '"overnight"',
 }
 """The keys, and what each may be given."""
@@ -113,7 +115,7 @@ def _one(where: str, key: str, value: Any) -> Any:
         raise UserError(f"{where}: '{key}' takes one value, such as {EXAMPLES[key]}")
     if key == "data":
         return str(Path(os.path.expanduser(str(value))))  # noqa: PTH111 (it never fails)
-    return str(value) if key in ("recipe", "name", "gpus", "launcher") else value
+    return str(value) if key in ("recipe", "name", "gpus", "launcher", "loader_cores") else value
 
 
 def _is_plain(value: Any) -> bool:

@@ -47,7 +47,7 @@ def attribute(
         history: the record's epochs; ``data_seconds`` and ``sync_seconds`` are what the steps saw.
         measured: the record's sections ``files``, ``synthetic``, ``loader`` and, with more than
             one device, ``no_allreduce``: images/s in rounds.
-        devices: how to name the devices in the sentence, e.g. "2 virtual CPU devices".
+        devices: how to name the devices in the sentence, e.g. "2 CPU devices".
         utilisation: the monitor's summary.
         format: of the image files, so that no advice is given that was taken already.
         resumed_after: epochs of another process, of which nothing is said here.

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from helpers.training import tasks
+from helpers.training import arithmetic, tasks
 from helpers.training.tasks import CLASSES, TOP1, TOP5
 
 _ROUNDED = 1e-6
@@ -34,6 +34,7 @@ def _all(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             )
         elif task is CLASSES:
             yield from _order(f"epochs/{number}", epoch[TOP1.of_epoch], epoch[TOP5.of_epoch])
+    yield from _arithmetic(content)
     test = content.get("test")
     if test is None:
         return
@@ -43,6 +44,25 @@ def _all(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _order("test", test["top1"], test["top5"])
         yield from _classes(test)
         yield from _confusions(test)
+
+
+def _arithmetic(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    found = content.get("arithmetic")
+    if found is None:
+        return
+    rounds = found["product"]["rounds"]
+    if any(len(content.get(k, {}).get("rounds", ())) != len(rounds) for k in arithmetic.KINDS):
+        yield "arithmetic/product/rounds", "there are more or fewer in files or synthetic"
+        return
+    given = {key: found[key] for key in ("size", "dtype", "flops_per_image")}
+    again = arithmetic.as_record(rounds, **given, measured=content)
+    for part in ("product", *arithmetic.KINDS):
+        there, wanted = found.get(part, {}), again.get(part, {})
+        if there.keys() != wanted.keys() or any(
+            not math.isclose(there[key], wanted[key], rel_tol=_ROUNDED)
+            for key in wanted.keys() - {"rounds"}
+        ):
+            yield f"arithmetic/{part}", "it is not what its rounds and FLOPs come to"
 
 
 def _order(where: str, top1: float, top5: float | None) -> Iterator[tuple[str, str]]:

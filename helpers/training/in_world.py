@@ -28,6 +28,7 @@ from helpers.networks.weights import Arrays
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
     agreed_stop,
+    arithmetic,
     bus_bandwidth,
     checkpoint,
     measurement_rounds,
@@ -376,6 +377,9 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
         with ending("section 11, loader alone"):
             return measurement_rounds.seconds_a_batch(arriving, work.ahead(world))
 
+    def product(steps: int) -> float:
+        return arithmetic.seconds_a_product(world, work.framework, work.recipe.recipe.precision)
+
     with work.monitor.phase("warm-up"):
         take_steps(work, replica, fixed, 1)
     seconds = measurement_rounds.take_turns(
@@ -386,6 +390,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
         synthetic=lambda steps: turn(fixed, steps),
         no_allreduce=no_allreduce if world.size > 1 else None,
         loader=loader_alone,
+        product=product,
     )
     if lesson.without_all_reduce is None and "no_allreduce" in seconds:
         # What a step takes without what was measured there.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -39,6 +39,7 @@ from helpers.fairness import (
 )
 from helpers.fairness.certificate import DIFFERENT, Certificate
 from helpers.frameworks import (
+    cpu_cores,
     networks_of,
     original,
     parameters_of,
@@ -47,6 +48,7 @@ from helpers.frameworks import (
     run_label,
     why_not,
 )
+from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers, serving
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
@@ -54,6 +56,7 @@ from helpers.recipe import ScaledRecipe
 from helpers.training import (
     across_nodes,
     agreed_stop,
+    arithmetic,
     attribution,
     batch_size,
     checkpoint,
@@ -133,6 +136,8 @@ def begin(*given: Any) -> Any:
     for name, check in own.items():
         check(names[name], setup.devices.kind == "gpu", setup.replicas)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
+    if setup.devices.cpus:  # before the framework starts its threads
+        cpu_cores.confine(setup.devices.cpus)
     devices = tuple(framework.list_devices(kind, count, gpus))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
@@ -418,7 +423,9 @@ class Run(RunBase):
         display(run_pictures.TEST[images.task](targets, scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
-    @section(11, "measurements", needs=("train",), records=measurement_rounds.KINDS)
+    @section(
+        11, "measurements", needs=("train",), records=(*measurement_rounds.KINDS, "arithmetic")
+    )
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
         agreed_stop.check(self.folder, "after its training")
@@ -426,18 +433,34 @@ class Run(RunBase):
         found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
         self.monitor.stop()
         images = self.recipe.global_batch
-        self._measured = measurement_rounds.as_record(
-            measurement_rounds.slowest([each.seconds for each in found]), steps=steps, images=images
-        )
+        seconds = measurement_rounds.slowest([each.seconds for each in found])
+        self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         if self._ranks is not None:
             self._ranks.network_was(found, asked)
             self._tell_world()
             self._show_world(self.record.content["world"])
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
+        computed = self._arithmetic(seconds[measurement_rounds.PRODUCT])
+        self.record.add("arithmetic", computed)
+        print(arithmetic.in_words(computed))
         if self.setup.replicas == 1:
             print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
+
+    def _arithmetic(self, seconds: Sequence[float]) -> dict[str, Any]:
+        """The record's section ``arithmetic``, from the seconds of a product in each round."""
+        kind, recipe = self.setup.devices.kind, self.recipe.recipe
+        flops = arithmetic.flops_of_product(kind, self.setup.replicas)
+        return arithmetic.as_record(
+            [flops / round for round in seconds],
+            size=arithmetic.SIZES[kind],
+            dtype=DTYPES[recipe.precision],
+            flops_per_image=arithmetic.flops_of_training(
+                self.network, len(self.images.classes), recipe.crop
+            ),
+            measured=self._measured,
+        )
 
     @section(12, "utilisation", needs=("take_apart",), records=("monitor", "energy", "memory"))
     def chart(self) -> pd.DataFrame:
@@ -448,7 +471,7 @@ class Run(RunBase):
         self._utilisation = trace.summary()
         self.record.add("monitor", trace.provenance())
         self.record.add("energy", record.energy(self._utilisation))
-        self.record.add("memory", record.memory(self._utilisation))
+        self.record.add("memory", record.memory(self._utilisation, self._resident))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -499,6 +522,7 @@ class Run(RunBase):
             self.recipe,
             self.images.targets(self.images.train),
             on_gpu=self.on_gpu,
+            cpus=self.setup.devices.cpus,
         )
         self.certificate = self.certificate.updated(checks)  # of an earlier training, too
         self._certified()
@@ -517,6 +541,14 @@ class Run(RunBase):
         ]
         self.certificate = self.certificate.updated([training_checks.evaluations(observed)])
         self._certified()
+
+    @property
+    def _resident(self) -> int | None:
+        """The most memory that a CPU device held in training, in bytes; None of GPUs."""
+        if self.on_gpu or not self._observed:
+            return None
+        held = max(each.resident for each in self._observed)
+        return held * len(self._observed) // self.setup.replicas
 
     def _certified(self) -> pd.DataFrame:
         self.record.add("fairness", self.certificate.as_record())
@@ -555,7 +587,11 @@ class Run(RunBase):
         if self.lesson.processes == IN_KERNEL:
             return [function(worlds[0], work, *args)]
 
+        cpus = self.setup.devices.cpus if self.lesson.processes == PER_DEVICE else ()
+
         def replica(rank: int) -> Any:
+            if cpus:
+                cpu_cores.confine(cpus[rank : rank + 1])
             return function(worlds[rank], work, *args)
 
         return replicas.run(replica, len(worlds), heard=self._heard)

@@ -1,10 +1,10 @@
 """Section 11's measurements, taken in rounds, so that a slow minute of the machine falls on all.
 
 In each round every measurement has one turn: training on *files*, on *synthetic* data that lies
-ready, the same *silent* (without all-reduce, where there is more than one device), and the
-*loader* alone. What is compared was then measured seconds apart, and the spread of the rounds is
-its interval: the least and the most of six hold the median with a probability of
-1 - 2 / 2**6 = 97 %, whatever the distribution.
+ready, the same *silent* (without all-reduce, where there is more than one device), the *loader*
+alone, and a matrix *product* for comparison (``helpers.training.arithmetic``). What is compared was
+then measured seconds apart, and the spread of the rounds is its interval: the least and the most of
+six hold the median with a probability of 1 - 2 / 2**6 = 97 %, whatever the distribution.
 """
 
 import math
@@ -23,11 +23,14 @@ TURN_SECONDS = 2.0
 LOADER_SECONDS = 0.3
 
 KINDS = ("files", "synthetic", "no_allreduce", "loader")
+"""Those that are counted in images."""
+PRODUCT = "product"
 # The loader comes right before the files: it leaves nothing read ahead, which would make the
-# first steps on files look as if loading cost nothing.
+# first steps on files look as if loading cost nothing. The product comes right after synthetic
+# data: steps with an all-reduce end at the same time in all processes.
 _ORDERS = (
-    ("loader", "files", "synthetic", "no_allreduce"),
-    ("no_allreduce", "synthetic", "loader", "files"),
+    ("loader", "files", "synthetic", PRODUCT, "no_allreduce"),
+    ("no_allreduce", "synthetic", PRODUCT, "loader", "files"),
 )
 
 _TRAINING = ("files", "synthetic")
@@ -35,8 +38,8 @@ _TRAINING = ("files", "synthetic")
 Turn = Callable[[int], float]
 """Takes that many steps, after one more that is not counted; the mean seconds of a step."""
 Seconds = dict[str, list[float]]
-"""By kind, the seconds of a step over all devices (for the loader: of a global batch), a round
-each."""
+"""By kind, the seconds of a step over all devices (for the loader: of a global batch; for the
+product: of one on each device), a round each."""
 
 
 def steps_of_a_turn(history: Sequence[Mapping[str, Any]]) -> int:
@@ -58,6 +61,7 @@ def take_turns(
     files: Turn,
     synthetic: Turn,
     loader: Turn,
+    product: Turn,
     no_allreduce: Turn | None = None,
     rounds: int = ROUNDS,
 ) -> Seconds:
@@ -71,6 +75,7 @@ def take_turns(
             do nothing but reduce.
     """
     turns = {"files": files, "synthetic": synthetic, "no_allreduce": no_allreduce, "loader": loader}
+    turns |= {PRODUCT: product}
     seconds: Seconds = {kind: [] for kind, turn in turns.items() if turn is not None}
     for number in range(rounds):
         for kind in _ORDERS[number % 2]:
@@ -87,6 +92,7 @@ _PHASES = {
     "synthetic": "synthetic",
     "no_allreduce": "without all-reduce",
     "loader": "loader alone",
+    PRODUCT: "matrix product",
 }
 
 
@@ -119,6 +125,7 @@ def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[st
     return {
         kind: record.throughput([images / turn for turn in turns], images=images * steps)
         for kind, turns in seconds.items()
+        if kind in KINDS
     }
 
 

@@ -10,6 +10,7 @@ notebook's own loader is asked for these epochs again, with numbers in place of 
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 
 from helpers.fairness import crops, training_checks
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.frameworks import cpu_cores
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
 from helpers.training import numbered_images
@@ -120,6 +122,8 @@ class Observer:
             self.weights,
             self.others,
             self.shares,
+            cpu_cores.pinned(),
+            1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         )
 
     def _of(self, number: int) -> Epoch:

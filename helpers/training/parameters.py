@@ -7,6 +7,7 @@ from pathlib import Path
 
 from helpers import paths
 from helpers.errors import UnsupportedError, UserError
+from helpers.frameworks import cpu_cores
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
 from helpers.launch import engines
@@ -58,9 +59,8 @@ class Setup:
         gpus = self.nodes * each.gpus
         if self.virtual_nodes and self.nodes > 1 and each.kind == "gpu":
             gpus = min(gpus, len(device_helpers.visible()))
-        return Devices(
-            each.kind, each.names * self.nodes, gpus if 0 < gpus < self.replicas else None
-        )
+        shared = gpus if 0 < gpus < self.replicas else None
+        return Devices(each.kind, each.names * self.nodes, shared, each.cpus * (self.nodes == 1))
 
     @property
     def short(self) -> str:
@@ -87,6 +87,8 @@ def resolve(
     warmup_epochs: float | str = "default",
     nodes: int | str = 1,
     launcher: str = "auto",
+    cores_per_device: int | str = "auto",
+    loader_cores: str = "default",
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -98,10 +100,10 @@ def resolve(
         data: a folder in the format that the recipe reads. ``auto`` is the recipe's own; where that
             is ``auto`` too, the real images under ``data/`` if they were prepared, else generated
             ones, made on first use.
-        devices: how many on each node. ``auto`` is all GPUs, or two virtual CPU devices.
+        devices: how many on each node. ``auto`` is all GPUs, or two CPU devices.
         gpus: on how many GPUs these are, on each node; fewer are shared. ``auto`` is as many as
-            devices. With 0, which makes the devices virtual, this process and all it starts see no
-            GPU any more.
+            devices. With 0 they are CPU devices, and this process and all it starts see no GPU any
+            more.
         run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu``
             where the devices share ``g`` GPUs.
         seed: of split, seeded weights and augmentation.
@@ -116,6 +118,10 @@ def resolve(
         nodes: how many machines; virtual ones, which are processes of this machine, unless the
             launcher reaches others.
         launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
+        cores_per_device: of a CPU device: a number, ``auto`` for an equal part of the machine's, or
+            ``shared``, with which the devices share all cores. Simulated nodes always share them.
+        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.PLACES``;
+            ``default`` is the recipe's.
 
     Raises:
         UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.
@@ -131,7 +137,9 @@ def resolve(
             f"nodes {nodes}: on one machine they are virtual, and {engines.MOST_VIRTUAL} of those "
             "do; give fewer, name the machines (launcher), or run in a Slurm allocation"
         )
-    found = device_helpers.resolve(devices, gpus)
+    if virtual_nodes := nodes > 1 and engine.virtual:
+        cores_per_device = cpu_cores.SHARED
+    found = device_helpers.resolve(devices, gpus, cores_per_device)
     if found.kind == "cpu" and device_helpers.visible():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them
     if recipe == "auto":
@@ -142,6 +150,10 @@ def resolve(
         raise UnsupportedError(reason)
     if isinstance(warmup, float):
         chosen = replace(chosen, warmup_epochs=warmup)
+    if loader_cores != "default":
+        chosen = replace(chosen, loader_cores=loader_cores)
+    if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
+        found = device_helpers.resolve(devices, gpus, cores_per_device, chosen.loader_cores)
     images, epochs, workers = (
         check_batch_size(batch_size),
         check_epochs(epochs),
@@ -166,15 +178,17 @@ def resolve(
         search_batch=images == "auto",
         nodes=nodes,
         launcher=launcher,
-        virtual_nodes=nodes > 1 and engine.virtual,
+        virtual_nodes=virtual_nodes,
     )
 
 
 def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:
-    """Up to 8 loader workers a device, and no more than there are CPU cores to use.
+    """Up to 8 loader workers a device, and no more than there are CPU cores for them.
 
     Of all nodes together, each with these devices; virtual ones share this machine's cores.
     """
+    if devices.cpus:
+        return nodes * sum(min(8, len(cpu.loader_cores)) for cpu in devices.cpus)
     if virtual:
         return min(8 * devices.count * nodes, loader_workers.usable_cores())
     return nodes * min(8 * devices.count, loader_workers.usable_cores())

@@ -198,6 +198,7 @@ def start(
             "count": devices.count,
             "names": list(devices.names),
             **({"shared_gpus": devices.shared_gpus} if devices.shared_gpus else {}),
+            **({"cpus": [cpu.as_record() for cpu in devices.cpus]} if devices.cpus else {}),
         },
         "recipe": recipe.as_record(),
         "skipped": [
@@ -347,8 +348,16 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
 
 
-def memory(summary: pd.DataFrame) -> dict[str, Any]:
-    """The section ``memory``: the peak of the fullest GPU, from ``Monitor.summary()``."""
+def memory(summary: pd.DataFrame, resident: int | None = None) -> dict[str, Any]:
+    """The section ``memory``: the peak of the fullest device.
+
+    Args:
+        summary: ``Monitor.summary()``, which tells that of GPUs.
+        resident: that of the fullest CPU device, in bytes: the most that its process held while it
+            trained, divided by the devices of that process. None on GPUs.
+    """
+    if resident is not None:
+        return {"peak_bytes": resident, "reason": None}
     gpus = summary[~summary["device"].isin(["gpus", "host"])]
     peaks = gpus.get("memory peak (MiB)", pd.Series(dtype=float)).dropna()
     if peaks.empty:

@@ -7,7 +7,7 @@ import pytest
 from data_prep import files
 
 
-def quotas(folder: Path, groups: str, **texts: str) -> list[int]:
+def quotas(folder: Path, groups: str, **texts: str) -> list[float]:
     (folder / "groups").write_text(groups)
     for name, text in texts.items():
         path = folder / "root" / name.replace("__", "/").replace("_max", ".max")
@@ -24,7 +24,7 @@ def test_a_limit_anywhere_above_counts(tmp_path: Path) -> None:
         slurm__job_1__cpu_max="250000 100000\n",
         cpu_max="800000 100000\n",
     )
-    assert found == [3, 8]
+    assert found == [2.5, 8]
 
 
 def test_no_limit_and_no_control_groups(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_older_kind(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "cpu.cfs_quota_us").write_text("150000\n")
     (folder / "cpu.cfs_period_us").write_text("100000\n")
-    assert quotas(tmp_path, "4:cpu,cpuacct:/docker\n3:memory:/x\n") == [2]
+    assert quotas(tmp_path, "4:cpu,cpuacct:/docker\n3:memory:/x\n") == [1.5]
 
 
 def test_a_jobs_share_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:

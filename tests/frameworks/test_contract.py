@@ -28,7 +28,7 @@ SHARED += ("this_run", "to_network", "train_transform", "evaluation_transform")
 SHARED += ("evaluate_pixels", "make_optimizer", "Replica")
 
 LONGEST_CELL, HELPER_NAMES = 50, 12
-LINES, SHORT = 300, {"PyTorch": 240, "MXNet": 240}
+LINES, SHORT = 300, {"PyTorch": 242, "MXNet": 242}
 """Lines of code that a notebook may have, without blank lines and comments, and those that can do
 with fewer: their frameworks bring the network, the loader and the optimiser."""
 

@@ -3,8 +3,9 @@ import re
 import pytest
 
 from helpers.errors import UserError
-from helpers.frameworks import devices
+from helpers.frameworks import cpu_cores, devices
 from helpers.frameworks.capabilities import Gpu
+from helpers.frameworks.cpu_cores import SHARED
 
 
 def with_gpus(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -18,26 +19,58 @@ def test_auto_takes_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("cores", "most"), [(1, 12), (2, 12), (16, 64)])
-def test_more_virtual_devices_than_cores_are_warned_of_and_many_more_refused(
+def test_more_devices_that_share_cores_are_warned_of_and_many_more_refused(
     cores: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """64 on two cores were accepted, and trained on for hours."""
     monkeypatch.setattr(devices, "core_count", lambda: cores)
-    said = f"; warning: {most} virtual devices share {cores} cores, so each step takes long; give"
-    assert said in str(devices.resolve(most, 0))
-    assert "warning" not in str(devices.resolve(cores, 0))
+    said = f"; warning: {most} CPU devices share {cores} cores, so each step takes long; give"
+    assert said in str(devices.resolve(most, 0, SHARED))
+    assert "warning" not in str(devices.resolve(cores, 0, SHARED))
     with pytest.raises(UserError, match=f"share {cores} cores; give {most} at most$"):
-        devices.resolve(most + 1, 0)
+        devices.resolve(most + 1, 0, SHARED)
 
 
-def test_auto_without_a_gpu_is_two_virtual_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    machine = [cpu_cores.Core(0, (number,)) for number in range(count)]
+    monkeypatch.setattr(cpu_cores, "machine", lambda: machine)
+
+
+@pytest.mark.parametrize(("cores", "count", "each"), [(1, 1, 1), (2, 2, 1), (8, 2, 4)])
+def test_auto_without_a_gpu_is_two_devices_with_cores_of_their_own(
+    cores: int, count: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or one, where there is only one core."""
     with_gpus(monkeypatch)
+    with_cores(monkeypatch, cores)
     found = devices.resolve("auto")
-    assert (found.kind, found.count) == ("cpu", 2)
-    assert "not how fast" in str(found)
-    # One device has nobody to be parallel with.
-    alone = str(devices.Devices("cpu", ("virtual CPU device",)))
-    assert alone.startswith("1 virtual CPU device on ") and "parallel" not in alone
+    assert (found.kind, found.count) == ("cpu", count)
+    assert [cpu.threads for cpu in found.cpus] == [each] * count
+    assert "not ranked" not in str(found)
+
+
+def test_devices_that_share_cores_say_that_they_are_not_ranked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_gpus(monkeypatch)
+    with_cores(monkeypatch, 2)
+    with pytest.raises(UserError, match="give 2 at most, or cores_per_device 'shared'"):
+        devices.resolve(3)
+    found = devices.resolve(3, "auto", SHARED)
+    assert not found.cpus and "not ranked" in str(found)
+
+
+@pytest.mark.parametrize("wrong", ["many", 0, 1.5])
+def test_wrong_numbers_of_cores(wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gpus(monkeypatch)
+    with pytest.raises(UserError, match="cores_per_device "):
+        devices.resolve(1, "auto", wrong)  # type: ignore[arg-type]
+
+
+def test_a_wrong_place_for_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gpus(monkeypatch)
+    with pytest.raises(UserError, match="loader_cores 'gpu': give device, own, siblings"):
+        devices.resolve(1, "auto", "auto", "gpu")
 
 
 def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +79,7 @@ def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="sees 2 GPU"):
         devices.resolve(3)
     with_gpus(monkeypatch)
+    with_cores(monkeypatch, 8)
     assert devices.resolve(8).count == 8
 
 
@@ -77,7 +111,7 @@ def test_replicas_are_dealt_out_to_the_gpus(
     found = devices.resolve(count, gpus)
     assert (found.kind, found.names, found.shared_gpus) == ("gpu", names, shared)
     assert found.short == short and found.gpus == len(set(names))
-    assert ("not how fast" in str(found)) is bool(shared)
+    assert ("not ranked" in str(found)) is bool(shared)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +138,8 @@ def test_gpus_that_cannot_be_had(
 
 def test_gpus_0_is_the_cpu_whatever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpus(monkeypatch, "A", "B", "C")
-    assert devices.resolve("auto", 0).short == "2 virtual CPU devices"
+    with_cores(monkeypatch, 4)
+    assert devices.resolve("auto", 0).short == "2 CPU devices"
     found = devices.resolve(4, 0)
     assert (found.kind, found.gpus, found.shared_gpus) == ("cpu", 0, None)
     assert devices.used(4, 0) == [] and len(devices.used(3)) == 3 and len(devices.used(4, 1)) == 1

@@ -28,13 +28,15 @@ def phases() -> list[str]:
     files = (paths.ROOT / "helpers").rglob("*.py")
     text = "".join(path.read_text(encoding="utf-8") for path in files)
     marked = re.findall(r'phase\("([^"]+)', text)
-    return sorted({*marked, "files", "synthetic", "without all-reduce", "loader alone"})
+    return sorted(
+        {*marked, "files", "synthetic", "without all-reduce", "loader alone", "matrix product"}
+    )
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=list(THEMES))
 def test_no_two_phases_of_a_notebook_share_a_tint(theme: Theme) -> None:
     names = phases()
-    assert {"train", "validate", "test", "warm-up"} < set(names) and len(names) == 9
+    assert {"train", "validate", "test", "warm-up"} < set(names) and len(names) == 10
     colours = phase_colours(names, theme)
     for one, other in itertools.combinations(names, 2):
         apart = float(np.linalg.norm(lab(colours[one]) - lab(colours[other])))

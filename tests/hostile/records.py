@@ -48,6 +48,15 @@ def of_classes(*keys: str | int, to: Any) -> Put:
     return put
 
 
+def arithmetic(*keys: str, to: Any) -> Put:
+    """A whole record with FLOP/s, but for one of their fields."""
+    section = part = records.arithmetic(100.0)
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = to
+    return changed("arithmetic", to=section)
+
+
 def recipe(**given: Any) -> Put:
     """A whole record whose recipe says this, and nothing of rate and rule besides."""
     said = records.make()["recipe"]
@@ -232,6 +241,26 @@ STRANGE: dict[str, tuple[Put, str]] = {
         "field probe/steps/0",
     ),
     "a probe with more": (changed("probe", to=records.probe() | {"more": 1}), "field probe"),
+    "more of a matrix product than its rounds come to": (
+        arithmetic("synthetic", "share", to=0.9),
+        "field arithmetic/synthetic contradicts others: it is not what its rounds and FLOPs",
+    ),
+    "a matrix product faster than its rounds": (
+        arithmetic("product", "flops_per_second", to=6e10),
+        "field arithmetic/product contradicts others: it is not what its rounds",
+    ),
+    "FLOP/s of training without its FLOPs": (
+        arithmetic("flops_per_image", to=None),
+        "field arithmetic/files contradicts others",
+    ),
+    "a matrix product in fewer rounds": (
+        arithmetic("product", "rounds", to=[5e10]),
+        "field arithmetic/product/rounds contradicts others: there are more or fewer",
+    ),
+    "a matrix product of no time": (
+        arithmetic("product", "rounds", to=[0.0] * 6),
+        "field arithmetic/product/rounds/0",
+    ),
     "a section nobody knows": (changed("__class__", to={"x": 1}), "Additional properties"),
 }
 

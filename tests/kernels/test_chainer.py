@@ -15,6 +15,7 @@ from typing import Any
 import chainer
 import chainer.functions as F
 import chainer.links as L
+import multiplied
 import numpy as np
 import own_networks
 import probed
@@ -669,3 +670,7 @@ def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
     configured = "from helpers.frameworks import chainer; chainer.configure('fp32', '{}')"
     assert of_filling_again(configured.format("gpu")) > GIVEN_BACK
     assert of_filling_again(configured.format("cpu")) < KEPT
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, TWO[1])

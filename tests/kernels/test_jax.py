@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import multiplied
 import numpy as np
 import own_networks
 import probed
@@ -527,3 +528,7 @@ def rates(patch: pytest.MonkeyPatch, names: dict[str, Any]) -> Callable[[], list
 
     patch.setattr(StepClock, "queued", noted)
     return since
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, TWO[1])

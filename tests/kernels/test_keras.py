@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
+import multiplied
 import numpy as np
 import own_networks
 import probed
@@ -527,3 +528,7 @@ def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
 
 def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
     own_networks.assert_mistakes_are_one_line_each(networks, "keras", tmp_path)
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, TWO[1])

@@ -15,6 +15,7 @@ from helpers.frameworks import keras_jax as framework  # before Keras, whose bac
 import jax
 import keras
 import keras_alike as alike
+import multiplied
 import own_networks
 import pytest
 import same_networks
@@ -227,3 +228,7 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
 @pytest.mark.slow  # three processes compile
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(alike.NOTEBOOK, tmp_path, bits=True, backend="jax")
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, TWO[1])

@@ -9,6 +9,7 @@ from helpers.frameworks import keras_torch as framework  # before Keras, whose b
 # isort: split
 import keras
 import keras_alike as alike
+import multiplied
 import own_networks
 import pytest
 import same_networks
@@ -125,3 +126,7 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
 @pytest.mark.slow  # three processes train DenseNet121
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes(alike.NOTEBOOK, tmp_path, bits=True, backend="torch", devices=1)
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, ONE[0])

@@ -12,6 +12,7 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
+import multiplied
 import mxnet as mx
 import numpy as np
 import own_networks
@@ -698,3 +699,7 @@ def test_a_loader_ends_while_workers_hand_on_batches() -> None:
         cwd=paths.ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, TWO[1])

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import multiplied
 import numpy as np
 import own_networks
 import probed
@@ -646,3 +647,7 @@ def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_p
     maps = own_networks.NETS["pytorch"].replace("return self.head(", "return (")
     said = "its network makes [2, 16]: give 5 logits"
     own_networks.assert_one_line(networks, "pytorch", tmp_path / "maps", maps, said)
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, TWO[1])

@@ -25,7 +25,7 @@ from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
 from helpers.runner.probe import known
-from helpers.training import in_world, measurement_rounds
+from helpers.training import arithmetic, in_world, measurement_rounds
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -92,6 +92,7 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     run, start = names["this_run"], reference.shallow_arrays()
     train_shallow(names)
     monkeypatch.setattr(reference_checks, "certify", use_all)
+    monkeypatch.setitem(arithmetic.SIZES, "gpu", 64)  # NumPy computes in the GPU's place
     exec(cell_with(NOTEBOOK, "this_run.certify("), names)
     assert [check.check for check in run.certificate.checks] == ["used"]
     run.progress.skip("rehearse")

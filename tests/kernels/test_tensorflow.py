@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import multiplied
 import numpy as np
 import own_networks
 import probed
@@ -505,3 +506,7 @@ def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
 
 def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
     own_networks.assert_mistakes_are_one_line_each(networks, "tensorflow", tmp_path)
+
+
+def test_a_matrix_product_is_waited_for() -> None:
+    multiplied.assert_waited_for(framework, TWO[1])

@@ -18,9 +18,9 @@ from test_notebooks import STUDIES
 from helpers import paths
 from helpers.all_reduce import grids, measure
 from helpers.errors import UserError
+from helpers.frameworks import cpu_cores as cores
 from helpers.results import all_reduce_model, intervals, scaled_out
 from helpers.runner.notebook_code import run_cells
-from helpers.training import cores
 from helpers.training import figure_style as style
 
 ROUNDS = 5
@@ -127,8 +127,8 @@ def test_without_sibling_threads_no_bar_is_shown(
         places_of_cores=cores, style=style,
     )  # fmt: skip
     told = capsys.readouterr().out
-    assert re.search(r"worker on the same core \(0\), training on 0: 99 images/s\n", told)
-    assert re.search(r"other cores .*, against the same core \+\d+ % \(", told)
+    assert re.search(r"worker on cores 'device' \(0\), training on 0: 99 images/s\n", told)
+    assert re.search(r"cores 'own' .*, against the same core \+\d+ % \(", told)
     assert ("this machine cannot show that effect" in told) == (not threads)
     assert len(drawn) == len(threads), "a bar"
 

@@ -54,6 +54,7 @@ AS_EVER: dict[str, Any] = {
     "folder": "auto",
     "options": {},
     "colour": "grey",
+    "loader_cores": "device",
     "optimizer": "adam",
     "momentum": 0.9,
     "weight_decay": 0.0,
@@ -381,9 +382,9 @@ def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
     files = {name: recipe_file.of_shipped(name).file for name in recipe_file.shipped()}
     sweeps = {name: sweep_file.of_recipe(file).choices for name, file in files.items()}
     demo = sweeps.pop("demo")
-    assert (demo["devices"], demo["seeds"], len(demo["notebooks"])) == ([1, 2, 4], [0, 1, 2], 4)
+    assert (demo["devices"], demo["seeds"], len(demo["notebooks"])) == ([1, 2], [0, 1, 2], 4)
     assert {name: choices for name, choices in sweeps.items() if choices} == {
-        "resnet44-cifar10": {"devices": [1, 2, 4, 8, 12]},
+        "resnet44-cifar10": {"devices": [1, 2, 4, 8, 12], "cores_per_device": "shared"},
         "resnet50-imagenet": {"nodes": [1, 2, 4, 8, 16, 32], "devices": [4]},
     }
     found = []

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import records
 from ipython_shell import shell_fixture, write_notebook
 from runner_tools import images_fixture
 
@@ -88,6 +89,7 @@ def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shar
 
 CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"), "auto")
 CELL |= {"resume": False, "nodes": 1, "launcher": "auto"}
+CELL |= {"cores_per_device": "auto", "loader_cores": "default"}
 CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
 CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
 
@@ -279,7 +281,7 @@ def test_weights_of_another_run_are_not_tested(told: dict[str, str] | None, tmp_
 def test_one_device_says_why_a_measurement_is_missing(
     count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kinds = ("files", "synthetic", "loader")
+    kinds = ("files", "synthetic", "loader", "product")
     run = SimpleNamespace(
         folder=tmp_path,
         history=[{"steps": 4, "train_seconds": 1.0}],
@@ -291,6 +293,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         record=SimpleNamespace(add=lambda *given: None),
         setup=SimpleNamespace(replicas=count),
         check_parameters=lambda: None,
+        _arithmetic=lambda seconds: records.arithmetic(100.0),
     )
     assert len(Run.take_apart.__wrapped__(run)) == 3  # type: ignore[attr-defined]
     assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)

@@ -29,6 +29,7 @@ def take(marks: Marks, *, together: bool = True, **seconds: float) -> measuremen
         files=turn("files"),
         synthetic=turn("synthetic"),
         loader=turn("loader"),
+        product=turn("product"),
         no_allreduce=turn("no_allreduce") if together else None,
     )
 
@@ -37,7 +38,7 @@ def test_everything_has_its_turn_in_every_round() -> None:
     marks: Marks = []
     found = take(marks, files=4.0, no_allreduce=2.0)
     assert {kind: len(turns) for kind, turns in found.items()} == dict.fromkeys(
-        measurement_rounds.KINDS, 6
+        (*measurement_rounds.KINDS, measurement_rounds.PRODUCT), 6
     )
     assert found["files"] == [8.0] * 6 and found["no_allreduce"] == [4.0] * 6
     assert set(marks) == {
@@ -46,10 +47,11 @@ def test_everything_has_its_turn_in_every_round() -> None:
         # Nobody knows how many images these are, so the monitor must not divide by their time.
         ("without all-reduce", None),
         ("loader alone", None),
+        ("matrix product", None),
     }
     names = [name for name, _ in marks]
-    for first in range(0, len(names), 4):
-        assert set(names[first : first + 4]) == set(measurement_rounds._PHASES.values())
+    for first in range(0, len(names), 5):
+        assert set(names[first : first + 5]) == set(measurement_rounds._PHASES.values())
 
 
 def test_files_begin_with_nothing_read_ahead() -> None:
@@ -58,11 +60,20 @@ def test_files_begin_with_nothing_read_ahead() -> None:
     names = [name for name, _ in marks]
     before = [names[place - 1] for place, name in enumerate(names) if name == "files"]
     assert set(before) == {"loader alone"}
-    assert names[:4] != names[4:8], "who comes first changes"
+    assert names[:5] != names[5:10], "who comes first changes"
 
 
 def test_one_device_has_nobody_to_be_silent_to() -> None:
-    assert set(take([], together=False)) == {"files", "synthetic", "loader"}
+    assert set(take([], together=False)) == {"files", "synthetic", "loader", "product"}
+
+
+def test_processes_begin_a_product_together() -> None:
+    """Steps with an all-reduce, which end at the same time in all of them, come right before it."""
+    marks: Marks = []
+    take(marks)
+    names = [name for name, _ in marks]
+    before = {names[place - 1] for place, name in enumerate(names) if name == "matrix product"}
+    assert before == {"synthetic"}
 
 
 def test_a_turn_is_two_seconds_and_an_eighth_of_an_epoch_at_most() -> None:
@@ -95,7 +106,9 @@ def test_all_replicas_wait_for_the_slowest() -> None:
 
 def test_the_record_keeps_every_round() -> None:
     seconds: measurement_rounds.Seconds = {"files": [1.0, 4.0, 2.0], "loader": [0.5, 0.5, 0.5]}
+    seconds |= {"product": [0.1, 0.1, 0.1]}
     found = measurement_rounds.as_record(seconds, steps=3, images=100)
+    assert set(found) == {"files", "loader"}, "a product has no images"
     files: dict[str, Any] = found["files"]
     assert files["rounds"] == [100, 25, 50]
     assert (files["images_per_second"], files["low"], files["high"]) == (50, 25, 100)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from helpers.results import charts, comparison_tables, published
+from helpers.results import charts, comparison_tables, from_the_machine, published
 from helpers.results.comparability import unequal, unranked
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
@@ -35,6 +35,16 @@ def how_fast(compared: Comparison) -> Section:
             published.training() if beside else pd.DataFrame(),
             f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
             kind="published",
+        ),
+        Table(
+            "machine",
+            "How far from the machine",
+            from_the_machine.table(compared),
+            "Training on synthetic data, compared with a matrix product that each framework "
+            "measured on the same devices, in the same rounds. Brackets after a share hold the "
+            "minimum and maximum of the rounds. The product is a measured reference, not the "
+            "hardware's limit. Training's FLOPs are three times those of the forward pass.",
+            kind="measured",
         ),
         Table(
             "published-synthetic",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from helpers import paths
 from helpers.errors import UserError, exits_cleanly
-from helpers.frameworks import NOTEBOOKS, devices, installed, optional_kernels
+from helpers.frameworks import NOTEBOOKS, cpu_cores, devices, installed, optional_kernels
 from helpers.frameworks.devices import Devices
 from helpers.runner import kernel_processes, locks, plans, stopping
 from helpers.runner.options import Parser, listed
@@ -40,7 +40,7 @@ def _main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     names = _chosen(given)
     try:
-        sets = [devices.resolve(number) for number in given.devices]
+        sets = [devices.resolve(number, "auto", cpu_cores.SHARED) for number in given.devices]
     except devices.DriverError as error:
         say(machine.plain(_table([], str(error))))
         return 1

@@ -1,0 +1,136 @@
+"""How far training is from the machine: its FLOP/s, compared with a matrix product's.
+
+The product is measured in the rounds of section 11, by the framework itself, on all devices at the
+same time and in the run's precision. It is a measured reference, not the hardware's limit.
+
+FLOPs are counted in convolutions and the last layer: two for a multiply-add, and three times those
+of the forward pass, since the backward pass has a product for the weights and one for the input.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+from helpers.frameworks.precisions import DTYPES
+from helpers.networks import shapes
+from helpers.training.world import World
+
+SIZES = {"cpu": 1024, "gpu": 8192}
+"""Rows and columns of the matrices, by the kind of device."""
+TURN_SECONDS = 0.1
+"""How long a turn should last; on a device that takes longer it is one product."""
+
+KINDS = ("files", "synthetic")
+"""The measurements of section 11 that train."""
+
+NOT_COUNTED = "the FLOPs of your own network are not counted"
+
+
+def seconds_a_product(world: World, framework: ModuleType, precision: str) -> float:
+    """The mean seconds of a product on each of this process's devices at the same time.
+
+    The first product is not counted. The matrices are released afterwards, because training needs
+    the memory.
+
+    Args:
+        world: as this process sees it.
+        framework: the module of ``helpers.frameworks``.
+        precision: the recipe's.
+    """
+    dtype, size = DTYPES[precision], SIZES[world.kind]
+    # The first device is this thread's, so that a single one computes with the threads of training.
+    first, *others = (framework.matrix_product(size, dtype, device) for device in world.devices)
+    with ThreadPoolExecutor(len(world.devices)) as threads:
+
+        def multiply() -> None:
+            queued = [threads.submit(product) for product in others]
+            first()
+            for product in queued:
+                product.result()
+
+        multiply()
+        count, start = 0, time.perf_counter()
+        while count == 0 or time.perf_counter() - start < TURN_SECONDS:
+            multiply()
+            count += 1
+        return (time.perf_counter() - start) / count
+
+
+def flops_of_product(kind: str, devices: int) -> int:
+    """FLOPs of a product on each of so many devices of a kind."""
+    return devices * 2 * SIZES[kind] ** 3
+
+
+def flops_of_training(network: str, outputs: int, crop: int) -> int | None:
+    """FLOPs of training on one image; None of a user's own network."""
+    if network == "own":
+        return None
+    return 3 * 2 * shapes.multiply_adds(network, outputs, crop)
+
+
+def as_record(
+    rounds: Sequence[float],
+    *,
+    size: int,
+    dtype: str,
+    flops_per_image: int | None,
+    measured: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The record's section ``arithmetic``.
+
+    Args:
+        rounds: FLOP/s of the product over all devices, a round each.
+        size: rows of a matrix, and columns.
+        dtype: of the matrices.
+        flops_per_image: of training, if known.
+        measured: the record's sections ``files`` and ``synthetic``, of the same rounds.
+    """
+    found = {
+        "size": size,
+        "dtype": dtype,
+        "product": {"flops_per_second": median(rounds), **_range(rounds), "rounds": list(rounds)},
+        "flops_per_image": flops_per_image,
+        "reason": NOT_COUNTED if flops_per_image is None else None,
+    }
+    if flops_per_image is None:
+        return found
+    for kind in KINDS:
+        achieved = [rate * flops_per_image for rate in measured[kind]["rounds"]]
+        shares = [rate / product for rate, product in zip(achieved, rounds, strict=True)]
+        found[kind] = {
+            "flops_per_second": median(achieved),
+            "share": median(shares),
+            **_range(shares),
+        }
+    return found
+
+
+def _range(values: Sequence[float]) -> dict[str, float]:
+    return {"low": min(values), "high": max(values)}
+
+
+def in_words(found: Mapping[str, Any]) -> str:
+    """A record's section ``arithmetic`` in a sentence or two."""
+    product = f"a matrix product of {found['size']} x {found['size']} {found['dtype']}"
+    reached = f"{giga(found['product']['flops_per_second'])} GFLOP/s"
+    if found["flops_per_image"] is None:
+        return f"In the same rounds, {product} reached {reached}. No share: {found['reason']}."
+    training = found["synthetic"]
+    return (
+        f"Training on synthetic data computes {giga(training['flops_per_second'])} GFLOP/s: "
+        f"{percent(training)} of {product} in the same rounds ({reached})."
+    )
+
+
+def giga(value: float) -> str:
+    """FLOP/s as GFLOP/s: ``1,234`` or ``12.3``."""
+    return f"{value / 1e9:,.0f}" if value >= 1e11 else f"{value / 1e9:.1f}"
+
+
+def percent(found: Mapping[str, Any]) -> str:
+    """The share of the product with the minimum and maximum of its rounds: ``21 % (19 to 23)``."""
+    share, low, high = (round(100 * found[name]) for name in ("share", "low", "high"))
+    return f"{share} % ({low} to {high})"

@@ -1,0 +1,140 @@
+"""Which cores a CPU device has, on machines that Linux describes in text files."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import cpu_cores
+from helpers.frameworks.cpu_cores import ON_DEVICE, ON_OWN, ON_SIBLINGS, Core, CpuDevice
+
+
+@pytest.fixture
+def two_nodes(tmp_path: Path) -> Path:
+    """Two NUMA nodes of four cores with two hardware threads each: 0 and 8 are one core."""
+    for core in range(16):
+        folder = tmp_path / f"cpu/cpu{core}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{core % 8},{core % 8 + 8}\n")
+    for node, cores in enumerate(["0-3,8-11", "4-7,12-15"]):
+        (tmp_path / f"node/node{node}").mkdir(parents=True)
+        (tmp_path / f"node/node{node}/cpulist").write_text(f"{cores}\n")
+    (tmp_path / "node/possible").write_text("0-1\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0\n", {0}), ("0,4\n", {0, 4}), ("0-2,8\n", {0, 1, 2, 8}), ("\n", set())],
+)
+def test_lists_are_read_as_the_kernel_writes_them(text: str, expected: set[int]) -> None:
+    assert cpu_cores.listed(text) == expected
+
+
+def test_this_machines_own_lists_are_read() -> None:
+    """Each is the other's sibling."""
+    for core in os.sched_getaffinity(0):
+        assert all(core in cpu_cores.siblings(other) for other in cpu_cores.siblings(core))
+
+
+def test_a_core_is_a_physical_one_with_all_its_threads(two_nodes: Path) -> None:
+    found = cpu_cores.machine(range(16), two_nodes)
+    assert found[:2] == [Core(0, (0, 8)), Core(0, (1, 9))]
+    assert [core.node for core in found] == [0] * 4 + [1] * 4
+
+
+def test_an_affinity_mask_with_holes_leaves_what_it_allows(two_nodes: Path) -> None:
+    found = cpu_cores.machine({1, 3, 9, 12}, two_nodes)
+    assert found == [Core(0, (1, 9)), Core(0, (3,)), Core(1, (12,))]
+
+
+def test_two_devices_are_a_numa_node_each(two_nodes: Path) -> None:
+    one, other = cpu_cores.divided(2, None, ON_DEVICE, cpu_cores.machine(range(16), two_nodes))
+    assert (one.cores, one.threads, one.numa_node) == ((0, 1, 2, 3, 8, 9, 10, 11), 4, 0)
+    assert (other.cores, other.numa_node) == ((4, 5, 6, 7, 12, 13, 14, 15), 1)
+    assert one.loader_cores == one.cores
+
+
+def test_no_device_is_on_two_nodes_where_that_can_be_avoided(two_nodes: Path) -> None:
+    """Three devices could have two cores each and one of these half here, half there."""
+    found = cpu_cores.divided(3, None, ON_DEVICE, cpu_cores.machine(range(16), two_nodes))
+    assert [(cpu.threads, cpu.numa_node) for cpu in found] == [(2, 0), (2, 0), (2, 1)]
+    (whole,) = cpu_cores.divided(1, None, ON_DEVICE, cpu_cores.machine(range(16), two_nodes))
+    assert (whole.threads, whole.numa_node) == (8, None)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_sets_are_equal_and_disjoint(count: int, two_nodes: Path) -> None:
+    machine = cpu_cores.machine(range(16), two_nodes)
+    for place in cpu_cores.PLACES:
+        if place == ON_OWN and count > 4:
+            continue
+        found = cpu_cores.divided(count, None, place, machine)
+        used = [core for cpu in found for core in {*cpu.cores, *cpu.loader_cores}]
+        assert len(found) == count and len(set(used)) == len(used)
+        assert len({(cpu.threads, len(cpu.cores), len(cpu.loader_cores)) for cpu in found}) == 1
+
+
+def test_loader_workers_are_put_where_the_recipe_says(two_nodes: Path) -> None:
+    machine = cpu_cores.machine(range(16), two_nodes)
+    beside = cpu_cores.divided(2, None, ON_SIBLINGS, machine)[1]
+    assert beside == CpuDevice((4, 5, 6, 7), 4, (12, 13, 14, 15), 1)
+    apart = cpu_cores.divided(2, None, ON_OWN, machine)[0]
+    assert apart == CpuDevice((0, 1, 2, 8, 9, 10), 3, (3, 11), 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "each", "place", "told"),
+    [
+        (3, None, ON_DEVICE, "may use 2 cores, which are 2 devices of 1 core; give 2 at most"),
+        (2, 2, ON_DEVICE, "may use 2 cores, which is 1 device of 2 cores; give 1 at most"),
+        (2, None, ON_OWN, "'own': a device has one core here"),
+        (2, None, ON_SIBLINGS, "'siblings': these cores have one hardware thread each"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_does(
+    count: int, each: int | None, place: str, told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        cpu_cores.divided(count, each, place, [Core(0, (0,)), Core(0, (1,))])
+
+
+def test_places_beside_a_process_that_are_not_there_are_left_out() -> None:
+    assert cpu_cores.beside(0, {0, 1, 4, 5}, {4}) == {
+        ON_DEVICE: {0}, ON_SIBLINGS: {4}, ON_OWN: {1, 5},
+    }  # fmt: skip
+    assert cpu_cores.beside(0, {0}, {4}) == {ON_DEVICE: {0}}, "the sibling may not be used"
+
+
+CONFINED = """
+import os, threading
+from multiprocessing import get_context
+from helpers.frameworks import cpu_cores
+usable = sorted(os.sched_getaffinity(0))
+waiting = threading.Event()
+threading.Thread(target=waiting.wait, daemon=True).start()
+machine = cpu_cores.machine()
+cpu_cores.confine([cpu_cores.CpuDevice((usable[0],), 1, (usable[-1],))])
+assert cpu_cores.pinned() == (usable[0],), cpu_cores.pinned()
+assert cpu_cores.machine() == machine, "what the process may use is what it might at first"
+with get_context("fork").Pool(1) as pool:
+    assert pool.apply(os.sched_getaffinity, (0,)) == {usable[-1]}
+cpu_cores.confine([cpu_cores.CpuDevice(tuple(usable), len(usable), tuple(usable))])
+assert cpu_cores.pinned() == tuple(usable)
+"""
+
+
+def test_a_process_with_all_its_threads_and_workers_is_put_in_its_place() -> None:
+    """In a process of its own, which stays pinned."""
+    done = subprocess.run(
+        [sys.executable, "-c", CONFINED],
+        cwd=paths.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,23 @@
+"""What every framework's tests assert of its matrix product."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def assert_waited_for(framework: Any, device: Any) -> None:
+    """A product of 64 times as much work takes longer, so its result is waited for."""
+    assert shortest(framework.matrix_product(1024, "float32", device)) > 8 * shortest(
+        framework.matrix_product(256, "float32", device)
+    )
+
+
+def shortest(multiply: Callable[[], None]) -> float:
+    """The seconds of the fastest of five, after one in which things are compiled."""
+    multiply()
+    each = []
+    for _ in range(5):
+        start = time.perf_counter()
+        multiply()
+        each.append(time.perf_counter() - start)
+    return min(each)

@@ -1,0 +1,116 @@
+"""Training's FLOP/s beside a matrix product's: how it is timed, counted, recorded and told."""
+
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import records
+
+from helpers.errors import UserError
+from helpers.training import arithmetic, record
+from helpers.training.world import World
+
+
+def framework(seconds: float, made: list[Any], running: list[int] | None = None) -> Any:
+    """A framework whose products take so long; ``running`` notes how many run at a time."""
+    lock, now = threading.Lock(), [0]
+
+    def matrix_product(size: int, dtype: str, device: str) -> Callable[[], None]:
+        made.append((size, dtype, device))
+
+        def multiply() -> None:
+            with lock:
+                now[0] += 1
+                if running is not None:
+                    running.append(now[0])
+            time.sleep(seconds)
+            with lock:
+                now[0] -= 1
+
+        return multiply
+
+    return SimpleNamespace(matrix_product=matrix_product)
+
+
+def test_a_slower_product_takes_longer() -> None:
+    """The first product, in which things are compiled, is not counted."""
+    world = World(0, 2, ("one", "two"), "cpu")
+    each = [
+        arithmetic.seconds_a_product(world, framework(seconds, []), "fp32")
+        for seconds in (0.02, 0.15)
+    ]
+    assert 0.02 <= each[0] < 0.1 and 0.15 <= each[1] < 0.3
+
+
+def test_all_devices_multiply_at_the_same_time() -> None:
+    made: list[Any] = []
+    running: list[int] = []
+    world = World(0, 3, ("a", "b", "c"), "gpu", 3)
+    found = arithmetic.seconds_a_product(world, framework(0.05, made, running), "bf16")
+    assert made == [(arithmetic.SIZES["gpu"], "bfloat16", device) for device in "abc"]
+    assert max(running) == 3 and found < 0.14, "one after the other they take 0.15 s"
+
+
+def test_one_device_multiplies_with_the_threads_of_training() -> None:
+    """OpenMP gives another thread a team of its own."""
+    threads: list[threading.Thread] = []
+
+    def matrix_product(*given: Any) -> Callable[[], None]:
+        return lambda: threads.append(threading.current_thread())
+
+    one: Any = SimpleNamespace(matrix_product=matrix_product)
+    arithmetic.seconds_a_product(World(0, 2, ("one",), "cpu"), one, "fp32")
+    assert set(threads) == {threading.main_thread()}
+
+
+def test_flops_of_a_product_and_of_training() -> None:
+    assert arithmetic.flops_of_product("cpu", 2) == 2 * 2 * 1024**3
+    # 2.83 billion multiply-adds, two FLOPs each, three times
+    trained = arithmetic.flops_of_training("densenet121", 14, 224)
+    assert trained == pytest.approx(17.0e9, rel=0.005)
+    assert arithmetic.flops_of_training("own", 14, 224) is None
+
+
+def of(product: list[float], flops: int | None = 10**8) -> dict[str, Any]:
+    files = {"rounds": [100.0, 50.0, 50.0]}
+    measured = {"files": files, "synthetic": {"rounds": [200.0, 100.0, 90.0]}}
+    return arithmetic.as_record(
+        product, size=1024, dtype="float32", flops_per_image=flops, measured=measured
+    )
+
+
+def test_a_share_is_of_the_product_in_the_same_round() -> None:
+    """A slow minute of the machine falls on both, so that their share keeps."""
+    found = of([40e9, 20e9, 20e9])
+    assert found["product"] == {
+        "flops_per_second": 20e9,
+        "low": 20e9,
+        "high": 40e9,
+        "rounds": [40e9, 20e9, 20e9],
+    }
+    assert found["files"] == {"flops_per_second": 5e9, "share": 0.25, "low": 0.25, "high": 0.25}
+    assert found["synthetic"]["flops_per_second"] == 10e9
+    assert (found["synthetic"]["low"], found["synthetic"]["high"]) == (0.45, 0.5)
+    assert of([20e9, 10e9, 10e9])["files"]["share"] == 0.5, "of a slower product it is more"
+
+
+def test_it_is_told_in_words() -> None:
+    assert arithmetic.in_words(of([40e9, 20e9, 20e9])) == (
+        "Training on synthetic data computes 10.0 GFLOP/s: 50 % (45 to 50) of a matrix product of "
+        "1024 x 1024 float32 in the same rounds (20.0 GFLOP/s)."
+    )
+    assert arithmetic.in_words(of([2e12] * 3, None)) == (
+        "In the same rounds, a matrix product of 1024 x 1024 float32 reached 2,000 GFLOP/s. "
+        "No share: the FLOPs of your own network are not counted."
+    )
+
+
+def test_a_record_holds_it() -> None:
+    record.check(records.make(arithmetic=records.arithmetic(100.0)))
+    lacks = records.make(arithmetic=of([2e10] * 6, None))
+    record.check(lacks)
+    with pytest.raises(UserError, match="arithmetic/product/rounds contradicts"):
+        record.check(records.make(arithmetic=of([2e10] * 3, None)))
