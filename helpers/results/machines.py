@@ -20,9 +20,12 @@ def key(content: Mapping[str, Any]) -> Key | None:
 
 
 def cores_per_device(content: Mapping[str, Any]) -> str:
-    """``2``; ``1 and 2`` where its CPU devices differ; nothing where none has cores of its own."""
-    cpus = content["devices"].get("cpus", [])
-    return " and ".join(map(str, sorted({len(cpu["cores"]) for cpu in cpus})))
+    """``2`` physical cores that compute; ``1 and 2`` where its CPU devices differ.
+
+    Nothing where none has cores of its own.
+    """
+    threads = {cpu["threads"] for cpu in content["devices"].get("cpus", [])}
+    return " and ".join(map(str, sorted(threads)))
 
 
 def names(contents: Sequence[Mapping[str, Any]]) -> list[str | None]:

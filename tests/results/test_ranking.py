@@ -70,6 +70,10 @@ def test_one_device_and_gpus_have_the_same_sentence(tmp_path: Path) -> None:
     assert three_answers.headline(load(tmp_path / "cpu", one)) == (
         "On this CPU (1 device of 2 cores), Keras trains fastest; both are fairly compared."
     )
+    for content in one:  # a core of two hardware threads
+        content["devices"]["cpus"][0]["threads"] = 1
+    said = "On this CPU (1 device of 1 core), Keras"
+    assert three_answers.headline(load(tmp_path / "threads", one)).startswith(said)
     runs = [records.make("Keras", count, speed=60 * count, gpu=True) for count in (1, 4)]
     runs += [records.make("JAX", count, speed=30 * count, gpu=True) for count in (1, 4)]
     line = three_answers.headline(load(tmp_path / "gpu", runs))
