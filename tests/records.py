@@ -28,12 +28,14 @@ def make(
     auc: float = 0.75,
     gpu: bool = False,
     shared_gpus: int | None = None,
+    cores: int = 0,
     train: int = 1120,
     **sections: Any,
 ) -> dict[str, Any]:
     """A finished run's record that fits the schema; ``sections`` replace whole sections.
 
-    ``shared_gpus``: it is of replicas that share as many GPUs. ``train``: images of that part.
+    ``shared_gpus``: it is of replicas that share as many GPUs. ``cores``: so many are each CPU
+    device's own. ``train``: images of that part.
     """
     gpu = gpu or bool(shared_gpus)
     recipe = lookup("demo").on(devices)
@@ -86,6 +88,7 @@ def make(
             "count": devices,
             "names": ["NVIDIA H100" if gpu else f"virtual CPU device {i}" for i in range(devices)],
             **({"shared_gpus": shared_gpus} if shared_gpus else {}),
+            **({"cpus": [cpu(device, cores) for device in range(devices)]} if cores else {}),
         },
         "recipe": recipe.as_record() | {"targets": []},  # a test that wants some sets its own
         "data": {
@@ -153,6 +156,12 @@ def make(
     }
     whole: dict[str, Any] = json.loads(json.dumps(content | sections))  # tuples to lists
     return whole
+
+
+def cpu(device: int, cores: int) -> dict[str, Any]:
+    """A device's entry in the section devices, with ``cores`` of its own."""
+    own = list(range(device * cores, (device + 1) * cores))
+    return {"cores": own, "threads": cores, "loader_cores": own}
 
 
 def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Run:

@@ -68,6 +68,13 @@ def own_code(recipe: dict[str, Any]) -> str:
     return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe.get("code", {}).items()))
 
 
+def _cores(content: dict[str, Any]) -> str:
+    if content["devices"]["kind"] == "gpu":
+        raise KeyError("cpus")
+    count = machines.cores_per_device(content)
+    return f"{count} core{'s' * (count != '1')} per device" if count else "sharing cores"
+
+
 def _device(devices: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
 
@@ -80,6 +87,7 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "batch": lambda c: f"{c['recipe']['batch']} per device",
     "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
     "device": lambda c: f"on {_device(c['devices'])}",
+    "cores": _cores,
     "images": lambda c: f"{sum(c['data']['images'].values())} images",
 }
 

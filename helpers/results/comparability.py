@@ -1,4 +1,4 @@
-"""Whose times may stand beside whose, and whether times rank frameworks at all."""
+"""Which runs' times are compared, and which of them rank frameworks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from helpers.recipe import RECIPES, lookup
-from helpers.results import agreement, apart
+from helpers.results import agreement, apart, machines
 
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison, Entry
@@ -67,15 +67,40 @@ def marked(label: str, of: Iterable[str]) -> str:
     return f"{label} ({said})" if said else label
 
 
-def kind(content: dict[str, Any]) -> str:
-    """What its times are of: ``gpu``, ``cpu``, or ``shared``, of replicas that share a GPU.
+RANKED = ("gpu", "cpu")
+"""The kinds whose times rank frameworks and show scaling, each among its own."""
 
-    ``virtual`` where nodes on GPUs were processes of one machine.
+
+def kind(content: dict[str, Any]) -> str:
+    """What its times are of: ``gpu`` or ``cpu``, where each device has a GPU or cores of its own.
+
+    ``shared``: replicas that share a GPU. ``shared cores``: CPU devices that share cores, or say
+    nothing of them. ``virtual``: the nodes were processes of one machine.
     """
     devices = content["devices"]
     if devices.get("shared_gpus"):
         return "shared"
-    return "virtual" if devices["kind"] == "gpu" and virtual_nodes(content) else devices["kind"]
+    if virtual_nodes(content):
+        return "virtual"
+    if devices["kind"] == "gpu":
+        return "gpu"
+    return "cpu" if _own_cores(content) else "shared cores"
+
+
+def ranks(content: dict[str, Any]) -> bool:
+    """Whether its times may rank frameworks, among those of its kind."""
+    return kind(content) in RANKED
+
+
+def _own_cores(content: dict[str, Any]) -> bool:
+    """Whether every CPU device has cores that no other device of its node has."""
+    count, cpus = content["devices"]["count"], content["devices"].get("cpus", [])
+    each = count // nodes(content)
+    for first in range(0, len(cpus), each):
+        cores = [core for cpu in cpus[first : first + each] for core in cpu["cores"]]
+        if len(set(cores)) < len(cores):
+            return False
+    return len(cpus) == count
 
 
 def nodes(content: Mapping[str, Any]) -> int:
@@ -88,14 +113,33 @@ def virtual_nodes(content: dict[str, Any]) -> bool:
     return nodes(content) > 1 and bool(content["world"]["virtual"])
 
 
-def ranks(content: dict[str, Any]) -> bool:
-    """Whether its times may rank frameworks: those of GPUs, one a replica.
+def ranked(compared: Comparison) -> tuple[Entry, ...]:
+    """The finished runs whose times may rank frameworks.
 
-    A CPU's times say nothing about GPUs. Devices that are only virtual share its cores: what they
-    take says more about threads than about frameworks. Replicas on one GPU wait for each other.
-    Virtual nodes have no network between them.
+    Those on GPUs where any run is on GPUs, else those on CPUs of one machine (:func:`_cpus`): a
+    GPU and a CPU are never in one ranking.
     """
-    return kind(content) == "gpu"
+    on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
+    race = "gpu" if on_gpus else "cpu"
+    found = tuple(
+        entry
+        for entry in compared.finished
+        if ranks(entry.content) and entry.content["devices"]["kind"] == race
+    )
+    return found if on_gpus or _cpus(found) is None else ()
+
+
+def _cpus(entries: Iterable[Entry]) -> str | None:
+    """In what the CPUs of these runs differ, so that they do not rank; None if in nothing."""
+    contents = [entry.content for entry in entries]
+    of_machine = {
+        machines.key(content): f"{content['hardware']['cpu']} of {content['hardware']['cores']}"
+        for content in contents
+    }
+    if len(of_machine) > 1:
+        return f"CPU ({', '.join(sorted(of_machine.values()))} cores)"
+    cores = sorted({machines.cores_per_device(content) for content in contents})
+    return f"cores per device ({', '.join(cores)})" if len(cores) > 1 else None
 
 
 _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -176,22 +220,16 @@ def off_the_recipe(compared: Comparison) -> str | None:
 
 def unranked(compared: Comparison) -> str | None:
     """Why the times of these runs rank no framework, in a sentence; None where they do."""
-    runs = compared.finished
-    if not runs or any(ranks(entry.content) for entry in runs):
+    if not compared.finished or ranked(compared):
         return None
-    if any(kind(entry.content) == "shared" for entry in runs):
-        return (
-            "Replicas that share a GPU take turns on it, "
-            "so these times do not rank frameworks and say nothing about scaling."
-        )
-    if any(kind(entry.content) == "virtual" for entry in runs):
-        return (
-            "Virtual nodes are processes of one machine, with no network between them, "
-            "so these times do not rank frameworks and say nothing about scaling."
-        )
-    if any(entry.content["devices"]["count"] > 1 for entry in runs):
-        return (
-            "Virtual devices share the cores of one CPU, "
-            "so these times do not rank frameworks and say nothing about scaling."
-        )
-    return "Times on a CPU say nothing about GPUs, so they do not rank frameworks."
+    kinds = {kind(entry.content) for entry in compared.finished}
+    if "shared" in kinds:
+        why = "Replicas that share a GPU take turns on it"
+    elif "virtual" in kinds:
+        why = "Virtual nodes are processes of one machine, with no network between them"
+    elif "cpu" in kinds:
+        differ = _cpus(entry for entry in compared.finished if kind(entry.content) == "cpu")
+        return f"CPU runs are not ranked, because they differ in {differ}."
+    else:
+        why = "These CPU devices have no cores of their own"
+    return f"{why}, so these times do not rank frameworks and say nothing about scaling."

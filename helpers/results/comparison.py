@@ -16,7 +16,7 @@ import pandas as pd
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
-from helpers.results import apart, comparability
+from helpers.results import apart, comparability, rates
 from helpers.results.prices import Prices
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
@@ -200,9 +200,9 @@ def results(compared: Comparison) -> pd.DataFrame:
     Columns: label, series (the label without its nodes), devices, nodes, kind
     (``comparability.kind``), comparable (its certificate was passed),
     marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
-    (all epochs, training and validation), images_per_second, first_step_seconds,
-    synthetic_seconds (of as many images), synthetic_scaled (whether that was scaled up from fewer
-    measured images), synthetic_images_per_second, loader_images_per_second, those of the task's
+    (all epochs, training and validation), first_step_seconds, images_per_second on files,
+    synthetic_images_per_second and loader_images_per_second (``rates``, with the minimum and
+    maximum of the rounds under ``_low`` and ``_high``), those of the task's
     metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or
     test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
     """
@@ -251,12 +251,8 @@ _COLUMNS = (
     "comparable",
     "marks",
     "seconds",
-    "images_per_second",
     "first_step_seconds",
-    "synthetic_seconds",
-    "synthetic_scaled",
-    "synthetic_images_per_second",
-    "loader_images_per_second",
+    *(f"{rate}{end}" for rate in rates.RATES for end in rates.ENDS),
 )
 _ENERGY = ("joules", "images_per_joule")
 
@@ -287,9 +283,7 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
 
 def _numbers(entry: Entry) -> dict[str, Any]:
     content = entry.content
-    training, synthetic = content["training"], content["synthetic"]
-    trained = training.get("train_images_seen") or sum(e["images"] for e in content["epochs"])
-    scaled = synthetic["images"] < trained
+    training = content["training"]
     return {
         "label": entry.label,
         "series": entry.series,
@@ -299,12 +293,8 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "comparable": entry.comparable,
         "marks": comparability.marks(content),
         "seconds": training["seconds"],
-        "images_per_second": training["images_per_second"],
         "first_step_seconds": training["first_step_seconds"],
-        "synthetic_seconds": trained / synthetic["images_per_second"],
-        "synthetic_scaled": scaled,
-        "synthetic_images_per_second": synthetic["images_per_second"],
-        "loader_images_per_second": content["loader"]["images_per_second"],
+        **rates.numbers(content),
         **_measured(content),
         "joules": content.get("energy", {}).get("joules"),
         "images_per_joule": content.get("energy", {}).get("images_per_joule"),

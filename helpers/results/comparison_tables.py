@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
-from helpers.frameworks import order
-from helpers.results.comparability import RESUMED, marked, together
+from helpers.results.comparability import marked, together
 from helpers.results.comparison import Comparison, devices, latest_of_each
+from helpers.results.ranking import ordered
 from helpers.results.repeated_runs import metric_with_interval, summarise, with_range
 from helpers.training import attribution, world_shown
 
@@ -19,17 +19,37 @@ IN_MINUTES = 120.0
 
 
 def training(compared: Comparison) -> pd.DataFrame:
-    """The article's table for images read from files: rows frameworks, columns devices."""
-    return _speed_table(compared, "seconds", "images_per_second", scaled=None)
+    """Rows frameworks, the fastest first where they are ranked; for each number of devices columns.
 
-
-def synthetic(compared: Comparison) -> pd.DataFrame:
-    """The article's table for synthetic data: nothing is loaded or validated.
-
-    ``~`` marks a time scaled up from fewer measured images than the run trained on.
+    Images/s on files and on synthetic data are of the same rounds, with their minimum and maximum;
+    the loader alone is a factor over training on files. Total time, of all epochs with validation,
+    and time to the target include compiling. A single run's metric has its interval over patients.
+    A row says where a check failed, a run was resumed or a GPU was shared.
     """
-    return _speed_table(
-        compared, "synthetic_seconds", "synthetic_images_per_second", scaled="synthetic_scaled"
+    numbers, metric = ordered(compared), compared.task.metric
+    if numbers.empty:
+        return pd.DataFrame()
+    counts = sorted(numbers["devices"].unique())
+    names = {
+        label: marked(str(label), _marks(of.set_index("devices")["marks"]))
+        for label, of in numbers.groupby("label")
+    }
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for _, row in numbers.iterrows():
+        headroom = row["loader_images_per_second"] / row["images_per_second"]
+        texts = {
+            "images/s": with_range(row, "images_per_second", short_number),
+            "images/s, synthetic": with_range(row, "synthetic_images_per_second", short_number),
+            "loader alone, times": short_number(headroom),
+            "total time": with_range(row, "seconds", time_text),
+            f"test {metric.short}": metric_with_interval(row, metric),
+        }
+        for name, text in texts.items():
+            cells.setdefault((devices(row["devices"]), name), {})[names[row["label"]]] = text
+    columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
+    frame = pd.DataFrame(cells).fillna("-")[columns]
+    return frame.loc[list(dict.fromkeys(names[label] for label in numbers["label"]))].rename_axis(
+        "framework"
     )
 
 
@@ -177,53 +197,12 @@ def hardware(compared: Comparison) -> pd.DataFrame:
     return _table(rows, ["what", "value", "runs"])
 
 
-def _speed_table(compared: Comparison, seconds: str, rate: str, scaled: str | None) -> pd.DataFrame:
-    """Rows frameworks; for each number of devices time, images/s, speed-up, metric, as text.
-
-    Speed-up, of GPUs only, is over the fewest devices anybody ran on. Repeats of a run are shown
-    by their median and, in brackets, the least and the most; a single run's metric has its
-    interval there. All times have the same unit. A row says so where a certificate was not passed,
-    a run was resumed or a GPU shared.
-    """
-    numbers, metric = summarise(compared), compared.task.metric
-    if numbers.empty:
-        return pd.DataFrame()
-    numbers = numbers.set_index(["label", "devices"])
-    counts = sorted(numbers.index.unique("devices"))
-    names = {label: marked(str(label), _marks(of)) for label, of in numbers.groupby("label")}
-    cells: dict[tuple[str, str], dict[str, str]] = {}
-    for (label, count), row in numbers.iterrows():  # type: ignore[misc]
-        mark = "~" if scaled is not None and row[scaled] else ""
-        texts = {
-            "time": with_range(row, seconds, time_text, mark=mark),
-            "images/s": with_range(row, rate, short_number),
-        }
-        if count != counts[0] and row["kind"] == "gpu":
-            fewest = (label, counts[0])
-            texts["speed-up"] = (
-                f"{numbers.loc[fewest, seconds] / row[seconds]:.2f}"
-                if fewest in numbers.index
-                and RESUMED not in together([row["marks"], numbers.loc[fewest, "marks"]])
-                else "-"
-            )
-        if scaled is None:
-            texts[f"test {metric.short}"] = metric_with_interval(row, metric)
-        for name, text in texts.items():
-            cells.setdefault((devices(count), name), {})[names[label]] = text
-    columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
-    frame = pd.DataFrame(cells).fillna("-")[columns]
-    return frame.loc[sorted(frame.index, key=order)].rename_axis("framework")
-
-
-def _marks(numbers: pd.DataFrame) -> list[str]:
+def _marks(marks: pd.Series) -> list[str]:
     """The marks of a framework's row, with the devices where it is not all of them."""
-    counts = numbers.index.get_level_values("devices")
     said = []
-    for mark in together(numbers["marks"]):
-        on = [
-            devices(count) for count, of in zip(counts, numbers["marks"], strict=True) if mark in of
-        ]
-        said.append(mark if len(on) == len(counts) else f"{mark} on {' and '.join(on)}")
+    for mark in together(marks):
+        on = [devices(count) for count, of in marks.items() if mark in of]
+        said.append(mark if len(on) == len(marks) else f"{mark} on {' and '.join(on)}")
     return said
 
 
@@ -240,11 +219,20 @@ def _size(value: float, digits: int) -> str:
 
 def _devices_cell(found: dict[str, Any]) -> str:
     if found["kind"] == "cpu":
-        return f"{found['count']} virtual on the CPU"
+        return f"{found['count']} on the CPU{_cores(found.get('cpus', []))}"
     names = ", ".join(dict.fromkeys(found["names"]))
     if gpus := found.get("shared_gpus"):
         return f"{found['count']} replicas on {gpus} x {names}"
     return f"{found['count']} x {names}"
+
+
+def _cores(cpus: list[dict[str, Any]]) -> str:
+    """``, cores 0, 1 and 2, 3, 2 threads each``."""
+    if not cpus:
+        return ", sharing cores"
+    cores = " and ".join(", ".join(map(str, cpu["cores"])) for cpu in cpus)
+    threads = " and ".join(dict.fromkeys(str(cpu["threads"]) for cpu in cpus))
+    return f", cores {cores}, {threads} thread{'s' * (threads != '1')} each"
 
 
 def _nodes_cell(content: dict[str, Any]) -> str:

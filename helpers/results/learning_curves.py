@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results.comparability import ranks
+from helpers.results.comparability import ranked
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.training import tasks
@@ -111,7 +111,7 @@ def time_to(compared: Comparison, wanted: float | None = None) -> list[dict[str,
         rows.append(
             {
                 "run": entry.timed,
-                "ranks": ranks(entry.content),
+                "ranks": entry in ranked(compared),
                 "best": best(entry, metric),
                 "epoch": first and first.epoch,
                 "seconds": first and first.seconds,
@@ -188,7 +188,7 @@ def targets_table(compared: Comparison) -> pd.DataFrame:
         return pd.DataFrame()
     cells: dict[tuple[str, str], dict[str, str]] = {}
     places: dict[str, float] = {}
-    ranked = {entry.timed for entry in compared.finished if ranks(entry.content)}
+    rivals = {entry.timed for entry in ranked(compared)}
     for (wanted, run), group in numbers.groupby(["target", "run"], sort=False):
         head = f"{metric.short} {metric.target(float(wanted))}"
         got = group.dropna(subset=["seconds"])
@@ -197,7 +197,7 @@ def targets_table(compared: Comparison) -> pd.DataFrame:
         cells.setdefault((head, "time"), {})[run] = times
         images = _spread(got["images"], "{:,.0f}".format) if len(got) else "-"
         cells.setdefault((head, "images"), {})[run] = images
-        place = float(got["seconds"].median()) if run in ranked and len(got) else math.inf
+        place = float(got["seconds"].median()) if run in rivals and len(got) else math.inf
         places.setdefault(run, place)
     order = sorted(places, key=lambda run: places[run])
     return pd.DataFrame(cells).loc[order].rename_axis("run")

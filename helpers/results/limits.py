@@ -61,8 +61,8 @@ def _where(checkpoint: dict[str, Any]) -> str:
 def _limits(content: dict[str, Any]) -> list[str]:
     """What a finished run's own record says it cannot show."""
     texts = []
-    if content["devices"]["kind"] == "cpu" and content["devices"]["count"] > 1:
-        texts.append("virtual CPU devices share the cores: speed-up means nothing here")
+    if comparability.kind(content) == "shared cores" and content["devices"]["count"] > 1:
+        texts.append("its CPU devices share cores: speed-up means nothing here")
     if comparability.virtual_nodes(content):
         count = comparability.nodes(content)
         texts.append(f"its {count} nodes were processes of one machine: no network was measured")

@@ -1,5 +1,6 @@
 """The machines of a report: what each is made of, and the same framework on one against another."""
 
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -7,9 +8,8 @@ import pandas as pd
 from helpers.results import comparability, machines
 from helpers.results.comparison import Comparison, Entry, devices, repeats
 from helpers.results.comparison_tables import short_number
+from helpers.results.rates import ENDS, Rate, rate
 from helpers.results.repeated_runs import with_range
-
-FIGURE = "images_per_second"
 
 
 def cards(compared: Comparison) -> pd.DataFrame:
@@ -92,7 +92,7 @@ def against(compared: Comparison) -> pd.DataFrame:
     of_machine = _by_machine(compared)
     if len(of_machine) < 2:
         return pd.DataFrame()
-    rows: dict[str, dict[str, list[float]]] = {}
+    rows: dict[str, dict[str, list[Rate]]] = {}
     for machine, entries in of_machine.items():
         for group in repeats(entry for entry in entries if entry.finished).values():
             first = group[0]
@@ -102,7 +102,7 @@ def against(compared: Comparison) -> pd.DataFrame:
                 name = name.replace(f" {part}", "")
             marks = comparability.together(comparability.marks(e.content) for e in group)
             run = comparability.marked(f"{name}, {devices(first.devices or 0)}", marks)
-            rates = [float(entry.content["training"][FIGURE]) for entry in group]
+            rates = [rate(entry.content) for entry in group]
             rows.setdefault(run, {}).setdefault(machine, []).extend(rates)
     texts = {
         run: {machine: _rate(found.get(machine, [])) for machine in of_machine}
@@ -117,25 +117,21 @@ def _names(entry: Entry) -> list[str]:
     return [str(name) for name in entry.content["devices"]["names"]]
 
 
-def _rate(rates: list[float]) -> str:
+def _rate(rates: list[Rate]) -> str:
     if not rates:
         return "-"
-    found = pd.Series(rates)
-    row = pd.Series(
-        {
-            "runs": len(rates),
-            FIGURE: found.median(),
-            f"{FIGURE}_low": found.min(),
-            f"{FIGURE}_high": found.max(),
-        }
-    )
-    return with_range(row, FIGURE, short_number)
+    row = pd.Series({"runs": len(rates), **dict(zip(ENDS, _spread(rates), strict=True))})
+    return with_range(row, "", short_number)
 
 
-def _ratio(rates: list[list[float]]) -> str:
-    ordered = sorted(rates, key=lambda found: float(pd.Series(found).median()))
-    slow, fast = ordered[0], ordered[-1]
-    middle = float(pd.Series(fast).median() / pd.Series(slow).median())
-    if len(slow) == len(fast) == 1:
-        return f"{middle:.2f} (one run each)"
-    return f"{middle:.2f} ({min(fast) / max(slow):.2f} to {max(fast) / min(slow):.2f})"
+def _spread(rates: list[Rate]) -> Rate:
+    """The median of the runs, and the minimum and maximum of all their rounds."""
+    values, lows, highs = zip(*rates, strict=True)
+    return median(values), min(lows), max(highs)
+
+
+def _ratio(rates: list[list[Rate]]) -> str:
+    slow, fast = (of(map(_spread, rates)) for of in (min, max))
+    low, high = fast[1] / slow[2], fast[2] / slow[1]
+    spread = f" ({low:.2f} to {high:.2f})" if low < high else " (one run each)"
+    return f"{fast[0] / slow[0]:.2f}{spread}"

@@ -19,6 +19,15 @@ def key(content: Mapping[str, Any]) -> Key | None:
     return hardware["cpu"], hardware["cores"], round(hardware["memory_bytes"] / 2**30)
 
 
+def cores_per_device(content: Mapping[str, Any]) -> str:
+    """``2`` physical cores that compute; ``1 and 2`` where its CPU devices differ.
+
+    Nothing where none has cores of its own.
+    """
+    threads = {cpu["threads"] for cpu in content["devices"].get("cpus", [])}
+    return " and ".join(map(str, sorted(threads)))
+
+
 def names(contents: Sequence[Mapping[str, Any]]) -> list[str | None]:
     """``on box``, each run's machine by its host; None of runs that know none.
 

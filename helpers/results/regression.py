@@ -19,6 +19,7 @@ from helpers.results.agreement import MUST_AGREE, loader_workers
 from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import short_number
+from helpers.results.rates import RATES
 from helpers.results.repeated_runs import ONE_RUN, summarise
 from helpers.terminal import say
 from helpers.training.tasks import Metric
@@ -74,7 +75,7 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
             f"{_named(old)} is of the task {old.task.name} and {_named(new)} of {new.task.name}: "
             "runs of different tasks cannot be compared"
         )
-    before, after = (summarise(side).set_index(["label", "devices"]) for side in (old, new))
+    before, after = (_summary(side) for side in (old, new))
     if before.empty:
         raise UserError(f"{_named(old)}: no finished run there; nothing to compare with")
     both = before.index.intersection(after.index)
@@ -110,6 +111,14 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
             if (figure.metric or not unclean) and (row := _row(figure, was, now)) is not None
         ]
     return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _summary(side: Comparison) -> pd.DataFrame:
+    """:func:`summarise`, with a rate's range over runs, which scatter less than rounds."""
+    keys = ["label", "devices"]
+    found, runs = summarise(side).set_index(keys), comparison.results(side).groupby(keys)
+    ends = {"_low": runs[list(RATES)].min(), "_high": runs[list(RATES)].max()}
+    return found.assign(**{f"{r}{end}": of[r] for end, of in ends.items() for r in RATES})
 
 
 def check(old: str | Path, new: str | Path = "latest") -> int:

@@ -1,4 +1,4 @@
-"""Repeats of a run told together: the median, and the spread from the least to the most.
+"""Repeats of a run together: the median, and the range from the minimum to the maximum.
 
 Runs are repeats of each other where label (framework, notebook, its code, and the settings that
 differ within the comparison) and number of devices are the same.
@@ -12,22 +12,20 @@ import pandas as pd
 from helpers.frameworks import order
 from helpers.results.comparability import together
 from helpers.results.comparison import KEPT, Comparison, results
+from helpers.results.rates import RATES
 from helpers.training.tasks import NONE, Metric
 
 FIGURES = (
     "seconds",
-    "images_per_second",
     "first_step_seconds",
-    "synthetic_seconds",
-    "synthetic_images_per_second",
-    "loader_images_per_second",
+    *RATES,
     "joules",
     "images_per_joule",
 )
 """Beside the metrics of the task."""
 
 ONE_RUN = 0.10
-"""Training times of single runs that differ by no more than this share are not told apart."""
+"""Single runs without rounds that differ by no more than this share are not significantly apart."""
 
 _KEYS = ["label", "devices"]
 _ENDS = {"": "median", "_low": "min", "_high": "max"}
@@ -38,10 +36,10 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
     Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one
-    passed its certificate), marks (those that any has), synthetic_scaled, the ends of the metrics'
-    intervals (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats),
-    and for each of ``FIGURES`` and of the task's metrics its median under its own name and its
-    extremes under ``<figure>_low`` and ``<figure>_high``.
+    passed its certificate), marks (those that any has), the ends of the metrics' intervals (auc_low
+    and auc_high of the mean AUC's over patients; NaN where there were repeats), and for each of
+    ``FIGURES`` and of the task's metrics its median under its own name, its minimum and maximum
+    under ``<figure>_low`` and ``<figure>_high``: those of ``RATES`` over all rounds of all runs.
     """
     numbers, metrics = results(compared), compared.task.metrics
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]
@@ -52,17 +50,18 @@ def summarise(compared: Comparison) -> pd.DataFrame:
         "kind": "first",
         "comparable": "all",
         "marks": together,
-        "synthetic_scaled": "any",
         **dict.fromkeys(ends, _only),
     }
     if numbers.empty:
         names = [*_KEYS, "runs", *fixed, *(f + end for f in figures for end in _ENDS)]
         return pd.DataFrame(columns=names)
-    floats = dict.fromkeys((*figures, *ends), float)
+    rounds = [f"{rate}{end}" for rate in RATES for end in ("_low", "_high")]
+    floats = dict.fromkeys((*figures, *ends, *rounds), float)
     groups = numbers.astype(floats).groupby(_KEYS, sort=False)
     parts = [groups.size().rename("runs"), groups.agg(fixed)]
     for end, method in _ENDS.items():
-        parts.append(groups[figures].agg(method).add_suffix(end))
+        extremes = groups[[f"{f}{end}" if f in RATES else f for f in figures]].agg(method)
+        parts.append(extremes.set_axis([f"{figure}{end}" for figure in figures], axis=1))
     return (
         pd.concat(parts, axis=1)
         .reset_index()
@@ -75,19 +74,19 @@ def summarise(compared: Comparison) -> pd.DataFrame:
 
 
 def with_range(
-    row: pd.Series, figure: str, text: Callable[[float], str], divisor: float = 1.0, mark: str = ""
+    row: pd.Series, figure: str, text: Callable[[float], str], divisor: float = 1.0
 ) -> str:
-    """``27.4``, or ``27.4 (26.9 to 28.0)`` where there were repeats; ``n/a`` without a value.
+    """``27.4``, or ``27.4 (26.9 to 28.0)`` with a range; ``n/a`` without a value.
 
-    ``row`` is one of :func:`summarise`; ``mark`` stands before the median.
+    ``row`` is one of :func:`summarise`.
     """
     value = row[figure]
     if pd.isna(value):
         return NONE
-    shown = mark + text(value / divisor)
-    if row["runs"] == 1:
-        return shown
+    shown = text(value / divisor)
     low, high = row[f"{figure}_low"] / divisor, row[f"{figure}_high"] / divisor
+    if row["runs"] == 1 and not low < high:
+        return shown
     return f"{shown} ({_bare(text(low))} to {_bare(text(high))})"
 
 

@@ -3,26 +3,24 @@
 And, where several numbers of devices tried to reach a target, what more of them brought."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
-from helpers.results import comparability, device_waits, paired
+from helpers.results import comparability, device_waits, paired, ranking
+from helpers.results import headline as words
 from helpers.results.agreement import differences
 from helpers.results.comparability import (
+    RANKED,
     marked,
-    nodes,
     of_own_networks,
     off_the_recipe,
-    ranks,
+    ranked,
     unequal,
     unranked,
-    virtual_nodes,
 )
-from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, widest
-from helpers.results.comparison_tables import short_number, time_text
-from helpers.results.repeated_runs import ONE_RUN, summarise
+from helpers.results.comparison import Comparison, Entry, devices, widest
+from helpers.results.comparison_tables import short_number
+from helpers.results.headline import listed
 from helpers.results.scaling import split
 
 UNRANKED = "not ranked here"
@@ -56,31 +54,30 @@ def headline(compared: Comparison) -> str:
 
 
 def _in_short(compared: Comparison) -> str:
-    first, fair, waited = fastest(compared), fairness(compared), waiting(compared)
-    machine, variants = _machine(compared), _variants(compared.finished)
+    variants, on = _variants(compared.finished), words.machine(compared)
+    if unranked(compared) is not None:
+        fair = fairness(compared).verdict == "yes"
+        said = f"{_frameworks(compared)} trained{' the same network' * fair} on {on}"
+        parts = [said, *variants, _is_fair(compared), "speed is not ranked here"]
+    else:
+        rows = [] if unequal(compared) else ranking.fastest(compared)
+        parts = [f"On {on}, {words.named(rows)}", *variants, _is_fair(compared)]
+        parts += filter(None, [words.gain(compared, rows)])
+    return f"{'; '.join(parts)}."
+
+
+def _is_fair(compared: Comparison) -> str:
+    verdict, variants = fairness(compared).verdict, _variants(compared.finished)
+    labels = {entry.label for entry in ranked(compared)}
+    if verdict == "yes" and not variants and len(labels) > 1:
+        return words.fairly(len(labels))
     of = "the comparison of the others" if variants else "the comparison"
-    is_fair = {
+    return {
         "yes": f"{of} is fair",
         "no": f"{of} is not fair",
         "only in part": f"{of} is only partly fair",
         "one framework": _alone(compared),
-    }[fair.verdict]
-    if first.verdict == UNRANKED:
-        same = " the same network" if fair.verdict == "yes" else ""
-        parts = [f"{_frameworks(compared)} trained{same} on {machine}", *variants, is_fair]
-        parts += filter(None, [_told_apart(compared)])
-        return f"{'; '.join(parts)}; speed is not ranked here."
-    named = (
-        f"No framework can be called fastest on {machine}"
-        if first.verdict == "nobody"
-        else f"{first.verdict} trained fastest on {machine}"
-    )
-    wait = (
-        "what the devices waited for is not known"
-        if waited.verdict == "unknown"
-        else f"the devices waited for {waited.verdict}"
-    )
-    return f"{'; '.join([named, *variants, is_fair, wait])}."
+    }[verdict]
 
 
 def _alone(compared: Comparison) -> str:
@@ -101,39 +98,36 @@ def _variants(runs: Sequence[Entry]) -> list[str]:
 
 
 def fastest(compared: Comparison) -> Answer:
-    """The fastest training among the comparable runs on the most GPUs.
+    """Who trains fastest on the most devices, by images/s on files (``ranking``).
 
-    Nobody is named if the devices rank nothing; several are if they cannot be told apart.
+    Nobody is named if nothing ranks; several are if they do not differ significantly.
     """
     question = "Fastest"
     if not compared.finished:
         return Answer(question, "nobody", "No run has finished.")
-    why = unranked(compared)
-    if why is not None:
+    if (why := unranked(compared)) is not None:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
     if (why := unequal(compared)) is not None:
         return Answer(question, "nobody", f"{why} Their times rank no framework.")
-    numbers = summarise(compared)
-    on_gpus = numbers[numbers["kind"] == "gpu"].sort_values("seconds")
-    most = int(on_gpus["devices"].max())
-    field = [row for _, row in on_gpus.iterrows() if row["devices"] == most]
-    clean = [row for row in field if not row["marks"]]
-    if not clean:
-        told = "; ".join(f"{_marked(row)} {_time(row)}" for row in field)
-        text = f"No run on {devices(most)} has comparable times: {told}."
+    rows, level = [row for _, row in ranking.field(compared).iterrows()], ranking.fastest(compared)
+    told = [f"{marked(r['label'], r['marks'])} {short_number(r[ranking.RATE])}" for r in rows]
+    if not level:
+        text = f"No run on {devices(rows[0]['devices'])} is comparable: {'; '.join(told)} images/s."
         return Answer(question, "nobody", text)
-    best, *others = clean
-    level = [row for row in others if not _apart(best, row)]
-    text = f"{_time(best)} on {devices(most)}, {short_number(best['images_per_second'])} images/s"
-    if level:
-        close = ", ".join(f"{row['label']} {_time(row)}" for row in level)
-        text += f"; cannot be told apart from it: {close}"
-    elif others:
-        text += f"; {_lead(best, others[0])}"
-    quicker = [_marked(row) for row in field if row["marks"] and row["seconds"] < best["seconds"]]
+    clean = [row for row in rows if not row["marks"]]
+    text = words.lead(level, next(iter(clean[1:]), None))
+    quicker = [
+        marked(row["label"], row["marks"])
+        for row in rows
+        if row["marks"] and row[ranking.RATE] > level[0][ranking.RATE]
+    ]
     if quicker:
-        text += f". Faster, but not counted: {_listed(quicker)}"
-    return Answer(question, _listed(row["label"] for row in [best, *level]), f"{text}.")
+        text += f". Faster, but not counted: {listed(quicker)}"
+    if added := words.gains(compared, level):
+        text += f". In images/s {added}"
+    if rows[0]["kind"] == "cpu":
+        text += ". CPU results say nothing about GPUs"
+    return Answer(question, listed(row["label"] for row in level), f"{text}.")
 
 
 def fairness(compared: Comparison) -> Answer:
@@ -206,7 +200,7 @@ def waiting(compared: Comparison) -> Answer:
     wait, those = next(iter(told.items()))
     verdict = _NAMES[wait]
     if 2 * len(those) <= len(runs):
-        verdict += f", in {_listed(entry.label for entry, _ in those)} only"
+        verdict += f", in {listed(entry.label for entry, _ in those)} only"
     return Answer(question, verdict, f"As a share of an epoch, {'; '.join(parts)}.{doubt}")
 
 
@@ -220,11 +214,11 @@ def more_devices(compared: Comparison) -> Answer | None:
         return None
     found = split.numbers(compared)
     found = found[found["devices"] > found["base"]]
-    ranked = found[found["kind"] == "gpu"]
-    shown = found if ranked.empty else ranked
+    own = found[found["kind"].isin(RANKED)]
+    shown = found if own.empty else own
     last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
     reached = last[last["reached"] == last["runs"]]
-    name, unit = ("learning", "the images") if ranked.empty else ("speed_up", "as soon")
+    name, unit = ("learning", "the images") if own.empty else ("speed_up", "as soon")
     if len(last) > 2 and not reached.empty:  # of many, those between which the others are
         last = reached.loc[list(dict.fromkeys([reached[name].idxmin(), reached[name].idxmax()]))]
     text = " ".join(split.sentences_of(compared, last))
@@ -232,52 +226,18 @@ def more_devices(compared: Comparison) -> Answer | None:
         return Answer("More devices", "target not reached", text)
     low, high = (split.short(end) for end in (reached[name].min(), reached[name].max()))
     verdict = f"{low} times {unit}" if low == high else f"{low} to {high} times {unit}"
-    if ranked.empty:
+    if own.empty:
         text += " These devices share something, so only the images needed say something of others."
     return Answer("More devices", verdict, text)
 
 
 def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:
     """The minimum and maximum of many, or both of two."""
-    ranked = [entry for entry, _ in sorted(those, key=lambda pair: pair[1])]
-    said = [f"{device_waits.percent(entry, wait)} in {entry.run}" for entry in ranked]
+    rising = [entry for entry, _ in sorted(those, key=lambda pair: pair[1])]
+    said = [f"{device_waits.percent(entry, wait)} in {entry.run}" for entry in rising]
     if len(said) <= 2:
         return " and ".join(said)
     return f"{said[0]} to {said[-1]}, in {len(said)} of {runs} runs"
-
-
-def _apart(best: pd.Series, other: pd.Series) -> bool:
-    """Whether ``other`` is slower by more than chance: beyond the repeats, or a tolerance."""
-    if min(best["runs"], other["runs"]) > 1:
-        return bool(best["seconds_high"] < other["seconds_low"])
-    return bool(other["seconds"] > best["seconds"] * (1 + ONE_RUN))
-
-
-def _lead(best: pd.Series, second: pd.Series) -> str:
-    ratio = f"{second['seconds'] / best['seconds']:.2f}"
-    if min(best["runs"], second["runs"]) > 1:
-        low = second["seconds_low"] / best["seconds_high"]
-        high = second["seconds_high"] / best["seconds_low"]
-        return f"{ratio} ({low:.2f} to {high:.2f}) times as fast as {second['label']}"
-    runs = "one run each" if best["runs"] == second["runs"] else "one of them a single run"
-    return f"{ratio} times as fast as {second['label']}, {runs}"
-
-
-def _time(row: pd.Series) -> str:
-    """``37.8 s (one run)``, ``2:06 (2:01 to 2:12 in 3 runs)``."""
-    middle, low, high = (time_text(row[f"seconds{end}"]) for end in ("", "_low", "_high"))
-    runs = "one run" if row["runs"] == 1 else f"{low} to {high} in {row['runs']} runs"
-    return f"{middle} ({runs})"
-
-
-def _marked(row: pd.Series) -> str:
-    return marked(row["label"], row["marks"])
-
-
-def _listed(texts: Iterable[str], word: str = "and") -> str:
-    """``A``, ``A and B``, ``A, B and C``."""
-    *most, last = texts
-    return f"{', '.join(most)} {word} {last}" if most else last
 
 
 def _frameworks(compared: Comparison) -> str:
@@ -308,36 +268,4 @@ def _told_apart(compared: Comparison) -> str:
         return f"on the same test images, no {name} can be told apart from that of {base}"
     said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
     single = " (one run each: another seed may say otherwise)" * bool(found["pairs"].max() == 1)
-    return f"compared with the {name} of {base} on the same test images, {_listed(said)}{single}"
-
-
-def _machine(compared: Comparison) -> str:
-    """``4 NVIDIA H100``: the most that were used; ``1 and 2 virtual CPU devices``: all numbers.
-
-    ``1 or 2`` where not every framework ran on all of them.
-
-    Where some runs rank, of those.
-    """
-    entries = [entry for entry in latest_of_each(compared.finished) if entry.devices]
-    entries = [entry for entry in entries if ranks(entry.content)] or entries
-    last = max(entries, key=lambda entry: entry.devices or 0)
-    found = last.content["devices"]
-    if found["kind"] == "cpu":
-        counts = sorted({entry.devices or 0 for entry in entries})
-        every = len(entries) == len(counts) * len({entry.label for entry in entries})
-        word = "and" if every else "or"
-        many = "s" if counts[-1] > 1 else ""
-        return f"{_listed(map(str, counts), word)} virtual CPU device{many}{_nodes(entries)}"
-    names = ", ".join(dict.fromkeys(found["names"]))
-    if gpus := found.get("shared_gpus"):
-        return f"{gpus} {names} shared by {found['count']} replicas"
-    return f"{found['count']} {names}{_nodes([last])}"
-
-
-def _nodes(entries: Sequence[Entry]) -> str:
-    """`` of 2 virtual nodes``, `` of 1 and 2 nodes``; nothing where all are one machine."""
-    counts = sorted({nodes(entry.content) for entry in entries})
-    if counts == [1]:
-        return ""
-    virtual = "virtual " if any(virtual_nodes(entry.content) for entry in entries) else ""
-    return f" of {_listed(map(str, counts))} {virtual}nodes"
+    return f"compared with the {name} of {base} on the same test images, {listed(said)}{single}"

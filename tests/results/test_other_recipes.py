@@ -103,7 +103,7 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
         return
     sentence = f"These runs did not train the same: they differ in {differ}."
     assert fastest.verdict == "nobody" and fastest.text.startswith(sentence)
-    assert "No framework can be called fastest" in three_answers.headline(runs)
+    assert "no framework can be called fastest" in three_answers.headline(runs)
     (speed,) = [s for s in contents.sections(runs) if s.name == "speed"]
     assert sentence in speed.lead
 

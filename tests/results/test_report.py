@@ -133,7 +133,7 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
     assert said in messages.final_table(batch)
     page = report.write(tmp_path).read_text()
     marked = r'<tr class="unfair">\s*<th scope="row">Keras <span class="badge bad">not comparable'
-    assert len(re.findall(marked, page)) == 2  # both speed tables
+    assert len(re.findall(marked, page)) == 1
     assert re.search(r'<td class="bad">fail: 4\.0e-01', page)
     assert "summed" in page
     first = three_answers.fastest(compared)
@@ -180,11 +180,12 @@ def test_a_variant_alone_has_nothing_to_be_compared_with(tmp_path: Path) -> None
     assert f"Keras trained differently: {said}; none trained as the recipe says;" in line
 
 
-@pytest.mark.parametrize(("devices", "why"), [(1, "Times on a CPU"), (2, "Virtual devices share")])
-def test_a_cpu_ranks_nobody(tmp_path: Path, devices: int, why: str) -> None:
+@pytest.mark.parametrize("devices", [1, 2])
+def test_cpu_devices_that_share_cores_rank_nobody(tmp_path: Path, devices: int) -> None:
     records.save(tmp_path, records.make("PyTorch", devices, speed=500))
     records.save(tmp_path, records.make("Keras", devices, speed=50))
     compared = comparison.load(tmp_path)
+    why = "These CPU devices have no cores of their own"
     first, line = three_answers.fastest(compared), three_answers.headline(compared)
     assert first.verdict == three_answers.UNRANKED and first.text.startswith(why)
     # Only against the reference was it looked, not every pair.
@@ -193,7 +194,7 @@ def test_a_cpu_ranks_nobody(tmp_path: Path, devices: int, why: str) -> None:
     assert "fair" in line and "speed is not ranked here" in line
     page = report.write(tmp_path).read_text()
     for text in (line, page, (tmp_path / report.MARKDOWN).read_text()):
-        assert not re.search(r"fastest on|times as fast|quickest", text)
+        assert not re.search(r"train\w* fastest|times as many|quickest", text)
     assert page.count(why) >= 2  # in the answer, and where the times stand
     # Neither is the time to an AUC in the order of time: Keras stands second wherever it is.
     assert list(learning_curves.table(compared).index) == [e.run for e in compared.entries]
@@ -206,18 +207,21 @@ def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
     compared = comparison.load(tmp_path)
     first = three_answers.fastest(compared)
     assert first.verdict == "PyTorch"
-    assert "(one run)" in first.text and "times as fast as Keras, one run each" in first.text
-    assert three_answers.headline(compared).startswith("PyTorch trained fastest on 4 NVIDIA H100")
+    assert "100 images/s (98.0 to 102) on 4 devices, 2.00 (1.92 to 2.08) times" in first.text
+    said = "On 4 NVIDIA H100, PyTorch trains fastest; both are fairly compared."
+    assert three_answers.headline(compared) == said
     assert next(iter(learning_curves.table(compared).index)).startswith("PyTorch")
     assert '"ranks": true' in report.write(tmp_path).read_text()
 
 
-def test_single_runs_that_are_close_are_not_told_apart(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("Keras", speed=95, gpu=True))
-    records.save(tmp_path, records.make("PyTorch", speed=100, gpu=True))
+def test_runs_without_rounds_that_are_close_do_not_differ_significantly(tmp_path: Path) -> None:
+    for name, speed in (("Keras", 95.0), ("PyTorch", 100.0), ("Chainer", 90.0)):
+        content = records.make(name, speed=speed, gpu=True)
+        del content["files"]
+        records.save(tmp_path, content)
     first = three_answers.fastest(comparison.load(tmp_path))
-    assert first.verdict == "PyTorch and Keras"
-    assert "cannot be told apart from it: Keras" in first.text
+    assert first.verdict == "PyTorch and Keras"  # 10 % are the tolerance
+    assert "no significant difference from Keras 95.0" in first.text
 
 
 RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1}}
@@ -232,9 +236,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     first = three_answers.fastest(compared)
     assert first.verdict == "Keras" and "not counted: PyTorch (resumed)" in first.text
     name = "PyTorch (resumed on 2 devices)"
-    for table in (comparison_tables.training, comparison_tables.synthetic):
-        assert table(compared).loc[name, ("2 devices", "speed-up")] == "-"
-        assert table(compared).loc["Keras", ("2 devices", "speed-up")] != "-"
+    assert name in comparison_tables.training(compared).index
     assert list(scaling.speed.table(compared).index) == ["Keras"]
     assert set(scaling.speed.numbers(compared)["marks"]) == {()}
     run = "PyTorch, 2 devices, resumed"
@@ -250,7 +252,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     assert "times are those of its last process" in said[run]
     page = report.write(tmp_path).read_text()
     badge = r'<th scope="row">PyTorch <span class="badge">resumed on 2 devices</span>'
-    assert len(re.findall(badge, page)) == 2
+    assert len(re.findall(badge, page)) == 2  # a part for each number of devices
     runs = pd.read_csv(tmp_path / report.CSV / "runs.csv")
     assert list(runs["marks"].fillna("")) == ["", "resumed", "", ""]
 
@@ -272,7 +274,7 @@ def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("Keras", speed=70, gpu=True))
     compared = comparison.load(tmp_path)
     assert three_answers.fastest(compared).verdict == "Keras"
-    assert list(comparison_tables.training(compared).index) == ["PyTorch (shared GPU)", "Keras"]
+    assert list(comparison_tables.training(compared).index) == ["Keras", "PyTorch (shared GPU)"]
     records.save(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
     nobody = three_answers.fastest(comparison.load(tmp_path / "all"))
     assert nobody.verdict == "nobody" and "PyTorch (shared GPU)" in nobody.text
@@ -298,13 +300,14 @@ def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
     compared = comparison.load(batches)
     row = repeated_runs.summarise(compared).iloc[0]
     assert row["runs"] == 3
-    assert (row["images_per_second_low"], row["images_per_second"]) == (90.0, 100.0)
+    rates = [row[f"images_per_second{end}"] for end in ("", "_low", "_high")]
+    assert rates == pytest.approx([100.0, 0.98 * 90.0, 1.02 * 130.0])  # of all rounds
     assert (
         comparison_tables.training(compared).loc["PyTorch", ("2 devices", "images/s")]
-        == "100 (90.0 to 130)"
+        == "100 (88.2 to 133)"
     )
     page = report.write(batches, tmp_path / "out").read_text()
-    assert re.search(r'<td class="number">100 <small>90.0 to 130</small>', page)
+    assert re.search(r'<td class="number">100 <small>88.2 to 133</small>', page)
     assert "the median of 3 runs" in page
 
 
@@ -418,7 +421,10 @@ def test_scaling_is_over_the_fewest_devices(tmp_path: Path) -> None:
     assert numbers.loc[("PyTorch", 4), "efficiency"] == pytest.approx(0.75)
     assert numbers.loc[("PyTorch", 2), "ideal"] == pytest.approx(200)
     assert numbers.loc[("Keras", 2), "efficiency"] == 1.0
-    assert list(scaling.speed.table(compared)["efficiency"]) == ["90 %", "75 %"]
+    assert list(scaling.speed.table(compared)["efficiency"]) == [
+        "90 % (86 to 94)",
+        "75 % (72 to 78)",
+    ]
     page = report.write(tmp_path).read_text()
     assert "Speed-up and efficiency" in page and "PyTorch on 4 devices 75 %" in page
 
@@ -454,10 +460,10 @@ def test_all_numbers_of_devices_are_named_where_nothing_is_ranked(tmp_path: Path
         for name in ("PyTorch", "Keras"):
             records.save(tmp_path, records.make(name, devices=count))
     line = three_answers.headline(comparison.load(tmp_path))
-    assert "trained the same network on 1, 2 and 4 virtual CPU devices" in line
+    assert "trained the same network on 1, 2 and 4 CPU devices" in line
     records.save(tmp_path, records.make("Chainer", devices=2))
     line = three_answers.headline(comparison.load(tmp_path))
-    assert "3 frameworks trained the same network on 1, 2 or 4 virtual CPU devices" in line
+    assert "3 frameworks trained the same network on 1, 2 or 4 CPU devices" in line
 
 
 @pytest.mark.parametrize(
@@ -485,8 +491,6 @@ def test_what_was_waited_for(tmp_path: Path, found: list[dict[str, Any]], verdic
     assert said.verdict == verdict
     assert ("invalid" in said.text) == any(section["invalid"] for section in found)
     assert "faster" not in said.text  # why is each run's own, and this one was resumed
-    end = "is not known." if verdict == "unknown" else f"waited for {verdict}."
-    assert three_answers.headline(compared).endswith(end)
     assert charts.attribution(compared) is not None and not device_waits.table(compared).empty
 
 
@@ -517,15 +521,8 @@ def test_a_lead_within_the_repeats_is_called_that(tmp_path: Path) -> None:
         records.save(batch, records.make("Chainer", speed=second / 2, gpu=True))
     first_of = three_answers.fastest(comparison.load([tmp_path / "0", tmp_path / "1"]))
     assert first_of.verdict == "PyTorch and Keras"
-    assert "cannot be told apart from it: Keras" in first_of.text and "in 2 runs" in first_of.text
-
-
-def test_a_lead_over_a_run_that_was_not_repeated_says_so(tmp_path: Path) -> None:
-    for number in range(2):
-        records.save(tmp_path / str(number), records.make("PyTorch", gpu=True))
-    records.save(tmp_path / "0", records.make("Keras", speed=50, gpu=True))
-    text = three_answers.fastest(comparison.load([tmp_path / "0", tmp_path / "1"])).text
-    assert "one of them a single run" in text and "one run each" not in text
+    said = "PyTorch trains 102 images/s (98.0 to 105 in 2 runs) on 2 devices; no significant"
+    assert first_of.text.startswith(said)
 
 
 def test_energy_is_told_of_all_repeats_in_the_table_as_in_the_chart(tmp_path: Path) -> None:

@@ -175,7 +175,8 @@ def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
 def _axis_name(kind: str) -> str:
     return {
         "gpu": "GPUs",
-        "cpu": "virtual CPU devices, which share cores",
+        "cpu": "CPU devices",
+        "shared cores": "CPU devices that share cores",
         "shared": "replicas that share GPUs",
         "virtual": "GPUs of virtual nodes",
     }[kind]

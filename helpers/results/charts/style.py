@@ -7,7 +7,7 @@ lines or hatched bars. Ink and grid are gpumon's light theme; the report maps ev
 colours to its dark twin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -68,12 +68,30 @@ def labels_of(entries: Sequence[Entry]) -> list[str]:
     return [entry.label for entry in entries]
 
 
+def interval(
+    axes: Axes, row: Mapping[str, Any], figure: str, y: float, text: str, **mark: Any
+) -> None:
+    """A row's median as a marker, with a line from its minimum to its maximum, and ``text``."""
+    colour = colour_of(row["label"])
+    low, value, high = (row[f"{figure}{end}"] for end in ("_low", "", "_high"))
+    axes.plot([low, high], [y, y], color=colour, lw=3, alpha=0.4)
+    axes.plot(value, y, ls="none", color=colour, **{"ms": 7} | mark)
+    axes.annotate(
+        text,
+        (max(high, value), y),
+        xytext=(7, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8.5,
+    )
+
+
 def few(numbers: pd.DataFrame) -> pd.DataFrame:
     """Of more rows than a chart of rows can hold, those of each label's most devices."""
     if len(numbers) <= MOST_ROWS:
         return numbers
     widest = numbers.sort_values("devices").groupby("label", sort=False).tail(1)
-    return numbers.loc[sorted(widest.index)]
+    return numbers[numbers.index.isin(widest.index)]
 
 
 def faded(colour: str, strength: float) -> tuple[float, float, float, float]:

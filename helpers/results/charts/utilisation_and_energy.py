@@ -1,5 +1,8 @@
 """Charts of what the machine did: utilisation, where the time went, energy."""
 
+from bisect import bisect_right
+from dataclasses import replace
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -40,13 +43,14 @@ def utilisation(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     if not lanes:
         return None
     trained = any(mark.name == EPOCHS[0] for run in lanes.values() for mark in run.recording.marks)
-    return gpumon.compare(lanes, align=EPOCHS[0] if trained else None, until=EPOCHS, width=width)
+    return gpumon.compare(lanes, align=EPOCHS[0] if trained else None, width=width)
 
 
 def traces(compared: Comparison) -> tuple[dict[str, gpumon.Trace], list[str]]:
     """Each label's trace on its most devices, by its name; and the runs that have none.
 
-    It is the last run's, else that of the last repeat with a trace, which its name says then.
+    It ends with training, so that a longer lane is a slower run. It is the last run's, else that of
+    the last repeat with a trace, which its name says then.
     """
     found, without = {}, []
     for last in widest(compared.entries):
@@ -61,11 +65,29 @@ def traces(compared: Comparison) -> tuple[dict[str, gpumon.Trace], list[str]]:
                 trace = samplers.read(entry.folder)
             except MonitorError:
                 continue
-            found[entry.label if entry is last else f"{entry.label} {entry.variant}"] = trace
+            name = entry.label if entry is last else f"{entry.label} {entry.variant}"
+            found[name] = _training(trace)
             break
         else:
             without.append(last.run)
     return found, without
+
+
+def _training(trace: gpumon.Trace) -> gpumon.Trace:
+    """The trace until its last epoch ends; the whole trace where no epoch was marked."""
+    whole = trace.recording
+    end = max((mark.end for mark in whole.marks if mark.name in EPOCHS), default=whole.end)
+    count = bisect_right(whole.times, end)
+    cut = replace(
+        whole,
+        times=whole.times[:count],
+        columns=[column[:count] for column in whole.columns],
+        ranges=whole.ranges and [(low[:count], high[:count]) for low, high in whole.ranges],
+        events=[event for event in whole.events if event["t"] <= end],
+        marks=[mark for mark in whole.marks if mark.start < end],
+        end=end,
+    )
+    return gpumon.Trace(cut)
 
 
 @styled

@@ -6,22 +6,28 @@ import pandas as pd
 
 from helpers.results import by_class as by_class_numbers
 from helpers.results import device_waits, learning_curves, paired
-from helpers.results.comparability import marked, unranked
+from helpers.results.comparability import RANKED, marked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
+from helpers.results.ranking import RATE, field, ordered
 from helpers.results.repeated_runs import summarise, with_interval
 from helpers.results.scaling import cost, over_nodes, speed, split, step_parts
 from helpers.training.tasks import capital
 
 
 def repeats(compared: Comparison) -> str:
-    """How the tables show repeats."""
+    """What the brackets of the tables hold."""
     numbers = summarise(compared)
-    if not _repeated(compared):
-        return "Each figure comes from one run, so its spread is not known."
     low, high = numbers["runs"].min(), numbers["runs"].max()
+    if not _repeated(compared):
+        return (
+            "Brackets hold the minimum and maximum of the rounds; all other figures are of one run."
+        )
     count = str(low) if low == high else f"{low} to {high}"
-    return f"Figures are the median of {count} runs, with the minimum and maximum in brackets."
+    return (
+        f"Figures are the median of {count} runs. Brackets hold the minimum and maximum: of "
+        "images/s over the rounds of all runs, of other figures over the runs."
+    )
 
 
 def shown(compared: Comparison) -> str:
@@ -47,9 +53,8 @@ def throughput(compared: Comparison) -> str:
         "Images per second",
         (
             f"{_timed(row)} {short_number(row['images_per_second'])} from files, "
-            f"{short_number(row['synthetic_images_per_second'])} synthetic, "
-            f"{short_number(row['loader_images_per_second'])} by the loader alone"
-            for _, row in summarise(compared).iterrows()
+            f"{short_number(row['synthetic_images_per_second'])} synthetic"
+            for _, row in ordered(compared).iterrows()
         ),
     )
 
@@ -84,7 +89,7 @@ def factors(compared: Comparison) -> str:
 def shared_hardware(compared: Comparison) -> str:
     """What devices that share something do not show; empty where all have their own."""
     found = split.numbers(compared)
-    if found.empty or (found["kind"] == "gpu").all():
+    if found.empty or found["kind"].isin(RANKED).all():
         return ""
     return (
         " Devices that share a CPU's cores, GPUs or a machine say nothing of hardware by their "
@@ -140,15 +145,14 @@ def pareto(compared: Comparison) -> str:
 
 def first(compared: Comparison) -> str:
     """Of the picture beside the answer."""
-    if split.several(compared):
-        return factors(compared)
-    metric, ranked = compared.task.metric, unranked(compared) is None
-    figure = "images_per_second" if ranked else metric.figure
-    text = short_number if ranked else metric.text
-    numbers = summarise(compared).dropna(subset=[figure])
+    rows, metric = field(compared), compared.task.metric
+    if not rows.empty:
+        rates = (f"{_timed(row)} {short_number(row[RATE])}" for _, row in rows.iterrows())
+        return _told("Images per second on files", rates)
+    numbers = summarise(compared).dropna(subset=[metric.figure])
     return _told(
-        "Images per second" if ranked else capital(metric.of_test),
-        (f"{_timed(row)} {text(row[figure])}" for _, row in numbers.iterrows()),
+        capital(metric.of_test),
+        (f"{_timed(row)} {metric.text(row[metric.figure])}" for _, row in numbers.iterrows()),
     )
 
 

@@ -101,7 +101,7 @@ def _cost(compared: Comparison) -> Section:
             cost.table(compared),
             "Energy is the GPUs' while training; until the target it is the same share of it as of "
             "the images. The first step holds what is compiled or tuned in it. Memory is that of "
-            "the fullest GPU, whoever used it. "
+            "the fullest GPU, whoever used it, or of the CPU device whose processes held most. "
             + (
                 "Money is for the time of training and validation, on all machines of the run."
                 if priced
@@ -193,7 +193,7 @@ def _made_with(compared: Comparison) -> Section:
             "The same on another machine",
             machine_cards.against(compared),
             "Images/s from files, of equal notebooks, settings and numbers of devices. "
-            "Repeats by their median, minimum and maximum.",
+            "Medians, with the minimum and maximum of all rounds.",
         ),
         Table("hardware", "Devices, recipe, data", comparison_tables.hardware(compared)),
         Table("versions", "Versions", comparison_tables.versions(compared), kind="runs"),

@@ -4,7 +4,7 @@ from typing import Any
 
 from helpers.results import by_class, charts, learning_curves, paired, published
 from helpers.results.charts.style import family_of
-from helpers.results.comparability import of_own_networks, off_the_recipe, ranks
+from helpers.results.comparability import of_own_networks, off_the_recipe, ranked
 from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
@@ -124,5 +124,5 @@ def targets(compared: Comparison) -> list[dict[str, Any]]:
             for epoch, clock, value in figures
         ]
         shown = {"run": entry.timed, "of": family_of(entry.label) or "", "on": str(entry.devices)}
-        rows.append(shown | {"ranks": ranks(entry.content), "epochs": steps})
+        rows.append(shown | {"ranks": entry in ranked(compared), "epochs": steps})
     return rows

@@ -21,10 +21,11 @@ def how_fast(compared: Comparison) -> Section:
         ),
         Table(
             "training",
-            "Training on image files",
+            "Training",
             comparison_tables.training(compared),
-            "Times cover all epochs, training and validation, including tracing and autotuning in "
-            "the first; images/s is that of the median epoch after it, or of the only one. "
+            "Images/s on files and on synthetic data come from the same alternating rounds, "
+            "without compiling and validation. The loader alone is given as times the rate of "
+            "training on files. The total time covers all epochs with validation, and compiling. "
             f"{repeats} {chart_descriptions.uncertainty(compared)}",
             kind="measured",
         ),
@@ -34,14 +35,6 @@ def how_fast(compared: Comparison) -> Section:
             published.training() if beside else pd.DataFrame(),
             f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
             kind="published",
-        ),
-        Table(
-            "synthetic",
-            "Training on synthetic data",
-            comparison_tables.synthetic(compared),
-            "Compute and all-reduce: nothing is loaded or validated. ~ marks a time scaled up to "
-            "the run's number of training images from a shorter measurement. " + repeats,
-            kind="measured",
         ),
         Table(
             "machine",
@@ -67,15 +60,13 @@ def how_fast(compared: Comparison) -> Section:
             chart_descriptions.placed(compared),
             "Hardware, images and versions differ: compare the pattern, not the minutes."
             if unranked(compared) is None
-            else "Hardware, images and versions differ, and the times measured here rank nothing: "
+            else "Hardware, images and versions differ, and our times are not ranked: "
             "neither the minutes nor their pattern can be compared.",
         ),
     ]
-    article = ", as in the article this repeats" if beside else ""
     lead = (
-        f"Two tables{article}: images read from files, and synthetic data "
-        "in memory. The two are measured minutes apart. So the cost of loading is shown below, "
-        "among the shares of an epoch, which are measured in alternating rounds."
+        "Frameworks are compared by images per second when training on files. Synthetic data stay "
+        "in memory, so the difference is what loading costs."
     )
     lead = joined(lead, unequal(compared), unranked(compared))
     return Section("speed", "How fast", lead, blocks if compared.finished else [], FILES)
@@ -110,7 +101,7 @@ def more_devices(compared: Comparison) -> Section:
                 split.table(compared),
                 "Speed-up = hardware / learning, over the fewest devices that reached the target. "
                 "Of repeats and seeds the geometric mean, so that the factors multiply, with the "
-                "least and the most, seed by seed where both have one run of each seed, else over "
+                "minimum and maximum, seed by seed where both have one run of each seed, else over "
                 "all pairs of runs. No factor where any run did not reach it.",
                 kind="wide",
             ),
@@ -134,8 +125,8 @@ def more_devices(compared: Comparison) -> Section:
         ]
         if not several and not tried and sharing.empty:
             one = (
-                "No framework has uninterrupted runs on several numbers of GPUs. "
-                "'compare --devices 1,2' adds scaling if there are that many."
+                "No framework has uninterrupted runs on several numbers of devices. "
+                "Run 'compare --devices 1,2' to add scaling."
             )
             blocks.append(Texts("Scaling", [one]))
     lead = joined(lead, unranked(compared))

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.results import comparability, learning_curves
-from helpers.results.comparability import marked, ranks
+from helpers.results.comparability import marked, ranked
 from helpers.results.comparison import KEPT, Comparison, Entry, devices
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import with_range
@@ -82,7 +82,7 @@ def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str
         "devices": entry.devices,
         "nodes": comparability.nodes(content),
         "kind": comparability.kind(content),
-        "ranks": ranks(content),
+        "ranks": entry in ranked(compared),
         "marks": comparability.marks(content),
     }
 
@@ -120,7 +120,7 @@ def table(compared: Comparison) -> pd.DataFrame:
         f"Wh{to}": ("wh_to_target", short_number, 1.0),
         f"cost of an epoch{currency(compared)}": ("money_an_epoch", "{:,.4g}".format, 1.0),
         f"cost{to}{currency(compared)}": ("money_to_target", "{:,.4g}".format, 1.0),
-        "peak memory of a GPU (GiB)": ("peak_bytes", short_number, 2.0**30),
+        "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
         "first step": ("first_step_seconds", time_text, 1.0),
     }
     rows = {

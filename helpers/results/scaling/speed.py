@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results.comparability import RESUMED, marked, together
+from helpers.results.comparability import RANKED, RESUMED, marked, together
 from helpers.results.comparison import KEPT, Comparison
 from helpers.results.comparison_tables import short_number
 from helpers.results.repeated_runs import summarise, with_range
@@ -15,23 +15,22 @@ RATE = "images_per_second"
 
 @lru_cache(maxsize=KEPT)
 def numbers(compared: Comparison) -> pd.DataFrame:
-    """How far more devices help; a row a label and number of devices, GPUs with one replica each.
+    """How far more devices help; a row a label and number of devices, each with its own hardware.
 
     Columns: label, series, devices, nodes, runs, base (the series' fewest devices, on one node if
     it was run there), ideal (the base's images/s times the ratio of devices), images_per_second,
     speed_up (its images/s over the base's), efficiency (over the ideal: 1 is perfect), the same of
     synthetic data (synthetic_speed_up, synthetic_efficiency), node_efficiency (images/s of several
     nodes over as many times that of one with as many devices; NaN without such a run), and of all
-    but ideal the least and the most that the repeats allow (``_low``, ``_high``; equal where there
-    was one run), time_speed_up (the base's time over this one's, as the article counts),
+    but ideal the minimum and maximum that the rounds of the runs allow (``_low``, ``_high``),
     comparable, marks (its own and the base's), kind.
 
     The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
-    last process. So are runs whose devices share something, which show no scaling: those on CPUs,
-    on virtual nodes, and of replicas that share a GPU (:func:`sharing`).
+    last process. So are runs whose devices share cores, a GPU or a machine, which show no scaling
+    (:func:`sharing`).
     """
     found = summarise(compared)
-    clean = found[_whole(found) & (found["kind"] == "gpu")]
+    clean = found[_whole(found) & found["kind"].isin(RANKED)]
     rows = []
     for _, group in clean.groupby("series", sort=False):
         group = group.sort_values(["nodes", "devices"])
@@ -67,7 +66,6 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
         over_node = float("nan") if node is None else _over(row, node, RATE)[end] / row["nodes"]
         found[f"node_efficiency{end}"] = over_node
     return found | {
-        "time_speed_up": base["seconds"] / row["seconds"],
         "comparable": row["comparable"] and base["comparable"],
         "marks": together([row["marks"], base["marks"]]),
         "kind": row["kind"],
@@ -75,7 +73,7 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
 
 
 def _over(row: pd.Series, base: pd.Series, rate: str) -> dict[str, float]:
-    """``row`` over ``base``: of the medians, and the least and the most of any two repeats."""
+    """``row`` over ``base``: of the medians, and the minimum and maximum of any two rounds."""
     if row["label"] == base["label"] and row["devices"] == base["devices"]:
         return {"": 1.0, "_low": 1.0, "_high": 1.0}
     return {
@@ -86,7 +84,7 @@ def _over(row: pd.Series, base: pd.Series, rate: str) -> dict[str, float]:
 
 
 def several(compared: Comparison) -> bool:
-    """Whether anything was run on more than one number of GPUs."""
+    """Whether anything was run on several numbers of devices that have their own hardware."""
     found = numbers(compared)
     return not found.empty and bool((found["devices"] > found["base"]).any())
 
@@ -128,7 +126,7 @@ def sharing(compared: Comparison) -> pd.DataFrame:
     found = summarise(compared)
     if found.empty:
         return pd.DataFrame()
-    clean = found[_whole(found) & (found["kind"] != "gpu")]
+    clean = found[_whole(found) & ~found["kind"].isin(RANKED)]
     rows = [
         {
             "framework": marked(row["label"], row["marks"]),
@@ -144,7 +142,7 @@ def sharing(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("framework") if rows else pd.DataFrame()
 
 
-_SHARED = {"cpu": "the cores of CPUs", "shared": "GPUs", "virtual": "one machine"}
+_SHARED = {"shared cores": "the cores of CPUs", "shared": "GPUs", "virtual": "one machine"}
 
 
 def _percent(share: float) -> str:
