@@ -146,9 +146,14 @@ def confine(devices: Sequence[CpuDevice]) -> None:
     for thread in _threads():
         with suppress(ProcessLookupError):  # it has ended
             os.sched_setaffinity(thread, own)
-    if not _Workers.cores:
-        os.register_at_fork(after_in_child=_Workers.place)
-    _Workers.cores = loaders
+    if not _Now.loaders:
+        os.register_at_fork(after_in_child=_Now.place_worker)
+    _Now.loaders, _Now.threads = loaders, devices[0].threads
+
+
+def threads_of_a_device() -> int | None:
+    """The compute threads of each device that this process is confined to; None where it is not."""
+    return _Now.threads
 
 
 def processor(system: Path = SYSTEM, info: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
@@ -197,14 +202,16 @@ def _threads() -> list[int]:
     return [int(path.name) for path in Path("/proc/self/task").iterdir()]
 
 
-class _Workers:
-    """Where processes go that this one forks: they are loader workers."""
+class _Now:
+    """What this process was confined to last."""
 
-    cores: frozenset[int] | set[int] = frozenset()
+    threads: int | None = None
+    loaders: frozenset[int] | set[int] = frozenset()
 
     @classmethod
-    def place(cls) -> None:
-        os.sched_setaffinity(0, cls.cores)
+    def place_worker(cls) -> None:
+        """What it forks are loader workers."""
+        os.sched_setaffinity(0, cls.loaders)
 
 
 @cache

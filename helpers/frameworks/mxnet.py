@@ -9,6 +9,7 @@ inputs). On CPUs the same seed gives the same bits, measured on one and two devi
 not unless one asks for it (``SKIPPED``).
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -61,6 +62,13 @@ SKIPPED = {
     ),
 }
 
+SCRATCH = 512
+"""Buffers that operations on CPUs compute in, for all devices together: ``MXNET_CPU_TEMP_COPY``.
+
+The engine has an operation wait for each earlier one with the same buffer, and MXNet's own 4 let no
+two devices train at the same time (docs/speed.md).
+"""
+
 
 def versions() -> dict[str, str]:
     """Versions of the framework and of the libraries its speed depends on."""
@@ -107,6 +115,8 @@ def configure(precision: str, kind: str) -> None:
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
+    if kind == "cpu":  # read when MXNet computes for the first time
+        os.environ.setdefault("MXNET_CPU_TEMP_COPY", str(SCRATCH))
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from helpers.errors import UserError
-from helpers.frameworks import channels, memory, precisions, remarks, tensorflow_ranks
+from helpers.frameworks import channels, cpu_cores, memory, precisions, remarks, tensorflow_ranks
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.seen import Seen, Watch
 from helpers.networks import own
@@ -104,6 +104,9 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     parts = [tf.config.LogicalDeviceConfiguration()] * count
     try:
         tf.config.set_logical_device_configuration(physical[0], parts)
+        if cpu_cores.threads_of_a_device() == 1:  # one operation a device, on one thread
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:  # TensorFlow has started: what was made then is what there is
         if len(tf.config.list_logical_devices("CPU")) < count:
             raise

@@ -201,8 +201,7 @@ def results(compared: Comparison) -> pd.DataFrame:
     (``comparability.kind``), comparable (its certificate was passed),
     marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), first_step_seconds, images_per_second on files,
-    synthetic_images_per_second and loader_images_per_second (``rates``, with the minimum and
-    maximum of the rounds under ``_low`` and ``_high``), those of the task's
+    synthetic_images_per_second and loader_images_per_second (``rates``), those of the task's
     metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or
     test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
     """
@@ -252,7 +251,7 @@ _COLUMNS = (
     "marks",
     "seconds",
     "first_step_seconds",
-    *(f"{rate}{end}" for rate in rates.RATES for end in rates.ENDS),
+    *rates.RATES,
 )
 _ENERGY = ("joules", "images_per_joule")
 

@@ -1,7 +1,7 @@
 """The ranking of frameworks: by images/s when training on files, the one metric of the report.
 
-The rate is that of the rounds of section 11, which exclude compiling, with the minimum and maximum
-of all rounds as its interval. Headline, answer, first chart and tables use the same order.
+The rate is that of the rounds of section 11, which exclude compiling (``rates.together``).
+Headline, answer, first chart and tables use the same order.
 """
 
 from functools import lru_cache

@@ -1,6 +1,10 @@
 """The images per second that section 11 of each notebook measures, in rounds that take turns."""
 
+from collections.abc import Iterable
+from statistics import median
 from typing import Any
+
+from helpers.results import intervals
 
 RATES = {
     "images_per_second": "files",
@@ -10,23 +14,34 @@ RATES = {
 """By column of ``comparison.results`` the record's section."""
 ENDS = ("", "_low", "_high")
 Rate = tuple[float, float, float]
-"""Median, minimum and maximum."""
+"""The median, and the ends of its interval."""
 
 
-def rate(content: dict[str, Any], section: str = "files") -> Rate:
-    """The median, minimum and maximum of a run's rounds.
+def rounds(content: dict[str, Any], section: str = "files") -> tuple[float, ...]:
+    """The rate of each of a run's rounds.
 
     An old record has one value without rounds, and for training on files only that of the epochs.
     """
     found = content.get(section) or content["training"]
-    value = found["images_per_second"]
-    return value, found.get("low", value), found.get("high", value)
+    return tuple(found.get("rounds") or [found["images_per_second"]])
+
+
+def together(runs: Iterable[tuple[float, ...]]) -> Rate:
+    """The rate of runs that repeat each other, by the rounds of each: the median of their medians.
+
+    Its interval holds the median of all rounds at 95 %, so that a round in which the machine was
+    busy with something else does not count, and the median of each run.
+    """
+    each = list(runs)
+    medians, of_all = [median(run) for run in each], intervals.of_median(sum(each, ()))
+    return median(medians), min(of_all.low, *medians), max(of_all.high, *medians)
+
+
+def rate(content: dict[str, Any], section: str = "files") -> Rate:
+    """That of one run."""
+    return together([rounds(content, section)])
 
 
 def numbers(content: dict[str, Any]) -> dict[str, float]:
-    """All of them, by ``RATES`` and ``ENDS``."""
-    return {
-        f"{column}{end}": value
-        for column, section in RATES.items()
-        for end, value in zip(ENDS, rate(content, section), strict=True)
-    }
+    """The rate of each of ``RATES``, without its interval."""
+    return {column: rate(content, section)[0] for column, section in RATES.items()}

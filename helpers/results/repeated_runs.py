@@ -10,9 +10,9 @@ from functools import lru_cache
 import pandas as pd
 
 from helpers.frameworks import order
-from helpers.results.comparability import together
+from helpers.results.comparability import together as marks_together
 from helpers.results.comparison import KEPT, Comparison, results
-from helpers.results.rates import RATES
+from helpers.results.rates import ENDS, RATES, rounds, together
 from helpers.training.tasks import NONE, Metric
 
 FIGURES = (
@@ -39,7 +39,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     passed its certificate), marks (those that any has), the ends of the metrics' intervals (auc_low
     and auc_high of the mean AUC's over patients; NaN where there were repeats), and for each of
     ``FIGURES`` and of the task's metrics its median under its own name, its minimum and maximum
-    under ``<figure>_low`` and ``<figure>_high``: those of ``RATES`` over all rounds of all runs.
+    under ``<figure>_low`` and ``<figure>_high``; of ``RATES`` the ends of ``rates.together``.
     """
     numbers, metrics = results(compared), compared.task.metrics
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]
@@ -49,27 +49,26 @@ def summarise(compared: Comparison) -> pd.DataFrame:
         "nodes": "first",
         "kind": "first",
         "comparable": "all",
-        "marks": together,
+        "marks": marks_together,
         **dict.fromkeys(ends, _only),
     }
     if numbers.empty:
         names = [*_KEYS, "runs", *fixed, *(f + end for f in figures for end in _ENDS)]
         return pd.DataFrame(columns=names)
-    rounds = [f"{rate}{end}" for rate in RATES for end in ("_low", "_high")]
-    floats = dict.fromkeys((*figures, *ends, *rounds), float)
+    floats = dict.fromkeys((*figures, *ends), float)
     groups = numbers.astype(floats).groupby(_KEYS, sort=False)
     parts = [groups.size().rename("runs"), groups.agg(fixed)]
     for end, method in _ENDS.items():
-        extremes = groups[[f"{f}{end}" if f in RATES else f for f in figures]].agg(method)
-        parts.append(extremes.set_axis([f"{figure}{end}" for figure in figures], axis=1))
-    return (
-        pd.concat(parts, axis=1)
-        .reset_index()
-        .sort_values(
-            _KEYS,
-            key=lambda column: column.map(order) if column.name == "label" else column,
-            ignore_index=True,
-        )
+        parts.append(groups[figures].agg(method).add_suffix(end))
+    found = pd.concat(parts, axis=1)
+    for rate, section in RATES.items():
+        of_runs = pd.Series([rounds(entry.content, section) for entry in compared.finished])
+        of_each = of_runs.groupby([numbers[key] for key in _KEYS], sort=False).agg(together)
+        found[[f"{rate}{end}" for end in ENDS]] = of_each.to_list()
+    return found.reset_index().sort_values(
+        _KEYS,
+        key=lambda column: column.map(order) if column.name == "label" else column,
+        ignore_index=True,
     )
 
 

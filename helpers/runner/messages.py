@@ -3,7 +3,7 @@
 from helpers import terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed, why_not
-from helpers.results import comparability
+from helpers.results import comparability, rates
 from helpers.runner import batch_folder, estimate, locks, recipes
 from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History
@@ -75,7 +75,7 @@ def figures(batch: Batch, state: RunState) -> tuple[str, str]:
     text = "-" if value is None else metric.text(value)
     if low is not None and high is not None:
         text = f"{text.removesuffix(' %')} ± {metric.text((high - low) / 2)}"
-    return text, f"{content['training']['images_per_second']:.1f}"
+    return text, f"{rates.rate(content)[0]:.1f}"
 
 
 def final_table(batch: Batch) -> str:

@@ -163,14 +163,15 @@ def test_a_framework_is_fastest_only_where_its_interval_is_clear(tmp_path: Path)
     assert "no significant difference from PyTorch 90.0 (80.0 to 96.0)" in said.text
 
 
-def test_repeats_have_the_median_of_runs_and_the_range_of_all_rounds(tmp_path: Path) -> None:
+def test_one_odd_round_does_not_widen_the_interval_of_repeats(tmp_path: Path) -> None:
+    """The medians of the runs are 100, 104 and 98."""
     runs = [
         with_rounds(records.make(gpu=True), *rates)
         for rates in ((90, 100, 101), (99, 104, 130), (97, 98, 99))
     ]
     row = summarise(load(tmp_path, runs)).iloc[0]
     ends = ("", "_low", "_high")
-    assert [row[f"images_per_second{end}"] for end in ends] == [100.0, 90.0, 130.0]
+    assert [row[f"images_per_second{end}"] for end in ends] == [100.0, 97.0, 104.0]
 
 
 @pytest.mark.parametrize(

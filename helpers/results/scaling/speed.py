@@ -22,7 +22,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     speed_up (its images/s over the base's), efficiency (over the ideal: 1 is perfect), the same of
     synthetic data (synthetic_speed_up, synthetic_efficiency), node_efficiency (images/s of several
     nodes over as many times that of one with as many devices; NaN without such a run), and of all
-    but ideal the minimum and maximum that the rounds of the runs allow (``_low``, ``_high``),
+    but ideal the minimum and maximum that their intervals allow (``_low``, ``_high``),
     comparable, marks (its own and the base's), kind.
 
     The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
@@ -73,7 +73,7 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
 
 
 def _over(row: pd.Series, base: pd.Series, rate: str) -> dict[str, float]:
-    """``row`` over ``base``: of the medians, and the minimum and maximum of any two rounds."""
+    """``row`` over ``base``: of the medians, and the widest that their intervals allow."""
     if row["label"] == base["label"] and row["devices"] == base["devices"]:
         return {"": 1.0, "_low": 1.0, "_high": 1.0}
     return {
