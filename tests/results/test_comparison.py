@@ -118,7 +118,7 @@ def test_repeats_are_shown_by_their_median(tmp_path: Path) -> None:
     assert len(merged.entries) == 3
     assert (
         comparison_tables.training(merged).loc["PyTorch", ("2 devices", "images/s")]
-        == "110 (98.0 to 408)"
+        == "110 (100 to 400)"
     )
 
 

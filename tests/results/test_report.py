@@ -301,7 +301,7 @@ def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
     row = repeated_runs.summarise(compared).iloc[0]
     assert row["runs"] == 3
     rates = [row[f"images_per_second{end}"] for end in ("", "_low", "_high")]
-    assert rates == pytest.approx([100.0, 0.98 * 90.0, 1.02 * 130.0])  # of all rounds
+    assert rates == pytest.approx([100.0, 90.0, 130.0])
     assert (
         comparison_tables.training(compared).loc["PyTorch", ("2 devices", "images/s")]
         == "100 (88.2 to 133)"
@@ -521,7 +521,7 @@ def test_a_lead_within_the_repeats_is_called_that(tmp_path: Path) -> None:
         records.save(batch, records.make("Chainer", speed=second / 2, gpu=True))
     first_of = three_answers.fastest(comparison.load([tmp_path / "0", tmp_path / "1"]))
     assert first_of.verdict == "PyTorch and Keras"
-    said = "PyTorch trains 102 images/s (98.0 to 105 in 2 runs) on 2 devices; no significant"
+    said = "PyTorch trains 102 images/s (100 to 103 in 2 runs) on 2 devices; no significant"
     assert first_of.text.startswith(said)
 
 
