@@ -86,7 +86,7 @@ def make(
         "devices": {
             "kind": "gpu" if gpu else "cpu",
             "count": devices,
-            "names": ["NVIDIA H100" if gpu else f"virtual CPU device {i}" for i in range(devices)],
+            "names": ["NVIDIA H100" if gpu else f"CPU device {i}" for i in range(devices)],
             **({"shared_gpus": shared_gpus} if shared_gpus else {}),
             **({"cpus": [cpu(device, cores) for device in range(devices)]} if cores else {}),
         },
@@ -170,7 +170,7 @@ def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Ru
     ``given`` replace what :func:`helpers.training.record.start` is given.
     """
     if isinstance(devices, int):
-        devices = Devices("cpu", tuple(f"virtual CPU device {number}" for number in range(devices)))
+        devices = Devices("cpu", tuple(f"CPU device {number}" for number in range(devices)))
     usual: dict[str, Any] = {
         "notebook": "PyTorch_MultiGPU",
         "framework": "PyTorch",

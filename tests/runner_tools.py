@@ -19,6 +19,7 @@ from PIL import Image
 
 from helpers import paths
 from helpers.__main__ import main
+from helpers.frameworks import cpu_cores
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,7 +38,7 @@ from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 this_run = record.start(
     Path(run), notebook=NAME, framework="PyTorch", kernel="tiny", versions={{}},
-    devices=Devices("cpu", ("virtual CPU device",) * devices), recipe=lookup(recipe).on(devices),
+    devices=Devices("cpu", ("CPU device",) * devices), recipe=lookup(recipe).on(devices),
 )"""
 # The same bytes without the imports, which cost seconds in each kernel.
 BEGIN = """
@@ -185,6 +186,8 @@ def suite_fixture(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(paths, "VENVS", tmp_path / "venvs")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    cores = [cpu_cores.Core(0, (number,)) for number in range(16)]
+    monkeypatch.setattr(cpu_cores, "machine", lambda: cores)
     monkeypatch.setattr("helpers.results.report.page._drawn", lambda compared, chart: None)
     made = Suite(tmp_path)
     made.data = images

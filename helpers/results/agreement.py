@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "machine": lambda c: c["run"]["host"],
-    "kind of device": lambda c: sorted(set(c["hardware"]["gpus"])) or "virtual CPU devices",
+    "kind of device": lambda c: sorted(set(c["hardware"]["gpus"])) or "CPU devices",
     "recipe": lambda c: c["recipe"]["name"],
     "crop in pixels": lambda c: c["recipe"]["crop"],
     "epochs": lambda c: c["recipe"]["epochs"],

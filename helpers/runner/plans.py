@@ -251,7 +251,7 @@ def make_plan(
         engine = engines.choose(launcher, max(each_nodes))
     place = chosen.loader_cores if loader_cores == "default" else loader_cores
     with _choosing("loader_cores" if place not in cpu_cores.PLACES else "devices"):
-        if min(each_nodes) == 1 or not engine.virtual:  # simulated nodes share all cores
+        if min(each_nodes) == 1:  # the devices of several nodes share all cores of their node
             widest = device_helpers.resolve(max(counts), gpus, cores_per_device, place)
             if widest.cpus:
                 most = cpu_cores.each_of(max(counts), cpu_cores.machine())

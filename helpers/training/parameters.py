@@ -119,7 +119,7 @@ def resolve(
             launcher reaches others.
         launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
         cores_per_device: of a CPU device: a number, ``auto`` for an equal part of the machine's, or
-            ``shared``, with which the devices share all cores. Simulated nodes always share them.
+            ``shared``, with which the devices share all cores, as those of several nodes do.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.PLACES``;
             ``default`` is the recipe's.
 
@@ -137,7 +137,8 @@ def resolve(
             f"nodes {nodes}: on one machine they are virtual, and {engines.MOST_VIRTUAL} of those "
             "do; give fewer, name the machines (launcher), or run in a Slurm allocation"
         )
-    if virtual_nodes := nodes > 1 and engine.virtual:
+    virtual_nodes = nodes > 1 and engine.virtual
+    if nodes > 1:
         cores_per_device = cpu_cores.SHARED
     found = device_helpers.resolve(devices, gpus, cores_per_device)
     if found.kind == "cpu" and device_helpers.visible():

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import gpumon
+from helpers.frameworks import cpu_cores
 from helpers.frameworks.place import Place
 from helpers.launch import letters, samplers, serving
 from helpers.networks.weights import Arrays, Weights
@@ -34,6 +35,10 @@ class RankRun(RunBase):
         setup: parameters.Setup = letters.received(place.folder / SETUP)
         each = setup.devices
         own = min(each.gpus, setup.of_all_nodes.gpus) or None
+        if each.cpus:  # before the framework starts its threads
+            alone = place.ranks_a_node == each.count  # one rank for each device
+            first = place.local_rank
+            cpu_cores.confine(each.cpus[first : first + 1] if alone else each.cpus)
         found = tuple(framework.list_devices(each.kind, each.count, own))
         super().__init__(framework, setup, found)
         self.place = place

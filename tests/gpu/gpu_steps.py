@@ -181,7 +181,7 @@ def _run(record: dict[str, Any]) -> str:
     known = "comparable" if record["fairness"]["comparable"] else "NOT comparable"
     cadence = record["monitor"]["cadence"]
     devices = record["devices"]
-    name = devices["names"][0] if devices["kind"] == "gpu" else "virtual CPU device"
+    name = devices["names"][0] if devices["kind"] == "gpu" else "CPU device"
     return (
         f"{devices['count']} x {name}: {', '.join(speeds)}; "
         f"certificate: {known}, {len(checks)} checks; monitor: {cadence.get('missed')} of "

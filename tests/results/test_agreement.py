@@ -78,7 +78,7 @@ def test_values_are_told_as_people_write_them() -> None:
     said = told(entry(hardware__gpus=gpus), entry("Keras"))
     assert said["kind of device differs"] == (
         "not comparable in this: [NVIDIA A10, NVIDIA L4] (PyTorch, 2 devices); "
-        "virtual CPU devices (Keras, 2 devices)"
+        "CPU devices (Keras, 2 devices)"
     )
 
 

@@ -304,10 +304,10 @@ def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
     assert rates == pytest.approx([100.0, 90.0, 130.0])
     assert (
         comparison_tables.training(compared).loc["PyTorch", ("2 devices", "images/s")]
-        == "100 (88.2 to 133)"
+        == "100 (90.0 to 130)"
     )
     page = report.write(batches, tmp_path / "out").read_text()
-    assert re.search(r'<td class="number">100 <small>88.2 to 133</small>', page)
+    assert re.search(r'<td class="number">100 <small>90.0 to 130</small>', page)
     assert "the median of 3 runs" in page
 
 

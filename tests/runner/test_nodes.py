@@ -178,4 +178,4 @@ def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
         "PyTorch 2 x 1 virtual, 2 devices",
     ]
     assert len(comparison.latest_of_each(compared.finished)) == 2
-    assert "2 virtual CPU devices of 1 and 2 virtual nodes" in three_answers.headline(compared)
+    assert "2 CPU devices of 1 and 2 virtual nodes" in three_answers.headline(compared)

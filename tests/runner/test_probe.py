@@ -29,7 +29,7 @@ from helpers.runner.probe import inside, known, machine, outside
 from helpers.runner.probe.__main__ import _chosen, main
 from helpers.runner.probe.outside import Outcome
 
-TWO = ("virtual CPU device 0", "virtual CPU device 1")
+TWO = ("CPU device 0", "CPU device 1")
 
 
 @pytest.fixture
@@ -113,19 +113,19 @@ FAULTS: dict[str, tuple[str, str]] = {
         SECOND_LAYER.replace(
             "FAULT", "arrays = arrays | {'scale': arrays['scale'] + (np.arange(16) == 3)}"
         ),
-        r"BatchNorm on virtual CPU device 1: wrong result: output is off by up to 1.41",
+        r"BatchNorm on CPU device 1: wrong result: output is off by up to 1.41",
     ),
     "raises": (
         SECOND_LAYER.replace("FAULT", r"raise RuntimeError('CUDA error: no kernel image\nmore')"),
-        "BatchNorm on virtual CPU device 1: RuntimeError: CUDA error: no kernel image",
+        "BatchNorm on CPU device 1: RuntimeError: CUDA error: no kernel image",
     ),
     "dies": (
         SECOND_LAYER.replace("FAULT", "os.kill(os.getpid(), signal.SIGSEGV)"),
-        "BatchNorm on virtual CPU device 1: the process died of SIGSEGV",
+        "BatchNorm on CPU device 1: the process died of SIGSEGV",
     ),
     "dies of no name": (
         SECOND_LAYER.replace("FAULT", "os.kill(os.getpid(), signal.SIGRTMIN + 3)"),
-        r"BatchNorm on virtual CPU device 1: the process died of signal \d+",
+        r"BatchNorm on CPU device 1: the process died of signal \d+",
     ),
     "no library": (
         "raise OSError('libcuda.so.1: cannot open shared object file')",
@@ -272,7 +272,7 @@ def test_the_command_prints_a_table(small: Path, capsys: pytest.CaptureFixture[s
     assert all(re.fullmatch(r"\d+\.\d\d s", cell) for row in table for cell in row[3:])
     assert f"mxnet: python {platform.python_version()}, small {np.__version__}" in shown.out
     assert shown.out.endswith("Everything works: each result was the known one.\n")
-    assert "probing mxnet on 2 virtual CPU devices" in shown.err
+    assert "probing mxnet on 2 CPU devices" in shown.err
 
 
 def test_an_optional_kernel_is_probed_where_it_is_made_or_asked_for(
@@ -300,10 +300,10 @@ def test_the_command_says_what_does_not_work(
     (paths.VENVS / "mxnet.json").write_text('{"ok": false, "reason": "no compiler"}')
     assert main(["--kernels", "pytorch,mxnet", "--devices", "2", "--logs", "kept"]) == 1
     out = capsys.readouterr().out
-    assert re.search(r"^pytorch +2 +virtual CPU device 1 .* failed +\d\.\d\d s +-$", out, re.M)
-    assert re.search(r"^mxnet +2 +virtual CPU device 1( +-){5}$", out, re.M)
+    assert re.search(r"^pytorch +2 +CPU device 1 .* failed +\d\.\d\d s +-$", out, re.M)
+    assert re.search(r"^mxnet +2 +CPU device 1( +-){5}$", out, re.M)
     *_, pytorch, mxnet = out.splitlines()
-    said = "BatchNorm on virtual CPU device 1: RuntimeError: CUDA error: no kernel image"
+    said = "BatchNorm on CPU device 1: RuntimeError: CUDA error: no kernel image"
     assert pytorch == f"pytorch, 2 devices: {said} (kept/pytorch-2x.log has the details)"
     why = "the environment of kernel 'mxnet' could not be built: no compiler"
     assert mxnet == f"mxnet, 2 devices: {why}"

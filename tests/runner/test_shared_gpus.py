@@ -84,7 +84,6 @@ def test_they_scale_nothing(tmp_path: Path) -> None:
     compared = comparison.load(tmp_path)
     assert scaling.speed.numbers(compared).empty and not scaling.speed.several(compared)
     assert scaling.speed.table(compared).empty and charts.scaling(compared) is None
-    assert "speed-up" not in {name for _, name in comparison_tables.training(compared).columns}
 
 
 def test_every_table_says_what_they_are(shared: Comparison) -> None:
@@ -110,13 +109,8 @@ def test_beside_runs_with_a_gpu_each_they_are_not_in_the_race(mixed: Comparison)
     first = three_answers.fastest(mixed)
     assert first.verdict == "PyTorch" and "sharing" not in first.text
     assert "on 2 devices" in first.text
-    assert three_answers.headline(mixed).startswith("PyTorch trained fastest on 2 NVIDIA H100;")
+    assert three_answers.headline(mixed).startswith("On 2 NVIDIA H100, PyTorch trains fastest;")
     assert set(scaling.speed.numbers(mixed)["label"]) == {"PyTorch"}
-    training = comparison_tables.training(mixed)
-    assert training.loc["PyTorch", ("2 devices", "speed-up")] == "1.84"
-    for label in (SHARED, "Keras sharing 2 GPUs"):
-        speed_ups = training.loc[label].xs("speed-up", level=1)
-        assert set(speed_ups) == {"-"}
     order = list(learning_curves.table(mixed).index)
     assert order[:2] == ["PyTorch, 2 devices", "PyTorch, 1 device"]
     for draw in (charts.throughput, charts.placed, charts.curves, charts.clock_curves):
@@ -165,7 +159,7 @@ def test_estimates_are_of_the_same_sharing(tmp_path: Path, suite: Suite) -> None
     history = History(plans.Plan("demo", str(suite.data), [state]))
     with pytest.MonkeyPatch.context() as patch:
         gpus = [Devices("gpu", ("NVIDIA H100",) * 2), Devices("gpu", ("NVIDIA H100",) * 2, 1)]
-        patch.setattr("helpers.frameworks.devices.resolve", lambda count, on: gpus[on == 1])
+        patch.setattr("helpers.frameworks.devices.resolve", lambda count, on, cores: gpus[on == 1])
         alone = history.of(state)
         state.gpus = 1
         shared = history.of(state)
@@ -203,7 +197,7 @@ def test_a_sweep_and_the_command_ask_for_the_same(
     file.write_text("devices = [2, 4]\ngpus = 0\nrecipe = 'demo'\n", encoding="utf-8")
     assert main(["--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert "PyTorch_MultiGPU on 2 virtual CPU devices, kernel tiny" in shown
+    assert "PyTorch_MultiGPU on 2 CPU devices, kernel tiny" in shown
     assert main(["--sweep", str(file), "--gpus", "3", "--dry-run"]) == 2
     said = "gpus 3: this process sees no GPU; leave gpus out\n"
     assert capsys.readouterr().err == f"error: {said}"

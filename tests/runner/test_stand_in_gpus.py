@@ -218,7 +218,7 @@ def test_stand_in_a_notebook_run_by_hand_says_why_it_cannot(tmp_path: Path) -> N
     command = [sys.executable, "-c", ask, str(tmp_path)]
     done = run("H100", *command)
     assert "UnsupportedError: kernel 'mxnet': libmxnet of" in done.stderr.splitlines()[-1]
-    assert run("H100", *command, CUDA_VISIBLE_DEVICES="").stdout.startswith("2 virtual CPU devices")
+    assert run("H100", *command, CUDA_VISIBLE_DEVICES="").stdout.startswith("2 CPU devices")
 
 
 # --- Replicas that share GPUs -----------------------------------------------------------------
@@ -298,10 +298,10 @@ def test_stand_in_a_run_sees_the_gpu_that_its_replicas_share_and_no_other(suite:
 
 
 def test_stand_in_gpus_0_leaves_the_gpus_alone(suite: Suite) -> None:
-    seen = seen_by_a_run(suite, "H100", "--devices", "3", "--gpus", "0")
-    assert (seen["visible"], seen["short"]) == ("", "3 virtual CPU devices")
+    seen = seen_by_a_run(suite, "H100", "--devices", "2", "--gpus", "0")
+    assert (seen["visible"], seen["short"]) == ("", "2 CPU devices")
     assert seen["hardware"] == [] == seen["lanes"]
-    assert "pytorch_MultiGPU on 3 virtual CPU devices" in seen["said"]
+    assert "pytorch_MultiGPU on 2 CPU devices" in seen["said"]
 
 
 def test_stand_in_a_notebook_run_by_hand_hides_what_it_does_not_want(images: Path) -> None:
@@ -313,7 +313,7 @@ def test_stand_in_a_notebook_run_by_hand_hides_what_it_does_not_want(images: Pat
         "print(found.devices.short, devices.visible(), repr(os.environ['CUDA_VISIBLE_DEVICES']))"
     )
     done = run("H100", sys.executable, "-c", ask, DATA=str(images))
-    assert done.stdout == "2 virtual CPU devices [] ''\n", done.stderr
+    assert done.stdout == "2 CPU devices [] ''\n", done.stderr
 
 
 @pytest.mark.parametrize(
@@ -370,15 +370,15 @@ EMPTY_MIG = fake_nvml.machine(H100) + "0 mig 1\n"
         (MIG, "0", f"gpu; {mig_uuid(0)}; {INSTANCE}"),
         (MIG, "1", f"gpu; {uuid(1)}; NVIDIA H100"),
         (MIG, uuid(1), f"gpu; {uuid(1)}; NVIDIA H100"),
-        (MIG, "", "cpu; virtual CPU device 0"),
-        (MIG, "-1", "cpu; virtual CPU device 0"),
+        (MIG, "", "cpu; CPU device 0"),
+        (MIG, "-1", "cpu; CPU device 0"),
         (MIG, "MIG-9", "CUDA_VISIBLE_DEVICES=MIG-9 names no GPU and no MIG instance"),
         (MACHINES["H100"], "7", "CUDA_VISIBLE_DEVICES=7 names no GPU"),
         (MACHINES["H100"], "0,0", "CUDA_VISIBLE_DEVICES=0,0 names a GPU twice, and then CUDA sees"),
         (MACHINES["H100"], "1,GPU-1", "CUDA_VISIBLE_DEVICES=1,GPU-1 names a GPU twice"),
         (MACHINES["H100"], "1,0", f"gpu; {uuid(1)}; {uuid(0)}; NVIDIA H100"),
         (EMPTY_MIG, None, "every GPU here is in MIG mode and has no instance"),
-        (MACHINES["none"], "0", "cpu; virtual CPU device 0"),
+        (MACHINES["none"], "0", "cpu; CPU device 0"),
     ],
 )
 def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str) -> None:
@@ -416,7 +416,7 @@ def test_stand_in_a_driver_that_does_not_start_is_an_error(
 
 @pytest.mark.parametrize("code", [9, 12])
 def test_stand_in_no_driver_and_hidden_gpus_are_the_cpu(code: int) -> None:
-    cpu = "cpu; virtual CPU device 0\n"
+    cpu = "cpu; CPU device 0\n"
     assert run(f"init {code}\n", sys.executable, "-c", SEES).stdout == cpu
     assert run(MISMATCH, sys.executable, "-c", SEES, CUDA_VISIBLE_DEVICES="").stdout == cpu
 

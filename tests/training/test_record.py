@@ -28,7 +28,7 @@ from data_prep import FINDINGS
 from helpers.training import record
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
-devices = Devices("cpu", ("virtual CPU device 0",))
+devices = Devices("cpu", ("CPU device 0",))
 run = record.start(Path(sys.argv[1]), notebook="N", framework="F", kernel="k", versions={},
                    devices=devices, recipe=lookup("demo").on(1))
 """
