@@ -27,6 +27,7 @@ PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "device
 PARAMETERS += '\nseed = 0\nprecision = "fp32"\nworkers = "default"\nbatch_size = "default"'
 PARAMETERS += (
     '\nepochs = "default"\nwarmup_epochs = "default"\nnodes = 1\nlauncher = "auto"\nresume = False'
+    '\ncores_per_device = "auto"\nloader_cores = "default"'
 )
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""
@@ -114,6 +115,7 @@ class Suite:
             given += ["--recipe", "demo"]
             given += [] if "--data" in given else ["--data", str(self.data)]
             given += [] if "--devices" in given else ["--devices", "1"]
+            given += [] if "--cores-per-device" in given else ["--cores-per-device", "1"]
         return main(given)
 
     def start(
@@ -142,6 +144,7 @@ class Suite:
         )
         given = [*arguments, "--recipe", "demo", "--data", str(self.data)]
         given += [] if "--devices" in given else ["--devices", "1"]
+        given += [] if "--cores-per-device" in given else ["--cores-per-device", "1"]
         return [sys.executable, "-c", code, *given]
 
     def run(self, batch: str, name: str) -> Path:

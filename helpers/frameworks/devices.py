@@ -298,7 +298,6 @@ def resolve(
 
 
 def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devices:
-    names = tuple(f"CPU device {i}" for i in range(count))
     if loader_cores not in cpu_cores.PLACES:
         raise UserError(f"loader_cores '{loader_cores}': give {', '.join(cpu_cores.PLACES)}")
     if cores_per_device == cpu_cores.SHARED or not hasattr(os, "sched_setaffinity"):
@@ -306,12 +305,16 @@ def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devic
             raise UserError(
                 f"devices {count}: they would share {core_count()} cores; give {most} at most"
             )
-        return Devices("cpu", names)
+        return Devices("cpu", _cpu_names(count))
     each = None
     if cores_per_device != "auto" and (each := _number("cores_per_device", cores_per_device)) < 1:
         raise UserError(f"cores_per_device {each}: a device needs at least one")
     cpus = cpu_cores.divided(count, each, loader_cores, cpu_cores.machine())
-    return Devices("cpu", names, cpus=cpus)
+    return Devices("cpu", _cpu_names(count), cpus=cpus)
+
+
+def _cpu_names(count: int) -> tuple[str, ...]:
+    return tuple(f"CPU device {number}" for number in range(count))
 
 
 def _number(what: str, value: object) -> int:

@@ -253,9 +253,12 @@ def make_plan(
     with _choosing("loader_cores" if place not in cpu_cores.PLACES else "devices"):
         if min(each_nodes) == 1:  # the devices of several nodes share all cores of their node
             widest = device_helpers.resolve(max(counts), gpus, cores_per_device, place)
-            if widest.cpus:
-                most = cpu_cores.each_of(max(counts), cpu_cores.machine())
-                cores_per_device = most if cores_per_device == "auto" else int(cores_per_device)
+            if not widest.cpus and cores_per_device != cpu_cores.SHARED:
+                cores_per_device = "auto"
+            elif cores_per_device == "auto":
+                cores_per_device = cpu_cores.each_of(max(counts), cpu_cores.machine())
+            elif widest.cpus:
+                cores_per_device = int(cores_per_device)
     with _choosing("seeds"):
         each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
     each_precision = dict.fromkeys(precision)

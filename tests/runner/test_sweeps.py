@@ -304,7 +304,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("repeats = 99999", "runs; plan 10000 or fewer"),
         ("recipe = 'demo'\ndevices = [0]", "line 2: devices 0: a run needs at least one"),
         ("devices = {a = 1}", "'devices' takes a list"),
-        ("devices = [2000000000]", "on the CPU they are virtual"),
+        ("devices = [2000000000]", "they would share"),
         ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are PyTorch"),
         ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
         ("frameworks = ['keras']\nnotebooks = ['x']", "give one of them"),
@@ -651,5 +651,5 @@ def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
             del run[name]
     path.write_text(json.dumps(content), encoding="utf-8")
     batch = batch_folder.load("old")
-    assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs)
+    assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs, cores_per_device=1)
     assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])
