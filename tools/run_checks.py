@@ -208,9 +208,9 @@ def parts() -> dict[str, Part]:
     files = sorted((ROOT / KERNELS).glob("test_*.py"))
     found |= {_name(file): of_kernel(file) for file in files if takes_long(file)}
     found["studies"] = studies
-    sample = ["--sample", "20", "--jobs", "1"]
+    sample = ["--sample", "10", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
-    sample = ["--notebook", "PyTorch", "--sample", "6"]
+    sample = ["--notebook", "PyTorch", "--sample", "4"]
     found["notebook_mutants"] = partial(command, "lab", "python", NOTEBOOK_MUTANTS, *sample)
     found |= {_name(file): of_kernel(file) for file in files if not takes_long(file)}
     found["Compare"] = compared

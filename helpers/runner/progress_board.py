@@ -93,7 +93,12 @@ class Lines:
         """The run is settled."""
         self._close()
         self.history.add(state)
-        say(f"      {messages.outcome(state)}")
+        said = messages.outcome(state)
+        if state.state == "finished":
+            measured, speed = messages.figures(self.batch, state)
+            metric = recipes.task(self.batch.plan).metric.short
+            said += f": {speed} images/s, test {metric} {measured}"
+        say(f"      {said}")
 
     def _close(self) -> None:
         if self._line:
