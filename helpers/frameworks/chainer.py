@@ -100,7 +100,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     Naming a GPU does not start CUDA in this process, so processes can still be forked.
 
     Args:
-        kind: ``gpu`` or ``cpu`` (virtual devices).
+        kind: ``gpu`` or ``cpu``.
         count: number of replicas.
         gpus: number of GPUs that the replicas share; None: one GPU per replica.
 

@@ -93,7 +93,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     Call it before JAX computes anything: the devices cannot change afterwards (RuntimeError).
 
     Args:
-        kind: ``gpu`` or ``cpu`` (virtual devices).
+        kind: ``gpu`` or ``cpu``.
         count: number of replicas.
         gpus: number of GPUs that the replicas share; None: one GPU per replica.
 

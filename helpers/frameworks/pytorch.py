@@ -54,7 +54,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     """The framework's handles for the devices of a run.
 
     Args:
-        kind: ``gpu`` or ``cpu`` (virtual devices).
+        kind: ``gpu`` or ``cpu``.
         count: number of replicas.
         gpus: number of GPUs that the replicas share; None: one GPU per replica.
 

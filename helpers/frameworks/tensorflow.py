@@ -85,7 +85,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     (RuntimeError). TensorFlow then sees ``count`` GPUs and takes their memory as it is needed.
 
     Args:
-        kind: ``gpu`` or ``cpu`` (virtual devices).
+        kind: ``gpu`` or ``cpu``.
         count: number of replicas.
         gpus: number of GPUs that the replicas share; None: one GPU per replica.
 

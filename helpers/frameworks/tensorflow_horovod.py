@@ -82,7 +82,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     Each is the one device that its rank sees, and so they are called the same.
 
     Args:
-        kind: ``gpu`` or ``cpu`` (virtual devices).
+        kind: ``gpu`` or ``cpu``.
         count: number of replicas.
         gpus: number of GPUs that the replicas share; None: one GPU per replica.
 

@@ -191,7 +191,7 @@ def of_first(values: Sequence[tf.Tensor]) -> Sequence[Any]:
 def _only_on(devices: Sequence[str]) -> Iterator[None]:
     """Let the strategy that is made meanwhile use these devices of its node.
 
-    By itself it takes all GPUs, even where a run is to have virtual devices, or one CPU.
+    By itself it takes all GPUs, even where a run is to have CPU devices, or one CPU.
     """
     from tensorflow.python.distribute import collective_all_reduce_strategy as strategies
 
