@@ -253,8 +253,9 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
     if found["speed-up"] < 1:
         soon = f"later, after {1 / found['speed-up']:.2f} times the time"
     return (
-        f"{label(content)}: until AUC {wanted:.2f}, 2 devices did {found['hardware']:.2f} times "
-        f"the images a second of 1 and needed {found['learning']:.2f} times the images, so it came "
+        f"{label(content)}: until AUC {wanted:.2f}, with compiling and validation, 2 devices did "
+        f"{found['hardware']:.2f} times the images a second of 1 and needed "
+        f"{found['learning']:.2f} times the images, so it came "
         f"{soon} (one run each)."
     )
 

@@ -294,8 +294,8 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         lambda f: f.assign(seconds=f["first_step_seconds"]),
     ),
     "the loader for synthetic data": (
-        comparison,
-        "results",
+        comparison_tables,
+        "summarise",
         lambda f: f.assign(synthetic_images_per_second=f["loader_images_per_second"]),
     ),
     "the run times of two runs": (

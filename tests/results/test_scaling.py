@@ -81,10 +81,14 @@ def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None
     assert split.target(compared) == law.TARGET  # 80 % was not reached on 128
     said = split.sentences(compared)
     assert said[2] == (
-        "PyTorch: until top-1 75 %, 8 devices did 7.02 times the images a second of 1 and needed "
+        "PyTorch: until top-1 75 %, with compiling and validation, 8 devices did 7.02 times the "
+        "images a second of 1 and needed "
         "2.30 times the images, so it came 3.05 times as soon (one run each)."
     )
-    failed = "PyTorch: over all epochs, 128 devices did 36.2 times the images a second of 1, but"
+    failed = (
+        "PyTorch: over all epochs with compiling and validation, 128 devices did 36.2 times the "
+        "images a second of 1, but"
+    )
     assert said[-1].startswith(failed)
     assert "top-1 80 % was not reached with 2,031,616 images (best 77.5 %)" in said[-1]
     answer = three_answers.answers(compared)[-1]

@@ -213,8 +213,9 @@ def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
 def sentences(compared: Comparison) -> list[str]:
     """The split in words, a line a label and number of devices; then who never got further.
 
-    ``PyTorch: until top-1 75 %, 8 devices did 7.10 times the images a second of 1 and needed 2.30
-    times the images, so it came 3.09 times as soon (one run each).``
+    ``PyTorch: until top-1 75 %, with compiling and validation, 8 devices did 7.10 times the
+    images a second of 1 and needed 2.30 times the images, so it came 3.09 times as soon (one run
+    each).``
     """
     shown = target(compared)
     if shown is None:
@@ -251,9 +252,10 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     if row["reached"] < row["runs"]:
         runs = f"in {row['runs'] - row['reached']} of {row['runs']} runs, " * bool(row["reached"])
         return (
-            f"{row['label']}: over all epochs, {many} did {_times(row['rate_factor'])} the images "
-            f"a second of {base}, but {runs}{wanted} was not reached with "
-            f"{row['images_seen']:,.0f} images (best {metric.text(row['best'])})."
+            f"{row['label']}: over all epochs with compiling and validation, {many} did "
+            f"{_times(row['rate_factor'])} the images a second of {base}, but "
+            f"{runs}{wanted} was not reached with {row['images_seen']:,.0f} images "
+            f"(best {metric.text(row['best'])})."
         )
     counts = (row["runs"], row["base_runs"])
     runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
@@ -267,8 +269,9 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     over = "seeds" if row["by_seed"] else "pairs of runs"
     spread = f", {short(low)} to {short(high)} over the {over}" * bool(low < high)
     return (
-        f"{row['label']}: until {wanted}, {many} did {_times(row['hardware'])} the images a second "
-        f"of {base} and needed {_times(row['learning'])} the images, so {came} {_times(times)} "
+        f"{row['label']}: until {wanted}, with compiling and validation, {many} did "
+        f"{_times(row['hardware'])} the images a second of {base} and needed "
+        f"{_times(row['learning'])} the images, so {came} {_times(times)} "
         f"{unit} ({runs}{spread})."
     )
 
