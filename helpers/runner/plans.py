@@ -250,15 +250,13 @@ def make_plan(
     with _choosing("launcher"):
         engine = engines.choose(launcher, max(each_nodes))
     place = chosen.loader_cores if loader_cores == "default" else loader_cores
+    cores: int | str = cores_per_device if cores_per_device == cpu_cores.SHARED else "auto"
     with _choosing("loader_cores" if place not in cpu_cores.PLACES else "devices"):
         if min(each_nodes) == 1:  # the devices of several nodes share all cores of their node
             widest = device_helpers.resolve(max(counts), gpus, cores_per_device, place)
-            if not widest.cpus and cores_per_device != cpu_cores.SHARED:
-                cores_per_device = "auto"
-            elif cores_per_device == "auto":
-                cores_per_device = cpu_cores.each_of(max(counts), cpu_cores.machine())
-            elif widest.cpus:
-                cores_per_device = int(cores_per_device)
+            if widest.cpus:
+                most = cpu_cores.each_of(max(counts), cpu_cores.machine())
+                cores = most if cores_per_device == "auto" else int(cores_per_device)
     with _choosing("seeds"):
         each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
     each_precision = dict.fromkeys(precision)
@@ -311,7 +309,7 @@ def make_plan(
         workers,
         warmup,
         engine.asked,
-        cores_per_device,
+        cores,
         loader_cores,
         digests,
     )

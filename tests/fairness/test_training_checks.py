@@ -10,6 +10,7 @@ import pytest
 from helpers.fairness import training_checks
 from helpers.fairness.certificate import Check
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe
 
@@ -268,3 +269,29 @@ def test_an_evaluation_of_other_images_fails(wrong: Evaluation) -> None:
     found = training_checks.evaluations([BOTH[0], bad])
     assert found.verdict == "fail"
     assert f"{wrong.part}: {wrong.images} of 6 images" in str(found.reason)
+
+
+CPUS = [CpuDevice((0, 4), 1, (0, 4)), CpuDevice((1, 5), 1, (1, 5))]
+
+
+@pytest.mark.parametrize(
+    ("cores", "variant"),
+    [
+        ([(0, 4), (1, 5)], None),
+        ([(0, 4), (0, 1, 4, 5)], "cores (0, 1, 4, 5 instead of 1, 5)"),
+        ([(1, 5), (0, 4)], "cores (1, 5 instead of 0, 4; 0, 4 instead of 1, 5)"),
+    ],
+)
+def test_each_process_is_to_run_on_its_devices_cores(
+    cores: list[tuple[int, ...]], variant: str | None
+) -> None:
+    observed = [replace(each, cores=own) for each, own in zip(BOTH, cores, strict=True)]
+    found = training_checks.cores(observed, CPUS)
+    assert found.verdict == ("pass" if variant is None else "different")
+    assert variant is None or found.variant == variant
+
+
+def test_one_process_has_the_cores_of_all_its_devices() -> None:
+    alone = replace(BOTH[0], cores=(0, 1, 4, 5))
+    assert training_checks.cores([alone], CPUS).verdict == "pass"
+    assert training_checks.cores([replace(alone, cores=(0, 1))], CPUS).verdict == "different"

@@ -52,6 +52,21 @@ def test_an_affinity_mask_with_holes_leaves_what_it_allows(two_nodes: Path) -> N
     assert found == [Core(0, (1, 9)), Core(0, (3,)), Core(1, (12,))]
 
 
+@pytest.mark.parametrize(("limit", "cores"), [(0.5, 1), (1.5, 1), (2.0, 2), (float("inf"), 3)])
+def test_a_container_has_as_many_cores_as_it_may_use_whole(
+    limit: float, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a limit of 1.5 CPUs a second device could use half a core only."""
+    monkeypatch.setattr(cpu_cores, "core_limit", lambda: limit)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1, 3, 4})
+    monkeypatch.setattr(cpu_cores, "siblings", lambda core, system: set())
+    cpu_cores._at_first.cache_clear()
+    try:
+        assert len(cpu_cores.machine()) == cores
+    finally:
+        cpu_cores._at_first.cache_clear()
+
+
 def test_two_devices_are_a_numa_node_each(two_nodes: Path) -> None:
     one, other = cpu_cores.divided(2, None, ON_DEVICE, cpu_cores.machine(range(16), two_nodes))
     assert (one.cores, one.threads, one.numa_node) == ((0, 1, 2, 3, 8, 9, 10, 11), 4, 0)

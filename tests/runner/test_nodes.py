@@ -9,7 +9,8 @@ from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, why_not
+from helpers.frameworks import ROWS, cpu_cores, why_not
+from helpers.frameworks import devices as device_helpers
 from helpers.results import comparability, comparison, comparison_tables, limits, three_answers
 from helpers.runner import batch_folder, journal, messages, plans
 from helpers.training import record
@@ -179,3 +180,29 @@ def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
     ]
     assert len(comparison.latest_of_each(compared.finished)) == 2
     assert "2 CPU devices of 1 and 2 virtual nodes" in three_answers.headline(compared)
+
+
+@pytest.mark.parametrize(
+    ("devices", "asked", "each"),
+    [([1, 2], "auto", 4), ([1, 2], "3", 3), ([1], "auto", 8), ([9], "shared", "shared")],
+)
+def test_every_number_of_devices_has_equally_many_cores_each(
+    devices: list[int], asked: str, each: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So one device of two leaves half of the machine idle."""
+    machine = [cpu_cores.Core(0, (number,)) for number in range(8)]
+    monkeypatch.setattr(cpu_cores, "machine", lambda: machine)
+    monkeypatch.setattr(device_helpers, "visible", list)
+    plan = plans.make_plan(
+        recipe="demo", frameworks=["jax"], devices=devices, cores_per_device=asked
+    )
+    assert plan.cores_per_device == each
+
+
+def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_cores, "machine", lambda: [cpu_cores.Core(0, (0,))])
+    monkeypatch.setattr(device_helpers, "visible", list)
+    with pytest.raises(plans.ChoiceError, match="give 1 at most, or cores_per_device 'shared'"):
+        plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
+    plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nodes=[2])
+    assert plan.cores_per_device == "auto", "the devices of several nodes share all cores"
