@@ -103,7 +103,7 @@ class Plan:
     launcher: str = "auto"
     """What starts the ranks of several nodes."""
     cores_per_device: int | str = "auto"
-    """Of CPU devices; the same for each number of them."""
+    """Of CPU devices, as it was asked for."""
     loader_cores: str = "default"
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Of the recipe's file and the code beside it; nothing in journals of older versions."""
@@ -121,6 +121,17 @@ class Plan:
             "cores_per_device": self.cores_per_device,
             "loader_cores": self.loader_cores,
         }
+
+    def cores_here(self) -> int | str:
+        """The cores of each CPU device on this machine: ``auto`` as a number.
+
+        It is that of the most devices, for all runs on one node. As another machine may have other
+        cores, as the node of a job beside that where it was submitted, the plan keeps ``auto``.
+        """
+        most = max((run.devices for run in self.runs if run.nodes == 1), default=0)
+        if self.cores_per_device != "auto" or not most:
+            return self.cores_per_device
+        return cpu_cores.each_of(most, cpu_cores.machine()) or "auto"
 
     def settings(self) -> str:
         """What of its parameters is not the default: ``epochs 1, batch size 16``; else nothing."""
@@ -254,9 +265,8 @@ def make_plan(
     with _choosing("loader_cores" if place not in cpu_cores.PLACES else "devices"):
         if min(each_nodes) == 1:  # the devices of several nodes share all cores of their node
             widest = device_helpers.resolve(max(counts), gpus, cores_per_device, place)
-            if widest.cpus:
-                most = cpu_cores.each_of(max(counts), cpu_cores.machine())
-                cores = most if cores_per_device == "auto" else int(cores_per_device)
+            if widest.cpus and cores_per_device != "auto":
+                cores = int(cores_per_device)
     with _choosing("seeds"):
         each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
     each_precision = dict.fromkeys(precision)

@@ -201,6 +201,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         | batch.plan.parameters()
         | {
             "devices": state.devices,
+            "cores_per_device": batch.plan.cores_here(),
             "nodes": state.nodes,
             "gpus": "auto" if state.gpus is None else state.gpus,
             "run": str(folder),
@@ -276,7 +277,7 @@ def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, st
     steps = batch.folder / state.folder / heartbeat.FILE
     marked = {kernel_processes.MARK: str(batch.folder), heartbeat.VARIABLE: str(steps)}
     known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
-    if not gpus and state.nodes == 1 and isinstance(cores := batch.plan.cores_per_device, int):
+    if not gpus and state.nodes == 1 and isinstance(cores := batch.plan.cores_here(), int):
         marked["OMP_NUM_THREADS"] = str(cores)  # which MXNet reads when it is imported
     return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
 

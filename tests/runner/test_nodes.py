@@ -196,7 +196,10 @@ def test_every_number_of_devices_has_equally_many_cores_each(
     plan = plans.make_plan(
         recipe="demo", frameworks=["jax"], devices=devices, cores_per_device=asked
     )
-    assert plan.cores_per_device == each
+    assert (plan.cores_per_device, plan.cores_here()) == (
+        int(asked) if asked == "3" else asked,
+        each,
+    )
 
 
 def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,4 +208,4 @@ def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.Mon
     with pytest.raises(plans.ChoiceError, match="give 1 at most, or cores_per_device 'shared'"):
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
     plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nodes=[2])
-    assert plan.cores_per_device == "auto", "the devices of several nodes share all cores"
+    assert plan.cores_here() == "auto", "the devices of several nodes share all cores"
