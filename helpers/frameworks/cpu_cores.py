@@ -20,14 +20,14 @@ import threadpoolctl
 
 from data_prep.files import core_limit
 from helpers.errors import UserError
+from helpers.recipe.settings import LOADER_CORES as LOADER_CORES
+from helpers.recipe.settings import ON_DEVICE as ON_DEVICE
+from helpers.recipe.settings import ON_OWN as ON_OWN
+from helpers.recipe.settings import ON_SIBLINGS as ON_SIBLINGS
 
 SYSTEM = Path("/sys/devices/system")
 SHARED = "shared"
 """The value of ``cores_per_device`` with which devices share all cores."""
-ON_DEVICE, ON_OWN, ON_SIBLINGS = "device", "own", "siblings"
-PLACES = (ON_DEVICE, ON_OWN, ON_SIBLINGS)
-"""Where loader workers run: on their device's cores, on cores that do not compute, or on the second
-hardware threads of the cores that compute."""
 INSTRUCTION_SETS = (
     *("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
     *("amx_tile", "amx_bf16", "amx_int8", "asimd", "sve", "bf16"),
@@ -108,7 +108,7 @@ def divided(
     Args:
         count: of devices.
         each: physical cores of a device; None: as many as there are for so many devices.
-        place: one of ``PLACES``.
+        place: one of ``LOADER_CORES``.
         cores: :func:`machine`.
 
     Raises:

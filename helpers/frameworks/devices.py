@@ -252,7 +252,7 @@ def resolve(
             CPU's, and GPUs that no process can use are hidden from this one and all that it starts.
         cores_per_device: of a CPU device. ``auto`` is an equal part of all cores, ``shared`` lets
             the devices share them.
-        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.PLACES``.
+        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``.
 
     Raises:
         DriverError: the driver is installed and does not start.
@@ -298,8 +298,8 @@ def resolve(
 
 
 def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devices:
-    if loader_cores not in cpu_cores.PLACES:
-        raise UserError(f"loader_cores '{loader_cores}': give {', '.join(cpu_cores.PLACES)}")
+    if loader_cores not in cpu_cores.LOADER_CORES:
+        raise UserError(f"loader_cores '{loader_cores}': give {', '.join(cpu_cores.LOADER_CORES)}")
     if cores_per_device == cpu_cores.SHARED or not hasattr(os, "sched_setaffinity"):
         if count > (most := max(FEW_SHARING, A_CORE * core_count())):
             raise UserError(

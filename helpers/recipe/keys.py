@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.frameworks import NOTEBOOKS
-from helpers.frameworks.cpu_cores import PLACES
-from helpers.recipe.settings import OPTIMIZERS, SCALINGS, TASKS
+from helpers.recipe.settings import LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
 
 FRAMEWORKS = tuple(NOTEBOOKS)
 """Modules of ``helpers.frameworks`` that may be given a network of one's own."""
@@ -110,7 +109,7 @@ DATA = {
     "resized": _whole("256", 1, 2**14),
     "crop": _whole("224", 1, 2**14),
     "colour": _word("grey", "rgb"),
-    "loader_cores": _word(*PLACES),
+    "loader_cores": _word(*LOADER_CORES),
 }
 OPTIONS = {
     "uncertain": _word("zero", "one", "ignore"),

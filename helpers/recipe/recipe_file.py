@@ -14,7 +14,6 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import cpu_cores
 from helpers.recipe import own_code, toml_file
 from helpers.recipe.keys import (
     DATA,
@@ -26,7 +25,7 @@ from helpers.recipe.keys import (
     TABLES,
     Key,
 )
-from helpers.recipe.settings import TASKS, Recipe
+from helpers.recipe.settings import ON_DEVICE, TASKS, Recipe
 from helpers.recipe.toml_file import TomlFile
 
 FOLDER = paths.ROOT / "recipes"
@@ -230,7 +229,7 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         folder=_folder(data.get("folder", "auto"), folder),
         options=options,
         colour=data.get("colour", "grey" if reader == "nih" else "rgb"),
-        loader_cores=data.get("loader_cores", cpu_cores.ON_DEVICE),
+        loader_cores=data.get("loader_cores", ON_DEVICE),
         own=own,
         code=code,
         beside=str(folder) if own else "",

@@ -54,6 +54,12 @@ class Rule:
         return {"sgd": (), "momentum": ("first",), "adam": ("first", "second")}[self.name]
 
 
+ON_DEVICE, ON_OWN, ON_SIBLINGS = "device", "own", "siblings"
+LOADER_CORES = (ON_DEVICE, ON_OWN, ON_SIBLINGS)
+"""Where loader workers of a CPU device run: on its cores, on cores that do not compute, or on the
+second hardware threads of the cores that compute."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What is trained, on what, and how; the same for every framework.
@@ -90,7 +96,7 @@ class Recipe:
     folder: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
     colour: str = "grey"  # or rgb
-    loader_cores: str = "device"  # or own, siblings: where the loader workers of CPU devices run
+    loader_cores: str = ON_DEVICE
     optimizer: str = "adam"
     momentum: float = 0.9  # of the optimiser "momentum" alone
     weight_decay: float = 0.0  # added to the gradients of all weights, as PyTorch does

@@ -224,8 +224,8 @@ def make_plan(
         launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
         cores_per_device: of each CPU device; ``auto``: an equal part of all cores for the most
             devices of these; ``shared``: the devices share all cores.
-        loader_cores: where a CPU device's loader workers run (``cpu_cores.PLACES``); ``default``:
-            the recipe's.
+        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
+            ``default``: the recipe's.
 
     Raises:
         ChoiceError: one of these cannot be had.
@@ -262,7 +262,7 @@ def make_plan(
         engine = engines.choose(launcher, max(each_nodes))
     place = chosen.loader_cores if loader_cores == "default" else loader_cores
     cores: int | str = cores_per_device if cores_per_device == cpu_cores.SHARED else "auto"
-    with _choosing("loader_cores" if place not in cpu_cores.PLACES else "devices"):
+    with _choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
         if min(each_nodes) == 1:  # the devices of several nodes share all cores of their node
             widest = device_helpers.resolve(max(counts), gpus, cores_per_device, place)
             if widest.cpus and cores_per_device != "auto":

@@ -120,7 +120,7 @@ def resolve(
         launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
         cores_per_device: of a CPU device: a number, ``auto`` for an equal part of the machine's, or
             ``shared``, with which the devices share all cores, as those of several nodes do.
-        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.PLACES``;
+        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
 
     Raises:

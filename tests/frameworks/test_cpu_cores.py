@@ -85,7 +85,7 @@ def test_no_device_is_on_two_nodes_where_that_can_be_avoided(two_nodes: Path) ->
 @pytest.mark.parametrize("count", range(1, 9))
 def test_sets_are_equal_and_disjoint(count: int, two_nodes: Path) -> None:
     machine = cpu_cores.machine(range(16), two_nodes)
-    for place in cpu_cores.PLACES:
+    for place in cpu_cores.LOADER_CORES:
         if place == ON_OWN and count > 4:
             continue
         found = cpu_cores.divided(count, None, place, machine)

@@ -103,7 +103,8 @@ def assert_as_one_process(
         compared: what else is asserted of the two nodes.
         more: of the notebook's parameters.
     """
-    with names_of(notebook, folder / "one", 1, 2, **more) as names:
+    shared = {"cores_per_device": "shared"}  # as on nodes: else TensorFlow adds in another order
+    with names_of(notebook, folder / "one", 1, 2, **more, **shared) as names:
         (one,) = names["this_run"].everywhere(few_steps)
     with names_of(notebook, folder / "two", 2, 1, **more) as names:
         each = names["this_run"].everywhere(few_steps)
