@@ -84,7 +84,7 @@ def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
 def why_not_shared(kernel: str, replicas: int, gpus: int) -> str | None:
     """Why ``replicas`` of ``kernel`` cannot share ``gpus`` GPUs; None where they can, or need not.
 
-    Of CPU devices ``gpus`` is 0.
+    ``gpus`` is 0 for CPU devices.
     """
     if kernel not in CANNOT_SHARE or not 0 < gpus < replicas:
         return None

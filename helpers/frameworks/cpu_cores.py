@@ -9,6 +9,7 @@ to the cores of all. Linux then takes the memory that the process writes first f
 """
 
 import os
+import platform
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from helpers.recipe.settings import ON_DEVICE as ON_DEVICE
 from helpers.recipe.settings import ON_OWN as ON_OWN
 from helpers.recipe.settings import ON_SIBLINGS as ON_SIBLINGS
 
-SYSTEM = Path("/sys/devices/system")
+SYSTEM, INFO = Path("/sys/devices/system"), Path("/proc/cpuinfo")
 SHARED = "shared"
 """The value of ``cores_per_device`` with which devices share all cores."""
 INSTRUCTION_SETS = (
@@ -34,7 +35,7 @@ INSTRUCTION_SETS = (
 )
 """Those that decide how fast a CPU multiplies matrices, as Linux calls them."""
 FOR_LOADERS = 4
-"""Of so many cores of a device one is its loader workers', where they have cores of their own."""
+"""A device's cores per core that its loader workers get, where they have cores of their own."""
 
 
 @dataclass(frozen=True)
@@ -156,20 +157,29 @@ def threads_of_a_device() -> int | None:
     return _Now.threads
 
 
-def processor(system: Path = SYSTEM, info: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
+def processor(system: Path = SYSTEM, info: Path = INFO) -> dict[str, Any]:
     """Threads of a core, the clock and the instruction sets, as the system describes its first."""
-    try:
-        lines = info.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
+    if not info.exists():  # not Linux
         return {}
-    told = {key.strip(): value.strip() for key, _, value in (ln.partition(":") for ln in lines)}
     found: dict[str, Any] = {"threads_per_core": 1 + len(siblings(min(_at_first()[0]), system))}
     highest = system / "cpu/cpu0/cpufreq/cpuinfo_max_freq"  # in kHz
-    with suppress(OSError, ValueError, KeyError):
-        kilo = highest.read_text(encoding="ascii") if highest.exists() else None
-        found["clock_mhz"] = float(told["cpu MHz"]) if kilo is None else int(kilo) / 1000
-    flags = told.get("flags", told.get("Features", "")).split()
-    return found | {"instruction_sets": [name for name in INSTRUCTION_SETS if name in flags]}
+    with suppress(OSError, ValueError):
+        found["clock_mhz"] = (
+            int(highest.read_text(encoding="ascii")) / 1000
+            if highest.exists()
+            else float(of_cpu("cpu MHz", info))
+        )
+    known = f"{of_cpu('flags', info)} {of_cpu('Features', info)}".split()  # of x86, and of ARM
+    return found | {"instruction_sets": [name for name in INSTRUCTION_SETS if name in known]}
+
+
+def of_cpu(key: str, info: Path = INFO) -> str:
+    """What Linux says of the first core, such as ``model name``; elsewhere the general name."""
+    with suppress(OSError), info.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith(key):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def pinned() -> tuple[int, ...]:

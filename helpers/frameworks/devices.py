@@ -364,7 +364,7 @@ def hardware() -> dict[str, Any]:
     with suppress(UserError):
         gpus = visible_gpus()
     return {
-        "cpu": of_cpu("model name"),
+        "cpu": cpu_cores.of_cpu("model name"),
         "cores": psutil.cpu_count(logical=True),
         **cpu_cores.processor(),
         "memory_bytes": psutil.virtual_memory().total,
@@ -385,18 +385,6 @@ def _driver_version() -> str | None:
         return None if version is None else text(version)
     finally:
         pynvml.nvmlShutdown()
-
-
-def of_cpu(key: str) -> str:
-    """What Linux says of the first core, such as ``model name``; elsewhere the general name."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:  # noqa: PTH123
-            for line in info:
-                if line.startswith(key):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def words(error: pynvml.NVMLError) -> str:

@@ -33,8 +33,7 @@ from jax.sharding import PartitionSpec as P
 
 from helpers import paths
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, jax_ranks, memory, precisions
-from helpers.frameworks import devices as run_devices
+from helpers.frameworks import capabilities, cpu_cores, jax_ranks, memory, precisions
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.frameworks.seen import Seen, Watch
 from helpers.networks import own
@@ -503,7 +502,7 @@ def skip(capability: str) -> str | None:
 
 def _compiled() -> Path:
     """Where XLA keeps what it has compiled; a CPU may not know another one's instructions."""
-    kind = hashlib.sha256(run_devices.of_cpu("flags").encode()).hexdigest()[:8]
+    kind = hashlib.sha256(cpu_cores.of_cpu("flags").encode()).hexdigest()[:8]
     return paths.DATA / "compiled" / f"{platform.machine()}-{kind}"
 
 

@@ -100,7 +100,7 @@ def _variants(runs: Sequence[Entry]) -> list[str]:
 def fastest(compared: Comparison) -> Answer:
     """Who trains fastest on the most devices, by images/s on files (``ranking``).
 
-    Nobody is named if nothing ranks; several are if they do not differ significantly.
+    No framework is named if no run is ranked, and several if they do not differ significantly.
     """
     question = "Fastest"
     if not compared.finished:

@@ -103,7 +103,7 @@ class Plan:
     launcher: str = "auto"
     """What starts the ranks of several nodes."""
     cores_per_device: int | str = "auto"
-    """Of CPU devices, as it was asked for."""
+    """Cores of each CPU device, as the user asked for them."""
     loader_cores: str = "default"
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Of the recipe's file and the code beside it; nothing in journals of older versions."""

@@ -56,7 +56,7 @@ def test_an_affinity_mask_with_holes_leaves_what_it_allows(two_nodes: Path) -> N
 def test_a_container_has_as_many_cores_as_it_may_use_whole(
     limit: float, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a limit of 1.5 CPUs a second device could use half a core only."""
+    """With a limit of 1.5 CPUs, a second device could use half a core only."""
     monkeypatch.setattr(cpu_cores, "core_limit", lambda: limit)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1, 3, 4})
     monkeypatch.setattr(cpu_cores, "siblings", lambda core, system: set())
@@ -153,3 +153,19 @@ def test_a_process_with_all_its_threads_and_workers_is_put_in_its_place() -> Non
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "flags", ["flags\t\t: fpu avx2 avx512_bf16", "Features\t: avx2 avx512_bf16"]
+)
+def test_a_processor_is_described_by_its_first_core(flags: str, two_nodes: Path) -> None:
+    info = two_nodes / "cpuinfo"
+    info.write_text(f"cpu MHz\t\t: 2600.5\n{flags}\n\ncpu MHz\t\t: 800.0\nflags\t\t: sse\n")
+    found = cpu_cores.processor(two_nodes, info)
+    assert found["clock_mhz"] == 2600.5, "not that of the last core"
+    assert found["instruction_sets"] == ["avx2", "avx512_bf16"]
+    highest = two_nodes / "cpu/cpu0/cpufreq"
+    highest.mkdir()
+    (highest / "cpuinfo_max_freq").write_text("3700000\n")
+    assert cpu_cores.processor(two_nodes, info)["clock_mhz"] == 3700.0
+    assert cpu_cores.processor(two_nodes, two_nodes / "gone") == {}

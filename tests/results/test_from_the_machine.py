@@ -11,7 +11,7 @@ def test_a_run_has_its_share_of_the_product_it_measured(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", arithmetic=records.arithmetic(100.0)))
     slow = records.arithmetic(100.0, product=2e12)
     records.save(tmp_path, records.make("JAX", arithmetic=slow))
-    records.save(tmp_path, records.make("Chainer"))  # of before there was one
+    records.save(tmp_path, records.make("Chainer"))  # an old record, without the section
     found = from_the_machine.table(comparison.load(tmp_path))
     # 125 images/s of 6 x 57,833,472 FLOPs
     assert found.loc["PyTorch, 2 devices"].to_dict() == {

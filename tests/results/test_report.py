@@ -181,7 +181,7 @@ def test_a_variant_alone_has_nothing_to_be_compared_with(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_cpu_devices_that_share_cores_rank_nobody(tmp_path: Path, devices: int) -> None:
+def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path, devices: int) -> None:
     records.save(tmp_path, records.make("PyTorch", devices, speed=500))
     records.save(tmp_path, records.make("Keras", devices, speed=50))
     compared = comparison.load(tmp_path)
