@@ -42,7 +42,7 @@ _KINDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Images/s of every run on files and on synthetic data, from the same rounds.
 
-    Medians, with a line from the minimum to the maximum of the rounds.
+    Medians, with a line for their interval (``rates.together``).
     """
     numbers = few(ordered(compared))
     if numbers.empty:
@@ -56,7 +56,7 @@ def throughput(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     name_rows(axes, _names(numbers, width), above=0.55, below=0.55)
     most = max(float(numbers[f"{name}_high"].max()) for _, name, _ in _KINDS)
     axes.set_xlim(0, 1.3 * most)
-    axes.set_xlabel("images per second; the line: minimum to maximum of the rounds")
+    axes.set_xlabel("images per second; the line: 95 % interval over the rounds")
     return figure
 
 

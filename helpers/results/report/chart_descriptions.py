@@ -25,8 +25,9 @@ def repeats(compared: Comparison) -> str:
         )
     count = str(low) if low == high else f"{low} to {high}"
     return (
-        f"Figures are the median of {count} runs. Brackets hold the minimum and maximum: of "
-        "images/s over the rounds of all runs, of other figures over the runs."
+        f"Figures are the median of {count} runs. Brackets hold, for images/s, the 95 % interval "
+        "of the median of all rounds and the median of each run; for other figures, the minimum "
+        "and maximum over the runs."
     )
 
 

@@ -193,7 +193,7 @@ def _made_with(compared: Comparison) -> Section:
             "The same on another machine",
             machine_cards.against(compared),
             "Images/s from files, of equal notebooks, settings and numbers of devices. "
-            "Medians, with the minimum and maximum of all rounds.",
+            "Medians, with their 95 % interval over the rounds.",
         ),
         Table("hardware", "Devices, recipe, data", comparison_tables.hardware(compared)),
         Table("versions", "Versions", comparison_tables.versions(compared), kind="runs"),
