@@ -83,7 +83,9 @@ def test_a_counter_that_goes_wild_spoils_no_other(play: Play) -> None:
     wild = 18 * 10**18
     trace = play(gpu(0, f"utilisation 7\nenergy 5000000 5001000 {wild} 5004000"), samples=8)
     energy = list(trace.frame()["gpu0/energy (J)"])
-    assert changes(energy) == [1.0, 4.0] and math.isnan(energy[1])
+    assert changes(energy) == [1.0, 4.0]
+    # A busy machine may take several samples between two readings, which then hold one value.
+    assert any(math.isnan(value) for value in energy[energy.index(1.0) : energy.index(4.0)])
     assert set(trace.frame()["gpu0/utilisation (%)"]) == {7.0}
     assert not trace.recording.damaged
 
