@@ -155,6 +155,7 @@ def configure(precision: str, kind: str) -> None:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": kind != "gpu"})
     tf.data.Dataset._apply_debug_options = _without_autotuning
     tf.get_logger().addFilter(_worth_saying)
+    _with_keys_of_its_own()
     if kind == "cpu":  # where TensorFlow has no memory pool of its own; else a third of a step
         memory.keep_freed()
 
@@ -676,10 +677,7 @@ def _gradients(
 
 
 def _strategy(variable: Any, devices: Sequence[Device]) -> tf.distribute.Strategy:
-    """The strategy that mirrors ``variable`` over ``devices``, else one used on as many before.
-
-    Two strategies over the same devices would take each other's all-reduce for their own.
-    """
+    """The strategy that mirrors ``variable`` over ``devices``, else one used on as many before."""
     held = getattr(variable, "distribute_strategy", None)
     if held is not None and held.num_replicas_in_sync == len(devices):
         _STRATEGIES[len(devices)] = held
@@ -688,5 +686,16 @@ def _strategy(variable: Any, devices: Sequence[Device]) -> tf.distribute.Strateg
         seen = tf.config.get_visible_devices("GPU")
         shared = devices[0].startswith("GPU") and len(seen) < len(devices)
         reduction = tf.distribute.ReductionToOneDevice() if shared else None
+        _with_keys_of_its_own()
         _STRATEGIES[len(devices)] = tf.distribute.MirroredStrategy(list(devices), reduction)
     return _STRATEGIES[len(devices)]
+
+
+def _with_keys_of_its_own() -> None:
+    """The next MirroredStrategy of this process takes no other's all-reduce for its own.
+
+    All number theirs from the same key on: a notebook that is run again in its kernel, with
+    another network, would end with "Shape mismatch in the collective instance". TensorFlow's own
+    tests (``strategy_combinations.py``) set its strategies apart in this way.
+    """
+    tf.distribute.MirroredStrategy._collective_key_base += 100_000

@@ -211,44 +211,6 @@ def assert_float32_is_float32(
     assert "NVIDIA_TF32_OVERRIDE" not in os.environ
 
 
-def assert_warms_up(
-    notebook: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    watch: Callable[[Names], Callable[[], Sequence[float]]],
-) -> None:
-    """The learning rate climbs step by step, and is constant where there is no warm-up.
-
-    ``watch(names)`` is called before anything trains, on two devices; what it gives is called
-    after each training, and gives the rates that the optimiser really had in its steps.
-    """
-    names = before_training(notebook, folder)
-    run, scaled, steps = names["this_run"], names["scaled"], steps_of(names)
-    assert scaled.devices == 2 and steps > 2
-    rates_used = watch(names)
-    train_shallow(names)
-
-    def train(epochs: int, warmup: float, done: int = 0) -> list[float]:
-        """The rates that the recipe has for these epochs; compared with those that were used."""
-        recipe = replace(scaled.recipe, epochs=epochs, warmup_epochs=warmup)
-        run.recipe = names["scaled"] = warming = replace(scaled, recipe=recipe)
-        monkeypatch.setattr(run, "_resume", done > 0)
-        run.train()
-        expected = [
-            warming.learning_rate_at(step, steps) for step in range(done * steps, epochs * steps)
-        ]
-        np.testing.assert_allclose(rates_used(), expected, rtol=1e-6)
-        rows = [row["learning_rate"] for row in run.history[done:]]
-        np.testing.assert_allclose(rows, expected[steps - 1 :: steps], rtol=1e-6)
-        return expected
-
-    whole = {warmup: train(2, warmup) for warmup in (0, 0.5, 1.5)}
-    assert len(set(whole[1.5])) > steps
-    train(1, 1.5)
-    assert train(2, 1.5, done=1) == whole[1.5][steps:]
-    run.monitor.stop()
-
-
 def assert_stops_within_an_epoch(
     notebook: str,
     folder: Path,
@@ -259,12 +221,13 @@ def assert_stops_within_an_epoch(
 ) -> None:
     """Asked to stop within an epoch and resumed, twice, it takes the steps of a whole run.
 
-    To the last bit of the weights with ``bits``. ``given`` are more of the notebook's parameters.
+    In a warm-up, whose rate changes at each step. To the last bit of the weights with ``bits``.
+    ``given`` are more of the notebook's parameters.
     """
     names = before_training(notebook, folder, **given)
     train_shallow(names)
     scaled = names["scaled"]
-    shorter = replace(scaled, recipe=replace(scaled.recipe, epochs=2))
+    shorter = replace(scaled, recipe=replace(scaled.recipe, epochs=2, warmup_epochs=1.5))
     names["this_run"].recipe = names["scaled"] = shorter
     assert_takes_the_steps_of_a_whole_run(names, monkeypatch, bits=bits)
 

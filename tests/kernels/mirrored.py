@@ -1,9 +1,8 @@
 """What the tests of TensorFlow and of Keras share, for both train under MirroredStrategy."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,7 @@ from tensorflow.core.framework.dataset_options_pb2 import Options
 from tensorflow.python.ops import gen_dataset_ops
 
 from helpers.fairness import reference
-from helpers.training.step_clock import StepClock
 from helpers.training.world import World
-
-
-def one_strategy(patch: pytest.MonkeyPatch) -> None:
-    """Notebooks that run in one process share their strategies.
-
-    Two over the same devices would take each other's all-reduce for their own.
-    """
-    make: Any = lru_cache(tf.distribute.MirroredStrategy)
-
-    def shared(devices: Sequence[str], reduction: Any = None) -> Any:
-        return make(tuple(devices), reduction)
-
-    patch.setattr(tf.distribute, "MirroredStrategy", shared)
 
 
 def tuned(patch: pytest.MonkeyPatch) -> list[bool]:
@@ -52,25 +37,6 @@ def tuned(patch: pytest.MonkeyPatch) -> list[bool]:
     watch("make_iterator")
     watch("multi_device_iterator_init")
     return found
-
-
-def rates(patch: pytest.MonkeyPatch, names: dict[str, Any]) -> Callable[[], list[float]]:
-    """A call that gives the rate that the optimiser has had in each step since the last call."""
-    found: list[float] = []
-    queued = StepClock.queued
-
-    def noted(clock: StepClock, result: Any) -> None:
-        run = names["this_run"]
-        found.append(run.framework.learning_rate(run._replica.optimizer))
-        queued(clock, result)
-
-    def since() -> list[float]:
-        given = list(found)
-        found.clear()
-        return given
-
-    patch.setattr(StepClock, "queued", noted)
-    return since
 
 
 def world(names: dict[str, Any]) -> World:

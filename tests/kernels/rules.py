@@ -17,8 +17,12 @@ from helpers.training.in_world import take_steps
 from helpers.training.world import World
 
 TASKS = ("findings", "classes")
-OPTIMIZERS = (pytest.param("sgd", marks=pytest.mark.slow), "momentum", "adam")
-"""Plain SGD, with which every rehearsal takes its five steps, has this test in `make soak`."""
+OPTIMIZERS = (
+    pytest.param("sgd", marks=pytest.mark.slow),
+    "momentum",
+    pytest.param("adam", marks=pytest.mark.slow),
+)
+"""Those in whose steps the executed notebooks rehearse have this test in `make soak`."""
 
 
 def rehearse(run: Any, names: dict[str, Any]) -> None:

@@ -29,7 +29,6 @@ from agreed import (
     assert_pixels_are_pillows,
     assert_refused,
     assert_stops_within_an_epoch,
-    assert_warms_up,
     equal,
     ramp,
     steps_of,
@@ -281,36 +280,7 @@ def train(cells: dict[str, Any], replica: Any, loader: Any, steps: int) -> tuple
         return cells["train_epoch"](replica, loader, steps, clock), clock
 
 
-def test_the_learning_rate_climbs_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "rates"
-
-    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
-        make_optimizer = names["make_optimizer"]
-
-        def recording(*given: Any) -> Any:
-            optimizer = make_optimizer(*given)
-
-            def note(optimizer: Any) -> None:
-                with file.open("a") as rates:
-                    rates.write(f"{optimizer.alpha!r}\n")
-
-            optimizer.add_hook(note)  # called after the notebook's own, before the step
-            return optimizer
-
-        names["make_optimizer"] = recording
-        return rates_used
-
-    def rates_used() -> list[float]:
-        rates = [float(line) for line in file.read_text().split()]
-        file.unlink()
-        return rates
-
-    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, watch)
-
-
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_same_seed_gives_the_same_bits(
     cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -637,6 +607,7 @@ def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
 
 
+@pytest.mark.slow  # the loss of findings is caught every day
 def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
         def criterion(output: Any, targets: Any) -> Any:
@@ -653,6 +624,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # planted_ trains one every day
 def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(NOTEBOOK, "chainer", tmp_path, set(), "replica 0's")
 

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,6 @@ from agreed import (
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
-    assert_warms_up,
     ramp,
     steps_of,
 )
@@ -274,7 +273,7 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
     """The rehearsal alone: of the rows before it none is computed in the run's precision."""
     lower = namespace_of(
@@ -363,12 +362,6 @@ def test_a_step_is_compiled_once(notebook: dict[str, Any]) -> None:
     assert step._cache_size() == 1
 
 
-def test_the_learning_rate_climbs_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, partial(rates, monkeypatch))
-
-
 def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch)
 
@@ -414,6 +407,7 @@ def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
 
 
+@pytest.mark.slow  # the loss of findings is caught every day
 def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
         def criterion(output: Any, targets: Any) -> Any:
@@ -430,6 +424,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # planted_ trains one every day
 def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(NOTEBOOK, "jax", tmp_path, set(BIASED[1:]), "replica 0's")
 
@@ -510,24 +505,6 @@ def first_batch(names: dict[str, Any]) -> Sequence[np.ndarray]:
 def readers() -> list[threading.Thread]:
     """Grain's threads of this process."""
     return [each for each in threading.enumerate() if each.name.startswith("grain-prefetch")]
-
-
-def rates(patch: pytest.MonkeyPatch, names: dict[str, Any]) -> Callable[[], list[float]]:
-    """A call that gives the rate that the optimiser has had in each step since the last call."""
-    found: list[float] = []
-    queued = StepClock.queued
-
-    def noted(clock: StepClock, result: Any) -> None:
-        found.append(framework.learning_rate(names["this_run"]._replica.optimizer))
-        queued(clock, result)
-
-    def since() -> list[float]:
-        given = list(found)
-        found.clear()
-        return given
-
-    patch.setattr(StepClock, "queued", noted)
-    return since
 
 
 def test_a_matrix_product_is_waited_for() -> None:

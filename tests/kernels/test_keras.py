@@ -28,13 +28,12 @@ from agreed import (
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
-    assert_warms_up,
     ramp,
     steps_of,
     train_shallow,
 )
 from examples import assert_examples_deliver
-from mirrored import Heard, crops, noise, one_strategy, rates, shallow_replica, tuned, world
+from mirrored import Heard, crops, noise, shallow_replica, tuned, world
 from notebook_cells import (
     CERTIFIED,
     EPSILON_FIRST,
@@ -60,13 +59,6 @@ from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
 TWO = framework.list_devices("cpu", 2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_strategies() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        one_strategy(patch)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -419,13 +411,6 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
 
 
-def test_the_learning_rate_climbs_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = partial(rates, monkeypatch)
-    assert_warms_up("Keras_MultiGPU", tmp_path, monkeypatch, watch)
-
-
 @pytest.mark.slow  # three processes compile
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes("Keras_MultiGPU", tmp_path, bits=True)
@@ -499,6 +484,7 @@ def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule("Keras_MultiGPU", tmp_path, optimizer)
 
 
+@pytest.mark.slow  # the loss of findings is caught every day
 def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
         def criterion(targets: Any, output: Any) -> Any:
@@ -517,6 +503,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # planted_ trains one every day
 def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
     known = {"gradients, uneven batch, n devices / one", "running variance after 5 SGD steps"}
     own_networks.assert_it_is_trained("Keras_MultiGPU", "keras", tmp_path, known, "replica 0's")

@@ -147,7 +147,7 @@ def test_the_all_reduce_sums_what_the_gradients_are(notebook: dict[str, Any]) ->
     assert clock.steps == 2
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
     try:
         names = namespace(tmp_path, precision=precision, checked=False)

@@ -79,7 +79,7 @@ def test_the_clock_sees_what_fit_waits_for(notebook: dict[str, Any]) -> None:
     alike.assert_the_clock_sees_what_fit_waits_for(notebook)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
     try:
         names = namespace(tmp_path, precision=precision, checked=False)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
@@ -27,7 +27,6 @@ from agreed import (
     assert_pixels_are_pillows,
     assert_refused,
     assert_stops_within_an_epoch,
-    assert_warms_up,
     equal,
     ramp,
     steps_of,
@@ -465,47 +464,7 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     assert equal(framework.dump_weights(again.network), framework.dump_weights(replica.network))
 
 
-def test_the_learning_rate_climbs_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All weights on both devices have one rate in a step."""
-    asked: list[list[float]] = []
-
-    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
-        train_step = names["train_step"]
-
-        def watched(*given: Any) -> Any:
-            with monkeypatch.context() as patch:
-                asked.append(seen_rates(patch))
-                return train_step(*given)
-
-        names["train_step"] = watched
-        return rates_used
-
-    def rates_used() -> list[float]:
-        assert all(len(step) > 1 and len(set(step)) == 1 for step in asked)
-        rates = [step[0] for step in asked]
-        asked.clear()
-        return rates
-
-    assert_warms_up(NOTEBOOK, tmp_path, monkeypatch, watch)
-
-
-def seen_rates(patch: pytest.MonkeyPatch) -> list[float]:
-    """The rate with which each weight is updated from now on."""
-    found: list[float] = []
-    update = mx.optimizer.Optimizer._get_lrs
-
-    def seen(optimizer: Any, indices: Any) -> Any:
-        rates = update(optimizer, indices)
-        found.extend(rates)
-        return rates
-
-    patch.setattr(mx.optimizer.Optimizer, "_get_lrs", seen)
-    return found
-
-
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_same_seed_gives_the_same_bits(
     notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -647,6 +606,7 @@ def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
 
 
+@pytest.mark.slow  # the loss of findings is caught every day
 def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
         sigmoids = mx.gluon.loss.SigmoidBinaryCrossEntropyLoss()
@@ -660,6 +620,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # planted_ trains one every day
 def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
     known = {"running variance after 5 SGD steps"}
     average = "the average of all replicas'"

@@ -1,6 +1,5 @@
 """TensorFlow over two nodes. ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import faulty_gradients
@@ -8,19 +7,11 @@ import numpy as np
 import pytest
 import stand_in_horovod
 import two_nodes
-from mirrored import one_strategy
 
 from helpers.frameworks import tensorflow as framework
 
 NOTEBOOK = "TensorFlow_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_strategies() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        one_strategy(patch)
-        yield
 
 
 def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:

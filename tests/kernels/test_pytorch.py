@@ -24,7 +24,6 @@ from agreed import (
     assert_colour_is_read,
     assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
-    assert_warms_up,
     steps_of,
 )
 from examples import assert_examples_deliver
@@ -89,37 +88,6 @@ def test_validating_with_other_statistics_than_are_saved_is_caught(cells: dict[s
     notebook = cells["this_run"].record.content["run"]["notebook"]
     found = failed_in_rehearsal(cells, notebook, *OWN_STATISTICS[notebook])
     assert found == {"validated with the statistics that are saved", *ALSO_WRONG[notebook]}
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_the_learning_rate_climbs_step_by_step(
-    notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def watch(names: dict[str, Any]) -> Callable[[], list[float]]:
-        make_optimizer = names["make_optimizer"]
-
-        def recording(*given: Any) -> Any:
-            optimizer = make_optimizer(*given)
-
-            def note(optimizer: Any, args: Any, kwargs: Any) -> None:
-                with (tmp_path / f"rates {os.environ.get('RANK')}").open("a") as file:
-                    file.write(f"{optimizer.param_groups[0]['lr']!r}\n")
-
-            optimizer.register_step_post_hook(note)
-            return optimizer
-
-        names["make_optimizer"] = recording
-        return rates_used
-
-    def rates_used() -> list[float]:
-        files = sorted(tmp_path.glob("rates *"))
-        first, *others = ([float(line) for line in file.read_text().split()] for file in files)
-        assert all(other == first for other in others)
-        for file in files:
-            file.unlink()
-        return first
-
-    assert_warms_up(notebook, tmp_path, monkeypatch, watch)
 
 
 @pytest.mark.parametrize(
@@ -504,6 +472,7 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
     assert_stops_within_an_epoch("PyTorch_MultiGPU", tmp_path, monkeypatch)
 
 
+@pytest.mark.slow  # one of the recipe's is killed every day
 def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
     """Own network, own reader, classes, momentum, warm-up and drops."""
     recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "pytorch")
@@ -581,6 +550,7 @@ def one_hot_sigmoids(sound: Any) -> Any:
     return criterion
 
 
+@pytest.mark.slow  # the loss of findings is caught every day
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> None:
     rules.assert_wrong_losses_of_classes_are_caught(
@@ -591,6 +561,7 @@ def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.slow  # planted_ trains one every day
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_somebodys_own_network_is_trained(notebook: str, tmp_path: Path) -> None:
     uneven = {"gradients, uneven batch, n devices / one"}

@@ -24,13 +24,12 @@ from agreed import (
     assert_later_epochs_are_the_same,
     assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
-    assert_warms_up,
     ramp,
     steps_of,
     train_shallow,
 )
 from examples import assert_examples_deliver
-from mirrored import Heard, crops, noise, one_strategy, rates, shallow_replica, tuned, world
+from mirrored import Heard, crops, noise, shallow_replica, tuned, world
 from notebook_cells import (
     CERTIFIED,
     SIDE,
@@ -55,13 +54,6 @@ from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
 TWO = framework.list_devices("cpu", 2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_strategies() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        one_strategy(patch)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +177,18 @@ def test_losses_are_weighted_by_images() -> None:
     assert losses.mean() == pytest.approx(2.0)
 
 
+def test_a_run_in_the_same_kernel_takes_no_earlier_ones_all_reduce_for_its_own() -> None:
+    for size in (2, 3):
+        framework.configure("fp32", "cpu")
+        strategy = tf.distribute.MirroredStrategy(TWO)
+        for each in strategy.experimental_local_results(strategy.run(summed, (size,))):
+            assert each.numpy().tolist() == [2.0] * size
+
+
+def summed(size: int) -> Any:
+    return tf.distribute.get_replica_context().all_reduce("sum", tf.ones(size))
+
+
 def test_devices_and_versions() -> None:
     assert TWO == ["CPU:0", "CPU:1"]
     assert framework.list_devices("cpu", 1) == ["CPU:0"]
@@ -290,7 +294,7 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
 
 
-@pytest.fixture(params=["bf16", "fp16"])
+@pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """The notebook's names before it trains, in a precision of 16 bits."""
     return namespace_of(
@@ -393,13 +397,6 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
 
 
-def test_the_learning_rate_climbs_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = partial(rates, monkeypatch)
-    assert_warms_up("TensorFlow_MultiGPU", tmp_path, monkeypatch, watch)
-
-
 @pytest.mark.slow  # three processes compile
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
@@ -478,6 +475,7 @@ def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
     rules.assert_rule("TensorFlow_MultiGPU", tmp_path, optimizer)
 
 
+@pytest.mark.slow  # the loss of findings is caught every day
 def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
         def criterion(output: Any, targets: Any) -> Any:
@@ -494,6 +492,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # planted_ trains one every day
 def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(
         "TensorFlow_MultiGPU", "tensorflow", tmp_path, set(), "replica 0's"
