@@ -4,7 +4,7 @@ What ``torchrun`` does for scripts: frameworks that drive each GPU from a proces
 (PyTorch's DistributedDataParallel) need processes, and processes can import a module but not a
 notebook cell. So the function is shipped by value with cloudpickle. Processes are never forked
 from the notebook's own, for a CUDA context and OpenMP's threads do not survive that: one server
-process, which only imports what the notebook imports, is started at the first call, and all
+process, which only imports what the notebook needs, is started at the first call, and all
 replicas are forked from it. Importing a framework takes seconds, and so it is done once.
 
 A replica that dies ends the others at once, for they would wait for it in a collective, with their
@@ -13,6 +13,7 @@ loader workers, and the processes of Chainer's updater, which hold a GPU each.
 """
 
 import os
+import pickletools
 import signal
 import sys
 import tempfile
@@ -71,7 +72,7 @@ def run(
     """
     payload = cloudpickle.dumps((function, args))
     context = get_context("forkserver")
-    context.set_forkserver_preload(_imported_by(function))  # heeded when the server starts
+    context.set_forkserver_preload(_needed_by(function, payload))  # heeded when it starts
     _keep_sockets()
     with temporary.own(PREFIX) as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
@@ -125,11 +126,16 @@ def _keep_sockets() -> None:
         tempfile.tempdir = before
 
 
-def _imported_by(function: Callable[..., Any]) -> list[str]:
-    """The modules that the notebook and the function's own module have under a name."""
+def _needed_by(function: Callable[..., Any], payload: bytes) -> list[str]:
+    """The modules that the notebook and the function's own module have under a name.
+
+    And those that the payload names: a notebook run by a program is not ``__main__``.
+    """
     spaces = (vars(sys.modules["__main__"]), getattr(function, "__globals__", {}))
     named = [value for space in spaces for value in space.values()]
-    return sorted({module.__name__ for module in named if isinstance(module, ModuleType)})
+    modules = {module.__name__ for module in named if isinstance(module, ModuleType)}
+    words = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
+    return sorted(modules | (words & sys.modules.keys() - {"__main__"}))
 
 
 def _collect(
