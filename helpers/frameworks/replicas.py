@@ -13,7 +13,6 @@ loader workers, and the processes of Chainer's updater, which hold a GPU each.
 """
 
 import os
-import pickletools
 import signal
 import sys
 import tempfile
@@ -72,7 +71,7 @@ def run(
     """
     payload = cloudpickle.dumps((function, args))
     context = get_context("forkserver")
-    context.set_forkserver_preload(_needed_by(function, payload))  # heeded when it starts
+    context.set_forkserver_preload(_imported())  # heeded when it starts
     _keep_sockets()
     with temporary.own(PREFIX) as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
@@ -126,16 +125,14 @@ def _keep_sockets() -> None:
         tempfile.tempdir = before
 
 
-def _needed_by(function: Callable[..., Any], payload: bytes) -> list[str]:
-    """The modules that the notebook and the function's own module have under a name.
+def _imported() -> list[str]:
+    """The helpers' modules that are imported here, and those that the notebook has a name for.
 
-    And those that the payload names: a notebook run by a program is not ``__main__``.
+    A notebook that a program runs is not ``__main__``; its framework comes with the helpers.
     """
-    spaces = (vars(sys.modules["__main__"]), getattr(function, "__globals__", {}))
-    named = [value for space in spaces for value in space.values()]
-    modules = {module.__name__ for module in named if isinstance(module, ModuleType)}
-    words = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
-    return sorted(modules | (words & sys.modules.keys() - {"__main__"}))
+    named = {value for value in vars(sys.modules["__main__"]).values() if type(value) is ModuleType}
+    helpers = {name for name in sys.modules if name.startswith("helpers.")}
+    return sorted(helpers | {module.__name__ for module in named})
 
 
 def _collect(

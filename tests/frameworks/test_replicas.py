@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -43,6 +44,20 @@ def test_where_gloo_listens_is_not_for_the_shell_to_say(monkeypatch: pytest.Monk
         return [address.address for address in addresses]
 
     assert all("127.0.0.1" in found for found in replicas.run(replica, 2))
+
+
+def test_what_the_callers_helpers_have_imported_no_replica_imports_again() -> None:
+    """Also where the caller is a program, whose ``__main__`` has no name for the framework."""
+    program = (
+        "from helpers.frameworks import replicas\n"
+        "def run(sys):\n"
+        "    import helpers.training.record\n"
+        "    loaded = lambda rank: 'helpers.training.record' in sys.modules\n"
+        "    print(replicas.run(loaded, 2))\n"
+        "run(__import__('sys'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[True, True]\n", done.stderr
 
 
 def test_one_failure_ends_all() -> None:
