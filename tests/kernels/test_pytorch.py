@@ -459,9 +459,8 @@ def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str,
         assert len(found) == 120 and all(found)
 
 
-@pytest.mark.parametrize(
-    "notebook", [NOTEBOOKS[0], pytest.param(NOTEBOOKS[1], marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # one of one's own is killed every day
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
     assert_resumes(notebook, tmp_path, bits=True)
 
@@ -472,7 +471,6 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
     assert_stops_within_an_epoch("PyTorch_MultiGPU", tmp_path, monkeypatch)
 
 
-@pytest.mark.slow  # one of the recipe's is killed every day
 def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
     """Own network, own reader, classes, momentum, warm-up and drops."""
     recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "pytorch")
