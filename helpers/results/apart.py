@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import agreement, machines
 
 
@@ -75,6 +76,19 @@ def _cores(content: dict[str, Any]) -> str:
     return f"{count} core{'s' * (count != '1')} per device" if count else "sharing cores"
 
 
+_LOADERS = {
+    ON_DEVICE: "workers on its cores",
+    ON_OWN: "workers on cores of their own",
+    ON_SIBLINGS: "workers on sibling threads",
+}
+
+
+def _loaders(content: dict[str, Any]) -> str:
+    if "cpus" not in content["devices"]:
+        raise KeyError("cpus")
+    return _LOADERS[content["recipe"]["loader_cores"]]
+
+
 def _device(devices: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
 
@@ -88,6 +102,7 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
     "device": lambda c: f"on {_device(c['devices'])}",
     "cores": _cores,
+    "loader workers": _loaders,
     "images": lambda c: f"{sum(c['data']['images'].values())} images",
 }
 
