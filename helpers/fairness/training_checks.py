@@ -83,6 +83,8 @@ class Observed:
     """The logical cores that its threads could run on."""
     resident: int = 0
     """The most bytes of memory that it held at a time."""
+    switches: Sequence[str] = ()
+    """What it had switched on to be fast."""
 
 
 def certify(

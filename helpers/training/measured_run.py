@@ -390,7 +390,7 @@ class Run(RunBase):
         said = record.training(self.history, trained.first_step, self._begin.begun)
         seen = self._observed[0].seen
         said |= {"execution": seen.execution, "convolutions": seen.convolutions}
-        said |= {"threads": seen.threads}
+        said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
         self.record.add("epochs", self.history)
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))

@@ -19,7 +19,7 @@ import numpy as np
 
 from helpers.fairness import crops, training_checks
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
-from helpers.frameworks import cpu_cores
+from helpers.frameworks import cpu_cores, switches
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
 from helpers.training import numbered_images
@@ -44,6 +44,7 @@ class Observer:
         self.shares = 1
         """Into how many parts a batch is split of which this process sees its own only."""
         self.watch = work.framework.watch(replica)
+        self.network = replica.network
         self.weights: int | None = None
         """How many numbers are to be trained; None where no reference knows the network."""
         if weights is not None and work.recipe.recipe.network != "own":
@@ -124,6 +125,7 @@ class Observer:
             self.shares,
             cpu_cores.pinned(),
             1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            switches.on(self.network, self.world.on_gpu),
         )
 
     def _of(self, number: int) -> Epoch:

@@ -29,6 +29,7 @@ def test_run_is_whole(records: dict[str, dict[str, Any]], notebook: str) -> None
     assert found["state"] == "finished", found["reason"]
     failed = [c for c in found["fairness"]["checks"] if c["verdict"] == "fail"]
     assert not failed
+    assert found["training"]["switches"], "each framework has something on to be fast"
     assert len(found["epochs"]) == found["recipe"]["epochs"]
 
 

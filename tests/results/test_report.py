@@ -27,6 +27,7 @@ from helpers.results import (
     three_answers,
 )
 from helpers.results.report import chart_descriptions, contents
+from helpers.results.report.blocks import Texts
 from helpers.runner import batch_folder, messages, plans
 
 
@@ -399,6 +400,29 @@ def test_what_only_gpus_show_is_said_of_gpus_only(tmp_path: Path) -> None:
         page = (report.write(tmp_path / str(gpu))).read_text()
         assert ("compare the pattern, not the minutes" in page) == gpu
         assert ("neither the minutes nor their pattern" in page) != gpu
+
+
+def test_how_each_ran_and_what_it_had_on_is_said_once_for_all_of_whom_it_is_true(
+    tmp_path: Path,
+) -> None:
+    for name, how, on in (
+        ("PyTorch", "eager", ["oneDNN", "channels last"]),
+        ("Chainer", "eager", ["NumPy with openblas"]),
+        ("JAX", "compiled (jax.jit, XLA)", []),
+    ):
+        content = records.make(name)
+        content["training"] |= {"execution": how, "switches": on}
+        records.save(tmp_path, content)
+    section = next(s for s in contents.sections(comparison.load(tmp_path)) if s.name == "fairness")
+    said = {block.title: block.lines for block in section.blocks if isinstance(block, Texts)}
+    assert said == {
+        "How each program was executed": [
+            "compiled (jax.jit, XLA): JAX; eager: PyTorch, Chainer.",
+        ],
+        "What was switched on to be fast": [
+            "NumPy with openblas: Chainer; oneDNN, channels last: PyTorch.",
+        ],
+    }
 
 
 def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 The page, ``report.md`` and the notebook ``Compare.ipynb`` are made of the same functions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -128,6 +129,7 @@ def _fairness(compared: Comparison) -> Section:
     blocks: list[Block] = [
         Table("fairness", "Certificate", comparison_tables.fairness(compared), kind="verdicts"),
         Texts("How each program was executed", _executions(compared.finished)),
+        Texts("What was switched on to be fast", _switches(compared.finished)),
         Table("reasons", "Remarks on single checks", _reasons(compared.entries)),
     ]
     return Section("fairness", "Is it fair", lead, blocks, ("fairness",))
@@ -135,9 +137,18 @@ def _fairness(compared: Comparison) -> Section:
 
 def _executions(entries: Sequence[Entry]) -> list[str]:
     """Which frameworks ran eagerly, and which compiled their program, in one line."""
+    return _who(entries, lambda training: str(training.get("execution", "")))
+
+
+def _switches(entries: Sequence[Entry]) -> list[str]:
+    return _who(entries, lambda training: ", ".join(training.get("switches", ())))
+
+
+def _who(entries: Sequence[Entry], said: Callable[[dict[str, Any]], str]) -> list[str]:
+    """What records' section ``training`` says, each time with the runs of which it is said."""
     found: dict[str, dict[str, None]] = {}
     for entry in entries:
-        if how := entry.content.get("training", {}).get("execution"):
+        if how := said(entry.content.get("training", {})):
             found.setdefault(how, {})[entry.label] = None
     told = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
     return [f"{'; '.join(told)}."] if told else []

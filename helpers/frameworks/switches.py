@@ -1,0 +1,75 @@
+"""What a process that has trained has switched on to be fast, as its libraries say themselves.
+
+For the report, which lists it for each framework. docs/speed.md has what each switch brings.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+
+def on(network: Any, on_gpu: bool) -> list[str]:
+    """Such as ``oneDNN`` and ``channels last``, of the framework that is imported here.
+
+    Args:
+        network: the notebook's, trained; it tells the layout of PyTorch's weights.
+        on_gpu: whether it was trained on GPUs.
+    """
+    found = [
+        said
+        for library, switches in _SAID.items()
+        if library in sys.modules
+        for said in switches(network, on_gpu)
+    ]
+    return found + [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)]
+
+
+VARIABLES = ("MXNET_CPU_TEMP_COPY", "OMP_WAIT_POLICY", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS")
+"""Environment variables that are switches themselves, whoever has set them."""
+
+
+def _pytorch(network: Any, on_gpu: bool) -> Iterator[str]:
+    import torch
+
+    if on_gpu and torch.backends.cudnn.benchmark:
+        yield "cuDNN's benchmark"
+    if not on_gpu and torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
+        yield "oneDNN"
+    parameters = network.parameters() if hasattr(network, "parameters") else ()  # Keras has none
+    weights = [part for part in parameters if part.ndim == 4]
+    if weights and all(one.is_contiguous(memory_format=torch.channels_last) for one in weights):
+        yield "channels last"
+
+
+def _tensorflow(network: Any, on_gpu: bool) -> Iterator[str]:
+    import tensorflow as tf
+    from tensorflow.python.util import _pywrap_util_port
+
+    if not on_gpu and _pywrap_util_port.IsMklEnabled():
+        yield "oneDNN"
+    if tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"):
+        yield "graph optimiser off"
+    within = tf.config.threading.get_intra_op_parallelism_threads()
+    if within:
+        at_once = tf.config.threading.get_inter_op_parallelism_threads()
+        yield f"threads in an operation: {within}, operations at a time: {at_once}"
+
+
+def _mxnet(network: Any, on_gpu: bool) -> Iterator[str]:
+    import mxnet as mx
+
+    if not on_gpu and mx.runtime.Features().is_enabled("MKLDNN"):
+        yield "oneDNN"
+
+
+def _chainer(network: Any, on_gpu: bool) -> Iterator[str]:
+    """On a CPU its convolutions are NumPy's matrix products."""
+    if not on_gpu:
+        pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+        yield from sorted({f"NumPy with {pool['internal_api']}" for pool in pools})
+
+
+_SAID = {"torch": _pytorch, "tensorflow": _tensorflow, "mxnet": _mxnet, "chainer": _chainer}
