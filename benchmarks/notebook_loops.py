@@ -101,7 +101,7 @@ def with_loops(
     folder: Path,
     batch: int,
     use: Callable[[dict[str, Any], Take, Take], None],
-    **given: str,
+    **given: Any,
 ) -> None:
     """Call ``use`` with the notebook's names and its loop on synthetic data and on files.
 
