@@ -227,13 +227,16 @@ def _call(command: list[str], seconds: float, log: Any) -> int:
 def end_all() -> None:
     """End whatever we have started, in whatever session it is: it has our mark.
 
-    It is gone afterwards, and what it held is free for the next step.
+    It is gone afterwards, and what it held is free for the next step. A process that is just
+    becoming another program has no environment for a moment, so nothing is to be seen twice.
     """
-    end = time.monotonic() + GONE_SECONDS
-    while (found := list(_started())) and time.monotonic() < end:
+    end, unseen = time.monotonic() + GONE_SECONDS, 0
+    while unseen < 2 and time.monotonic() < end:
+        found = list(_started())
         for process in found:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        unseen = 0 if found else unseen + 1
         time.sleep(0.01)
 
 
