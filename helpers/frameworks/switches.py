@@ -52,10 +52,10 @@ def _tensorflow(network: Any, on_gpu: bool) -> Iterator[str]:
         yield "oneDNN"
     if tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"):
         yield "graph optimiser off"
-    within = tf.config.threading.get_intra_op_parallelism_threads()
-    if within:
-        at_once = tf.config.threading.get_inter_op_parallelism_threads()
-        yield f"threads in an operation: {within}, operations at a time: {at_once}"
+    if within := tf.config.threading.get_intra_op_parallelism_threads():
+        yield f"threads in an operation: {within}"
+    if at_once := tf.config.threading.get_inter_op_parallelism_threads():
+        yield f"operations at a time: {at_once}"
 
 
 def _mxnet(network: Any, on_gpu: bool) -> Iterator[str]:
