@@ -352,3 +352,13 @@ def cases(*notebooks: str, most: int = 2) -> list[Any]:
         if PLANTS[name].devices <= devices
     ]
     return [*((EVERY_DAY, notebook, most) for notebook in notebooks), *slow]
+
+
+def as_it_is(most: int = 2) -> list[Any]:
+    """(devices, seed) for pytest: one a day, in `make soak` 20 seeds on each number of devices."""
+    slow = [
+        pytest.param(devices, seed, marks=pytest.mark.slow)
+        for devices in range(most, 0, -1)
+        for seed in range(1, 21)
+    ]
+    return [(most, 0), *slow]

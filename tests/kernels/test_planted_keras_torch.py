@@ -15,6 +15,6 @@ def test_another_training_is_noticed(
     planted.assert_caught(plants, notebook, "keras", tmp_path, devices, backend="torch")
 
 
-@pytest.mark.parametrize("devices", [1])
-def test_the_notebook_as_it_is_passes(devices: int, tmp_path: Path) -> None:
-    planted.assert_sound(NOTEBOOK, "keras", tmp_path, devices, backend="torch")
+@pytest.mark.parametrize(("devices", "seed"), planted.as_it_is(most=1))
+def test_the_notebook_as_it_is_passes(devices: int, seed: int, tmp_path: Path) -> None:
+    planted.assert_sound(NOTEBOOK, "keras", tmp_path, devices, seed=seed, backend="torch")

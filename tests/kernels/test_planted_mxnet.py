@@ -15,6 +15,6 @@ def test_another_training_is_noticed(
     planted.assert_caught(plants, notebook, "mxnet", tmp_path, devices)
 
 
-@pytest.mark.parametrize("devices", [2, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_notebook_as_it_is_passes(devices: int, tmp_path: Path) -> None:
-    planted.assert_sound(NOTEBOOK, "mxnet", tmp_path, devices)
+@pytest.mark.parametrize(("devices", "seed"), planted.as_it_is())
+def test_the_notebook_as_it_is_passes(devices: int, seed: int, tmp_path: Path) -> None:
+    planted.assert_sound(NOTEBOOK, "mxnet", tmp_path, devices, seed=seed)
