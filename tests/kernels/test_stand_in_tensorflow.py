@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import probed
@@ -107,7 +108,8 @@ def test_the_certificate_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
     gpus: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tensorflow, "_STRATEGIES", {})
-    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda *given: given)
+    told = mock.Mock(side_effect=lambda *given: given, _collective_key_base=0)
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", told)
     found = tensorflow.list_devices("gpu", 2, gpus)
     places, reduction = tensorflow._strategy(None, found)
     assert places == ["GPU:0", "GPU:1"]
