@@ -48,18 +48,19 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     if framework not in IN_THE_KERNEL:
         sys.exit(f"{framework} trains in processes of its own: give {', '.join(IN_THE_KERNEL)}")
     context = multiprocessing.get_context("spawn")
-    ours: dict[str, Connection] = {}
-    for load in DEVICES:
-        ours[load], theirs = context.Pipe()
-        args = (theirs, framework, folder, given.batch_size, load)
-        context.Process(target=serve, args=args).start()
-        theirs.close()  # a process that fails ends our waiting for it
-    turns = {load: asked(pipe, given.steps) for load, pipe in ours.items()}
-    for turn in turns.values():
-        turn()
-    found = by_turns(turns, given.rounds)
-    for pipe in ours.values():
-        pipe.send(0)
+    turns = {}
+    with contextlib.ExitStack() as pipes:  # a process ends when its pipe is closed
+        for load in DEVICES:
+            ours, theirs = context.Pipe()
+            pipes.enter_context(ours)
+            args = (theirs, framework, folder, given.batch_size, load)
+            context.Process(target=serve, args=args).start()
+            theirs.close()
+            answer(ours)  # it is ready
+            turns[load] = asked(ours, given.steps)
+        for turn in turns.values():
+            turn()
+        found = by_turns(turns, given.rounds)
     inside.report_turns("training", framework, found, SET, COMES)
     inside.report_turns("training", framework, found, SET, ONE)
 
@@ -67,27 +68,43 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
 def asked(pipe: Connection, steps: int) -> Callable[[], tuple[float, float]]:
     def turn() -> tuple[float, float]:
         pipe.send(steps)
-        clock, processor = pipe.recv()
+        clock, processor = answer(pipe)
         return clock, processor
 
     return turn
 
 
+def answer(pipe: Connection) -> Any:
+    """What a process says; its failure ends this one."""
+    found = pipe.recv()
+    if isinstance(found, str):
+        sys.exit(found)
+    return found
+
+
 def serve(pipe: Connection, framework: str, folder: Path, batch: int, load: str) -> None:
-    """In a process of its own: takes as many steps as it is told to, until it is told 0."""
+    """In a process of its own: takes as many steps as it is told to, until the pipe is closed.
+
+    What it fails by is sent in one line.
+    """
 
     def use(names: dict[str, Any], noise: Take, files: Take) -> None:
         def taken(steps: int) -> int:
             noise(steps)
             return steps * int(names["scaled"].global_batch)
 
-        for steps in iter(pipe.recv, 0):
-            pipe.send(timed(partial(taken, steps)))
+        pipe.send(None)
+        with contextlib.suppress(EOFError):
+            while True:
+                pipe.send(timed(partial(taken, pipe.recv())))
 
     multiprocessing.set_start_method("fork", force=True)  # of loader workers, as in a notebook
     with as_it_comes() if load == COMES else contextlib.nullcontext():
         given = {"devices": DEVICES[load], "cores_per_device": 1, "run": str(folder / load)}
-        notebook_loops.with_loops(framework, folder, batch, use, **given)
+        try:
+            notebook_loops.with_loops(framework, folder, batch, use, **given)
+        except Exception as error:
+            pipe.send(f"{load}: {error}")
 
 
 @contextlib.contextmanager

@@ -130,9 +130,9 @@ def _imported() -> list[str]:
 
     A notebook that a program runs is not ``__main__``; its framework comes with the helpers.
     """
-    named = {value for value in vars(sys.modules["__main__"]).values() if type(value) is ModuleType}
-    helpers = {name for name in sys.modules if name.startswith("helpers.")}
-    return sorted(helpers | {module.__name__ for module in named})
+    values = vars(sys.modules["__main__"]).values()
+    named = {value.__name__ for value in values if isinstance(value, ModuleType)}
+    return sorted(named | {name for name in sys.modules if name.startswith("helpers.")})
 
 
 def _collect(

@@ -38,8 +38,7 @@ def _pytorch(network: Any, on_gpu: bool) -> Iterator[str]:
         yield "cuDNN's benchmark"
     if not on_gpu and torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
         yield "oneDNN"
-    parameters = network.parameters() if hasattr(network, "parameters") else ()  # Keras has none
-    weights = [part for part in parameters if part.ndim == 4]
+    weights = [part for part in network.parameters() if part.ndim == 4]
     if weights and all(one.is_contiguous(memory_format=torch.channels_last) for one in weights):
         yield "channels last"
 

@@ -459,7 +459,7 @@ def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str,
         assert len(found) == 120 and all(found)
 
 
-@pytest.mark.slow  # one of one's own is killed every day
+@pytest.mark.slow  # the run of a custom recipe is killed every day
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
     assert_resumes(notebook, tmp_path, bits=True)
