@@ -39,11 +39,8 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     inside.require("bare_loops", framework, "bare loop")
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
-        options: dict[str, object] = {}
-        if framework == "tensorflow":  # Grappler as in the notebook: it is the process's choice
-            options["grappler"] = names["this_run"].on_gpu
         loops = importlib.import_module(f"bare_loops.{framework}")
-        bare = loops.make(given.pixels, given.batch_size, **options)
+        bare = loops.make(given.pixels, given.batch_size)
         loads = {"ours": noise, "bare": bare}
         turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
         inside.report_turns("step", framework, turns, "ours", "bare", "a bare loop")

@@ -49,8 +49,6 @@ def _tensorflow(network: Any, on_gpu: bool) -> Iterator[str]:
 
     if not on_gpu and _pywrap_util_port.IsMklEnabled():
         yield "oneDNN"
-    if tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"):
-        yield "graph optimiser off"
     if within := tf.config.threading.get_intra_op_parallelism_threads():
         yield f"threads in an operation: {within}"
     if at_once := tf.config.threading.get_inter_op_parallelism_threads():

@@ -150,9 +150,6 @@ def configure(precision: str, kind: str) -> None:
     precisions.check(precision, kind, SKIPPED)
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
-    # The graph optimiser takes longer on this graph than it saves in a short run on the CPU. On
-    # GPUs it stays: there it chooses the memory layout for the tensor cores.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": kind != "gpu"})
     tf.data.Dataset._apply_debug_options = _without_autotuning
     tf.get_logger().addFilter(_worth_saying)
     _with_keys_of_its_own()

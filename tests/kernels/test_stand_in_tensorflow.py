@@ -147,10 +147,7 @@ def loop(
 
 @pytest.mark.parametrize("loop", [*product(NOTEBOOKS, [2, 1])], indirect=True, ids=str)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    """With the switches for GPUs: the graph optimiser among them, which is off on CPUs.
-
-    Of replicas that share a GPU the first adds the gradients up.
-    """
+    """Of replicas that share a GPU the first adds the gradients up."""
     shared = loop["this_run"].setup.devices.shared_gpus == 1
     reduction = loop["strategy"].extended._cross_device_ops
     assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
