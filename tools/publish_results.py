@@ -139,7 +139,11 @@ def cells(runs: pd.DataFrame) -> list[str]:
     Images/s of each, ``311 (301 to 317)``, and the AUC on two, ``0.778 (0.754 to 0.782)``.
     """
     by_devices = runs.set_index("devices")
-    each = [(1, "images_per_second", ".3g"), (2, "images_per_second", ".3g"), (2, "mean_auc", ".3f")]
+    each = [
+        (1, "images_per_second", ".3g"),
+        (2, "images_per_second", ".3g"),
+        (2, "mean_auc", ".3f"),
+    ]
     found = []
     for devices, figure, form in each:
         middle, low, high = (by_devices.loc[devices, figure + end] for end in ("", "_low", "_high"))

@@ -56,7 +56,9 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
     told: dict[str, list[tuple[Entry, float]]] = {}
     runs = _repeats(compared)
     for repeats in runs:
-        each = [attribution.telling(attribution.read(entry.content)) for entry in repeats]
+        each = [
+            attribution.telling(attribution.read(entry.content), entry.content) for entry in repeats
+        ]
         for wait, share in each[-1].items():
             if all(wait in one for one in each):
                 told.setdefault(wait, []).append((repeats[-1], share))

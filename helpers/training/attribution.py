@@ -25,6 +25,8 @@ from helpers.training.run_tables import MISSING
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
+LOADS = 10
+"""So many times what a loader needs for a batch is more than a step can wait for it."""
 
 Shares = dict[str, float | None]
 
@@ -120,11 +122,17 @@ def doubted(found: Mapping[str, Any]) -> list[str]:
     return [what for what, said in found.get("agreement", {}).items() if not said["agree"]]
 
 
-def telling(found: Mapping[str, Any]) -> dict[str, float]:
+def telling(found: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, float]:
     """The waits that may make a sentence, with their shares of an epoch.
 
     Those that are no measurement of little, are told from zero by every round, and are larger
-    than what the ways of measuring differ by. None where nothing was measured in rounds.
+    than what the ways of measuring differ by. None where nothing was measured in rounds. Of many
+    runs' rounds some agree by chance: no wait for data is ``LOADS`` times as long as the loader
+    alone needs for a batch.
+
+    Args:
+        found: the record's section ``attribution``.
+        measured: the record, or its sections ``files`` and ``loader``.
     """
     if found.get("invalid"):
         return {}
@@ -135,7 +143,15 @@ def telling(found: Mapping[str, Any]) -> dict[str, float]:
         apart = found.get("agreement", {}).get(wait, {}).get("difference", 0.0)
         if share is not None and share >= LITTLE and least > 0 and share > apart:
             told[wait] = share
+    if "data" in told and told["data"] > LOADS * _needed_to_load(measured):
+        del told["data"]
     return told
+
+
+def _needed_to_load(measured: Mapping[str, Any]) -> float:
+    """The share of a step on files that the loader alone takes for its batch."""
+    files = measured.get("files") or measured["training"]  # as older records have it
+    return float(files["images_per_second"] / measured["loader"]["images_per_second"])
 
 
 def leaves_little(found: Mapping[str, Any]) -> bool:
@@ -304,7 +320,7 @@ def _sentence(
         "of synthetic data in memory"
     )
     loads = f"the loader alone delivers {_spread(loader)}"
-    told, data = telling(found), found["shares"]["data"]
+    told, data = telling(found, measured), found["shares"]["data"]
     if network and told.get("synchronisation", 0.0) > max(found["shares"]["compute"], data):
         said = f"The network between the nodes is the limit: {_network(found, alone)}; {able}."
         if "data" in told:
