@@ -25,8 +25,8 @@ from helpers.training.run_tables import MISSING
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
-LOADS = 10
-"""So many times what a loader needs for a batch is more than a step can wait for it."""
+LONGEST_WAIT = 10
+"""A wait for data that is longer than this many times the loader's own time for a batch is noise."""
 
 Shares = dict[str, float | None]
 
@@ -126,9 +126,8 @@ def telling(found: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, 
     """The waits that may make a sentence, with their shares of an epoch.
 
     Those that are no measurement of little, are told from zero by every round, and are larger
-    than what the ways of measuring differ by. None where nothing was measured in rounds. Of many
-    runs' rounds some agree by chance: no wait for data is ``LOADS`` times as long as the loader
-    alone needs for a batch.
+    than what the ways of measuring differ by. None where nothing was measured in rounds. With many
+    runs, all rounds of one can agree by chance, so a wait for data is also held to ``LONGEST_WAIT``.
 
     Args:
         found: the record's section ``attribution``.
@@ -143,7 +142,7 @@ def telling(found: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, 
         apart = found.get("agreement", {}).get(wait, {}).get("difference", 0.0)
         if share is not None and share >= LITTLE and least > 0 and share > apart:
             told[wait] = share
-    if "data" in told and told["data"] > LOADS * _needed_to_load(measured):
+    if "data" in told and told["data"] > LONGEST_WAIT * _needed_to_load(measured):
         del told["data"]
     return told
 

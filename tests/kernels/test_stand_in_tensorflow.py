@@ -147,7 +147,7 @@ def loop(
 
 @pytest.mark.parametrize("loop", [*product(NOTEBOOKS, [2, 1])], indirect=True, ids=str)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    """Of replicas that share a GPU the first adds the gradients up."""
+    """Where replicas share a GPU, the first one sums the gradients."""
     shared = loop["this_run"].setup.devices.shared_gpus == 1
     reduction = loop["strategy"].extended._cross_device_ops
     assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared

@@ -148,7 +148,7 @@ def test_a_share_smaller_than_what_the_ways_differ_by_makes_no_sentence() -> Non
 
 
 def test_a_wait_for_data_longer_than_a_loader_needs_makes_no_sentence() -> None:
-    """Of many runs' six rounds some are all slower by chance: a hundredth cannot take a tenth."""
+    """With many runs, all six rounds of one can be slower by chance."""
     seen = STEADY | {"data_seconds": 0.7, "images_per_second": 900.0}
     found = attribute(900, 1000, 200_000, history=[seen])
     assert telling(found, 200_000) == {} and "The loader is" not in found["sentence"]
