@@ -26,7 +26,7 @@ LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
 WAITS = ("data", "synchronisation")
 LONGEST_WAIT = 10
-"""A wait for data that is longer than this many times the loader's own time for a batch is noise."""
+"""A wait for data is noise if it is more than so many times the loader's own time for a batch."""
 
 Shares = dict[str, float | None]
 
@@ -127,7 +127,7 @@ def telling(found: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, 
 
     Those that are no measurement of little, are told from zero by every round, and are larger
     than what the ways of measuring differ by. None where nothing was measured in rounds. With many
-    runs, all rounds of one can agree by chance, so a wait for data is also held to ``LONGEST_WAIT``.
+    runs, all rounds of one can agree by chance: a wait for data is also held to ``LONGEST_WAIT``.
 
     Args:
         found: the record's section ``attribution``.
