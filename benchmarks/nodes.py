@@ -1,18 +1,19 @@
-"""What two virtual nodes cost beside a bare script under the same launcher: PyTorch.
+"""What virtual nodes cost beside a bare script under the same launcher: PyTorch.
 
-    .venvs/lab/bin/python benchmarks/nodes.py [--quick] [--batch-size 16] [--steps 24] [--rounds 7]
+    .venvs/lab/bin/python benchmarks/nodes.py [--nodes 2] [--batch-size 16] [--steps 24]
 
-Two figures. *Launch*: the seconds from the first call of a run to its answer by both ranks (the
-engine, the meeting, the notebook's cells on each), beside a script that imports PyTorch, joins a
-process group and leaves; they take turns. *Step*: the notebook's own loop on one synthetic batch,
-beside a loop written by hand with DistributedDataParallel, by turns on the same two ranks. Medians
-of the rounds, the step's ratio above 1 where ours is faster, with their intervals to 95 % of
-confidence. Both nodes are this machine, so this says what our code costs, and nothing of a network.
+Two figures. *Launch*: the seconds until all ranks have met and run a cell that imports PyTorch and
+joins a process group, beside a script that does the same; they take turns. *Step*: the notebook's
+own loop on one synthetic batch, beside a loop written by hand with DistributedDataParallel, by
+turns on the same ranks. Medians of the rounds, the step's ratio above 1 where ours is faster, with
+their intervals to 95 % of confidence. All nodes are this machine, so this says what our code costs,
+and nothing of a network.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -24,39 +25,53 @@ import inside
 import notebook_loops
 from turns import take_turns
 
-from helpers import network
+from helpers import network, paths
 from helpers.launch import engines
 from helpers.results import intervals
+from helpers.runner import ranks
 
 IMAGES = 60
-NODES = 2
 BARE = """
 import os, sys
 import torch.distributed as dist
 from torchvision.models import densenet121
-rank = int(os.environ["PMI_RANK"])
-dist.init_process_group("gloo", "tcp://127.0.0.1:" + sys.argv[1], rank=rank, world_size=2)
+rank, ranks = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
+dist.init_process_group("gloo", "tcp://127.0.0.1:" + sys.argv[1], rank=rank, world_size=ranks)
 dist.barrier()
 if rank == 0:
     print("in", flush=True)
+"""
+OURS = """
+import torch.distributed as dist
+from torchvision.models import densenet121
+dist.init_process_group("gloo", "env://")
+dist.barrier()
+"""
+STEPS = """
+import pickle
+import nodes
+from helpers.frameworks import place
+found = nodes.turns_on_a_rank(*{words!r})
+if place.here().rank == 0:
+    open({found!r}, "wb").write(pickle.dumps(found))
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=24, help="of a turn")
     notebook_loops.for_each_framework(__file__, parser, IMAGES, measure, frameworks="pytorch")
 
 
 def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
-    names = notebook_loops.names_of(framework, folder, given.batch_size, nodes=NODES)
-    run = names["this_run"]
+    import pickle
+
     ours, bare = [], []
     for _ in range(given.rounds):
-        bare.append(bare_launch())
-        run.nodes.end()
+        bare.append(bare_launch(given.nodes))
         began = time.perf_counter()
-        run.everywhere(nothing)
+        on_ranks(folder / "launch", OURS, given.nodes)
         ours.append(time.perf_counter() - began)
     more = intervals.of_median([a - b for a, b in zip(ours, bare, strict=True)])
     print(
@@ -64,38 +79,59 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         f"script ({more.low:.1f} to {more.high:.1f}, {given.rounds} rounds)",
         flush=True,
     )
-    words = (given.pixels, given.batch_size, given.rounds, given.steps)
-    found = run.with_replica(turns_on_a_rank, run.initial.arrays, 0, *words)
-    inside.report_turns("step on 2 virtual nodes", framework, found[0], "ours", "bare", "DDP alone")
-    run.nodes.end()
+    found = folder / "turns"
+    words = (framework, str(folder), given.pixels, given.batch_size, given.rounds, given.steps)
+    on_ranks(folder / "steps", STEPS.format(words=words, found=str(found)), given.nodes)
+    turns = pickle.loads(found.read_bytes())
+    what = f"step on {given.nodes} virtual nodes"
+    inside.report_turns(what, framework, turns, "ours", "bare", "DDP alone")
 
 
-def nothing(world: Any, work: Any) -> None:
-    """What every rank does in no time."""
+def on_ranks(folder: Path, cell: str, nodes: int) -> None:
+    """Run a cell on all nodes."""
+    cells = [{"cell_type": "code", "metadata": {}, "source": cell}]
+    order = ranks.Order(engines.choose("mpiexec", nodes), 1, 1, "cpu", 0, "pytorch")
+    there = (paths.ROOT, paths.ROOT / "benchmarks")
+    ranks.run(
+        json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}),
+        folder / "notebook.ipynb",
+        order,
+        python=Path(sys.executable),
+        cwd=paths.ROOT,
+        environment={"PYTHONPATH": os.pathsep.join(map(str, there))},
+    )
 
 
-def bare_launch() -> float:
-    """Seconds until both processes of a bare script are in a process group."""
-    engine = engines.choose("mpiexec", NODES)
+def bare_launch(nodes: int) -> float:
+    """Seconds until all processes of a bare script are in a process group."""
+    engine = engines.choose("mpiexec", nodes)
     words = engine.command([sys.executable, "-c", BARE, str(network.free_port())], 1)
     environment = os.environ | {"GLOO_SOCKET_IFNAME": network.loopback(network.addresses())[0]}
     began = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None and process.stdout.readline() == "in\n"
+        process.wait()
         return time.perf_counter() - began
 
 
 def turns_on_a_rank(
-    world: Any, work: Any, replica: Any, pixels: int, batch: int, rounds: int, steps: int
+    framework: str, folder: str, pixels: int, batch: int, rounds: int, steps: int
 ) -> Any:
     """Both loops' speeds, by turns; all ranks take the same."""
     from bare_loops import pytorch as bare_loop
     from torch.nn.parallel import DistributedDataParallel
 
+    from helpers.launch import exchange
     from helpers.training import in_world
 
-    noise = work.lesson.make_fixed_loader(world, work.noise(world, batch))
-    work.lesson.ready(replica, [noise])
+    with exchange.first_rank_first():  # it makes images
+        names = notebook_loops.names_of(framework, Path(folder), batch)
+    run = names["this_run"]
+    exchange.renew_port()
+    work, network = run.work(), run.lesson.build_model(run.initial.arrays)
+    replica = run.lesson.start(run.world, network)
+    noise = run.lesson.make_fixed_loader(run.world, work.noise(run.world, batch))
+    run.lesson.ready(replica, [noise])
     loads = {
         "ours": lambda steps: in_world.take_steps(work, replica, noise, steps),
         # With the switches that the notebook has on.
@@ -103,7 +139,9 @@ def turns_on_a_rank(
             pixels, batch, fused=True, channels_last=True, wrap=DistributedDataParallel
         ),
     }
-    return take_turns(loads, batch, rounds, steps)
+    found = take_turns(loads, batch, rounds, steps)
+    run.lesson.stop(replica)
+    return found
 
 
 if __name__ == "__main__":

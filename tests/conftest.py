@@ -86,9 +86,12 @@ def _left(folder: Path) -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked slow, unless markers are asked for, as `make soak` does."""
+    """Leave out what is slow or for ranks, unless markers are asked for, as `make soak` does."""
     if config.getoption("-m"):
         return
+    for_ranks = [item for item in items if item.get_closest_marker("on_ranks")]
+    config.hook.pytest_deselected(items=for_ranks)
+    items[:] = [item for item in items if item not in for_ranks]
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="minutes; run with -m slow"))

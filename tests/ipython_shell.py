@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import IPython
 import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_notebook
 from traitlets.config import Config
-
-from helpers.launch import cells
 
 
 @pytest.fixture(name="shell")
@@ -18,7 +17,7 @@ def shell_fixture(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A shell that the helpers take for that of their kernel; no test after it sees it."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # it puts its own there
     shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
-    monkeypatch.setattr(cells, "running_shell", lambda: shell)
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
     return shell
 
 

@@ -171,8 +171,9 @@ def studies(out: IO[bytes] | None) -> str:
 
 
 def framework_notebooks() -> list[Path]:
-    """Those of frameworks whose kernels are always made."""
-    return [NOTEBOOKS / f"{row.notebook}.ipynb" for row in ROWS if not row.optional]
+    """Those of frameworks whose kernels are always made, and that need no ranks."""
+    rows = [row for row in ROWS if not row.optional and not row.ranks_only]
+    return [NOTEBOOKS / f"{row.notebook}.ipynb" for row in rows]
 
 
 def lab_tests(*left_out: str) -> Part:

@@ -43,6 +43,10 @@ class Row:
     """Why its notebook does not span several nodes; empty where it does."""
     many_nodes_only: bool = False
     """Whether it is run only where several nodes are asked for, or it is asked for by name."""
+    rank_a_device: bool = False
+    """Whether over several nodes each device has a process of its own; else each node has one."""
+    ranks_only: str = ""
+    """Why its notebook needs processes that a launcher starts on one machine too; else empty."""
     one_device_only: str = ""
     """Why its notebook trains on one device; empty where it takes several."""
     optional: bool = False
@@ -71,6 +75,7 @@ ROWS = (
         colour="#D55E00",
         dark_colour="#FF8F45",
         marker="o",
+        rank_a_device=True,
     ),
     Row(
         name="PyTorch Exp Loss",
@@ -148,6 +153,8 @@ ROWS = (
         colour="#009E73",
         dark_colour="#2FD3A0",
         marker="v",
+        rank_a_device=True,
+        ranks_only="ChainerMN joins processes by MPI",
         many_nodes_only=True,
     ),
     Row(
@@ -159,6 +166,8 @@ ROWS = (
         colour="#CC79A7",
         dark_colour="#EE9CCB",
         marker="s",
+        rank_a_device=True,
+        ranks_only="Horovod joins processes by MPI",
         cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
         asked="horovod",
@@ -172,6 +181,8 @@ ROWS = (
         colour="#E69F00",
         dark_colour="#F7C85A",
         marker="^",
+        rank_a_device=True,
+        ranks_only="Horovod joins processes by MPI",
         cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
         asked="horovod",

@@ -3,8 +3,8 @@
 Peculiar to ChainerMN: each device has a process, a *rank*, that ``mpiexec`` has started, and the
 multi-node optimiser takes the **mean** of their gradients. So the functions here are called inside
 a rank, ``devices`` holds that rank's one device, and sums go over MPI's world; where nobody but
-this process is in it, as in a notebook's kernel, they are Chainer's. What needs a rank for each
-device there (``gradients``, ``all_reduced``) starts some of its own.
+this process is in it, as in a test's process, they are Chainer's. ``all_reduced`` starts ranks of
+its own, for the probe.
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,7 @@ from helpers.frameworks.chainer import (
     dump_optimizer,
     dump_weights,
     exact,
+    gradients,
     learning_rate,
     list_devices,
     load_optimizer,
@@ -92,30 +93,6 @@ def versions() -> dict[str, str]:
     """Versions of the framework and of the libraries its speed depends on."""
     mpi = " ".join(_mpi().Get_library_version().split()[:3]).replace("Version: ", "")
     return alone.versions() | {"mpi": mpi, "mpi4py": version("mpi4py")}
-
-
-def gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    They are what the multi-node optimiser hands to the one in it: rank ``r`` of ``n`` takes every
-    n-th image from the r-th on, and the gradients are averaged. On one device it is that rank's
-    own affair, whoever else is in the world.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    if len(devices) == 1:
-        return alone.gradients(model, images, targets, devices)
-    return mpi_ranks.call("ChainerMN", partial(_mean_gradients, model, images, targets), devices)[0]
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
@@ -182,7 +159,7 @@ def _communicator(device: Device) -> Any:
 def _mean_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, device: Device
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """One rank's part of :func:`gradients`."""
+    """The mean loss and its gradients by the multi-node optimiser, in each rank."""
     dtype = alone._dtype(model)
     with chainer.using_config("dtype", dtype), chainer.using_config("train", False):
         communicator = _communicator(device)

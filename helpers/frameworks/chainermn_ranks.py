@@ -10,12 +10,6 @@ import numpy as np
 from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks.over_nodes import AllReduce
-from helpers.frameworks.place import Place
-
-
-def environment(here: Place) -> dict[str, str]:
-    """Nothing but what every rank has."""
-    return {}
 
 
 def check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, grids.Shape]:

@@ -14,11 +14,10 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, channels, mpi_ranks, over_nodes, place, remarks
+from helpers.frameworks import capabilities, channels, mpi_ranks, place, remarks
 from helpers.frameworks import tensorflow as backend  # it imports TensorFlow quietly
 
 # isort: split
@@ -66,38 +65,6 @@ def gathered(own: np.ndarray) -> np.ndarray:
     _join()
     found: np.ndarray = hvd.allgather(tf.constant(own[None])).numpy()
     return found
-
-
-def in_order(own: np.ndarray, total: int) -> np.ndarray:
-    """The rows of all ranks in their order, of which each has every n-th, in every rank.
-
-    Args:
-        own: this rank's rows; more of them fill up its last batch.
-        total: how many rows there are.
-
-    Raises:
-        LoaderError: the rank has fewer rows than are its own.
-    """
-    return over_nodes.in_order(place.here(), gathered, own, total)
-
-
-def gradients(
-    model: Any, named: Named, images: np.ndarray, targets: np.ndarray, devices: Sequence[str]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """The mean loss and its gradients, by Horovod's tape in a rank for each of the devices.
-
-    Rank ``r`` of ``n`` takes every n-th image from the r-th on.
-
-    Args:
-        model: the notebook's; BatchNorm uses its running statistics.
-        named: its variables.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: only their number counts, and their kind.
-    """
-    packed = cloudpickle.dumps(model)  # unpacked only where the rank has its device
-    function = partial(_mean_gradients, packed, named, images, targets)
-    return mpi_ranks.call("Horovod", function, _numbered(devices))[0]
 
 
 def mean_gradients(
@@ -162,18 +129,6 @@ def _see_one(kind: str, number: int, sharing: int) -> str:
         threads = max(1, len(os.sched_getaffinity(0)) // sharing)
         tf.config.threading.set_intra_op_parallelism_threads(threads)
     return f"{kind.upper()}:0"
-
-
-def _mean_gradients(
-    packed: bytes,
-    named: Named,
-    images: np.ndarray,
-    targets: np.ndarray,
-    device: tuple[str, int, int],
-) -> tuple[float, dict[str, np.ndarray]]:
-    """One rank's part of :func:`gradients`."""
-    _see_one(*device)
-    return mean_gradients(cloudpickle.loads(packed), named, images, targets)
 
 
 def _summed(shares: Sequence[np.ndarray], device: tuple[str, int, int]) -> np.ndarray:

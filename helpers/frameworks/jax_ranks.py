@@ -19,16 +19,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from helpers.frameworks import over_nodes, place
-from helpers.frameworks.place import Place
 
 AXIS = "replica"
-JOIN_SECONDS = 180.0
-"""In which all nodes have to have come this far."""
-
-
-def environment(here: Place) -> dict[str, str]:
-    """Nothing but what every rank has."""
-    return {}
 
 
 def join() -> None:
@@ -42,7 +34,6 @@ def join() -> None:
     here = place.here()
     if here is None or here.nodes == 1 or jax.distributed.is_initialized():
         return
-    over_nodes.meet(here, "jax", JOIN_SECONDS)
     address = f"{here.first_host}:{here.port}"
     jax.distributed.initialize(
         coordinator_address=address,
@@ -167,19 +158,6 @@ def gathered(own: np.ndarray) -> np.ndarray:
     with jax.enable_x64(True):
         found: np.ndarray = multihost_utils.process_allgather(own)
     return found
-
-
-def in_order(own: np.ndarray, total: int) -> np.ndarray:
-    """The rows of all nodes in their order, of which each has every n-th, in every node.
-
-    Args:
-        own: this node's rows; more of them fill up its last batch.
-        total: how many rows there are.
-
-    Raises:
-        LoaderError: the node has fewer rows than are its own.
-    """
-    return over_nodes.in_order(place.here(), gathered, own, total)
 
 
 def _mean_of_zeros(every: Sequence[jax.Device], own: int, length: int) -> Callable[[], jax.Array]:

@@ -2,14 +2,11 @@
 
 Peculiar to it: Horovod's ``DistributedOptimizer`` (of 2023) does not know Keras 3's optimisers, so
 the notebook's step takes its gradients through Horovod's tape for TensorFlow. Each device has a
-process, a *rank*, as in ``tensorflow_horovod``; what needs one for each device (``gradients``,
-``all_reduced``) starts some of its own (``horovod_ranks``).
+process, a *rank*, as in ``tensorflow_horovod``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from helpers.frameworks import horovod_ranks as ranks
 from helpers.frameworks import keras as alone
@@ -24,6 +21,7 @@ from helpers.frameworks.keras import (
     dump_optimizer,
     dump_weights,
     exact,
+    gradients,
     learning_rate,
     load_optimizer,
     load_weights,
@@ -76,28 +74,6 @@ KERNEL = ranks.KERNEL
 def versions() -> dict[str, str]:
     """Versions of the framework and of the libraries its speed depends on."""
     return alone.versions() | ranks.versions()
-
-
-def gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    On one device it is that rank's own affair, whoever else is in the world.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    if len(devices) == 1:
-        return alone.gradients(model, images, targets, devices)
-    return ranks.gradients(model, _trained, images, targets, devices)
 
 
 def _trained(model: Model) -> Mapping[str, Any]:

@@ -1,5 +1,5 @@
 """Keras with Horovod over nodes: as TensorFlow with Horovod."""
 
-from helpers.frameworks.tensorflow_horovod_ranks import environment, gradients
+from helpers.frameworks.tensorflow_horovod_ranks import gradients
 
-__all__ = ["environment", "gradients"]
+__all__ = ["gradients"]

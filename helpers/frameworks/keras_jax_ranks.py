@@ -17,14 +17,12 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from helpers.frameworks import jax_ranks, over_nodes
-from helpers.frameworks.jax_ranks import all_devices, environment, gradients, in_order, shard
+from helpers.frameworks.jax_ranks import all_devices, gradients, shard
 
 __all__ = [
     "all_devices",
-    "environment",
     "gradient_all_reduce",
     "gradients",
-    "in_order",
     "join",
     "own_array",
     "shard",

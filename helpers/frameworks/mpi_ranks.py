@@ -1,7 +1,6 @@
 """Ranks of MPI for a moment: a function is called in each, by an ``mpiexec`` of its own.
 
-For what a framework over MPI computes beside a run's own ranks: the certificate's gradients, and
-the probe's all-reduce. ``mpiexec`` is that of the kernel's environment (package ``mpich``).
+For the probe's all-reduce. ``mpiexec`` is that of the kernel's environment (package ``mpich``).
 """
 
 import subprocess

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import mxnet as mx
 
 KIND = "dist_device_sync"
-JOIN_SECONDS = 180.0
-"""In which all nodes have to have come this far."""
 SERVE = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -145,19 +143,6 @@ def gathered(own: np.ndarray) -> np.ndarray:
     return summed
 
 
-def in_order(own: np.ndarray, total: int) -> np.ndarray:
-    """The rows of all nodes in their order, of which each has every n-th, in every node.
-
-    Args:
-        own: this node's rows, floats.
-        total: how many rows there are.
-
-    Raises:
-        LoaderError: the node has fewer rows than are its own.
-    """
-    return over_nodes.in_order(place.here(), gathered, own, total)
-
-
 def averaged(arrays: Sequence[mx.nd.NDArray]) -> list[mx.nd.NDArray]:
     """Their means over all nodes; with one node they are what they are.
 
@@ -186,7 +171,6 @@ def _join(here: Place) -> Any:
         _start("server", here)
         if here.rank == 0:
             _start("scheduler", here)
-        over_nodes.meet(here, "mxnet", JOIN_SECONDS)
         _Joined.store = mx.kv.create(KIND)  # returns when all workers and servers are there
         if (found := _Joined.store.num_workers) != here.nodes:
             raise RuntimeError(f"{found} workers have joined MXNet; {here.nodes} were asked for")

@@ -2,19 +2,21 @@
 
 A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
 Beside a framework's module may be another, ``<module>_ranks.py``, with what its ranks need:
-``environment(place)``, variables that are set before any cell runs.
+the gradients that they combine, and, in ``environment(place)``, variables of its own that are set
+before any cell runs.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "COMPARE_RANKS"
-"""Environment variable with the folder of the run's messages; nobody is a rank without it."""
+"""Environment variable with the folder of the run's ranks; nobody is a rank without it."""
 
 SLURM_NODE = "SLURMD_NODENAME"
 """Environment variable in which Slurm says what it calls this node."""
@@ -43,7 +45,9 @@ class Place:
     port: int
     """Of the first host: where the ranks meet (``MASTER_PORT``)."""
     folder: Path
-    """Of the run's messages, on the filesystem that all hosts share."""
+    """Of the run's ranks, on the filesystem that all hosts share."""
+    about: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What the record's section ``world`` says of launcher, hosts and network."""
 
     @property
     def ranks_a_node(self) -> int:

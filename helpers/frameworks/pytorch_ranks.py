@@ -9,12 +9,6 @@ from typing import Any
 import numpy as np
 
 from helpers.frameworks.over_nodes import AllReduce
-from helpers.frameworks.place import Place
-
-
-def environment(here: Place) -> dict[str, str]:
-    """Nothing but what every rank has."""
-    return {}
 
 
 def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> AllReduce:

@@ -2,8 +2,8 @@
 
 Peculiar to Horovod: each device has a process, a *rank*, that ``mpiexec`` has started, and
 Horovod's tape takes the **mean** of their gradients. So the functions here are called inside a
-rank, ``devices`` holds that rank's one device, and sums go over all ranks; what needs a rank for
-each device there (``gradients``, ``all_reduced``) starts some of its own (``horovod_ranks``).
+rank, ``devices`` holds that rank's one device, and sums go over all ranks; ``all_reduced`` starts
+ranks of its own (``horovod_ranks``), for the probe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ from helpers.frameworks.tensorflow import (
     dump_optimizer,
     dump_weights,
     exact,
+    gradients,
     learning_rate,
     load_optimizer,
     load_weights,
@@ -91,28 +92,6 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
         UnsupportedError: the framework's replicas cannot share a GPU.
     """
     return ranks.list_devices(kind, count, gpus)
-
-
-def gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    On one device it is that rank's own affair, whoever else is in the world.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    if len(devices) == 1:
-        return alone.gradients(model, images, targets, devices)
-    return ranks.gradients(model, _trained, images, targets, devices)
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:

@@ -7,13 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from helpers.frameworks.place import Place
-
-
-def environment(here: Place) -> dict[str, str]:
-    """Nothing but what every rank has."""
-    return {}
-
 
 def gradients(
     framework: Any,

@@ -20,9 +20,6 @@ from helpers.frameworks.place import Place
 if TYPE_CHECKING:
     import tensorflow as tf
 
-JOIN_SECONDS = 180.0
-"""In which all nodes have to have come this far."""
-
 
 class _Joined:
     strategy: tf.distribute.Strategy | None = None
@@ -58,8 +55,6 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
         options = tf.distribute.experimental.CommunicationOptions(
             implementation=how.RING if shares_gpus else how.AUTO
         )
-        # TensorFlow itself waits with Python's lock, without an end.
-        over_nodes.meet(here, "tensorflow", JOIN_SECONDS)
         with _only_on(devices):
             _Joined.strategy = tf.distribute.MultiWorkerMirroredStrategy(
                 communication_options=options
@@ -158,33 +153,6 @@ def gathered(own: np.ndarray) -> np.ndarray:
     shares = strategy.experimental_distribute_values_from_function(share)
     found: np.ndarray = strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None).numpy()
     return found
-
-
-def in_order(own: np.ndarray, total: int) -> np.ndarray:
-    """The rows of all nodes in their order, of which each has every n-th, in every node.
-
-    Args:
-        own: this node's rows; more of them fill up its last batch.
-        total: how many rows there are.
-
-    Raises:
-        LoaderError: the node has fewer rows than are its own.
-    """
-    return over_nodes.in_order(place.here(), gathered, own, total)
-
-
-def of_first(values: Sequence[tf.Tensor]) -> Sequence[Any]:
-    """The first node's values, in every node.
-
-    Args:
-        values: tensors of one dtype, of the same shapes in each node.
-    """
-    if _Joined.strategy is None:
-        return values
-    own = [value.numpy() for value in values]
-    first = gathered(np.concatenate([each.ravel() for each in own]))[0]
-    parts = np.split(first, np.cumsum([each.size for each in own])[:-1])
-    return [part.reshape(each.shape) for part, each in zip(parts, own, strict=True)]
 
 
 @contextmanager

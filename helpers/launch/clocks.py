@@ -8,7 +8,7 @@ both sides, as narrowly as it was quick, and of several the bounds are cut with 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gpumon.boot import boot
@@ -45,10 +45,6 @@ class Bounds(NamedTuple):
         """How far the true difference is from the middle at most."""
         return (self.most - self.least) / 2
 
-    def then(self, other: Bounds) -> Bounds:
-        """A third clock's bounds, which is ahead of the second by ``other``."""
-        return Bounds(self.least + other.least, self.most + other.most)
-
 
 def meet(together: Callable[[], object], rounds: int = ROUNDS) -> Meetings:
     """Take part in that many rounds.
@@ -73,30 +69,3 @@ def ahead(other: Meetings, reference: Meetings) -> Bounds:
         max(theirs.entered - ours.left for theirs, ours in pairs),
         min(theirs.left - ours.entered for theirs, ours in pairs),
     )
-
-
-def ahead_of_caller(other: Meetings, asked: float, answered: float) -> Bounds:
-    """By how much it is ahead of the clock of who asked for all rounds, and has the answer.
-
-    Args:
-        other: of a process that met between the two moments.
-        asked, answered: moments of the asking process's clock.
-    """
-    return Bounds(other.rounds[-1].left - answered, other.rounds[0].entered - asked)
-
-
-def of_each(meetings: Sequence[Meetings], caller: Round) -> list[Bounds]:
-    """By how much each process's clock is ahead of the caller's.
-
-    It meets them by letters, which is slow; so it leaves that to a process that shares its clock,
-    where there is one.
-
-    Args:
-        meetings: of all processes that met, in the same rounds.
-        caller: when it asked for them, and when it had the answers; this machine's clock.
-    """
-    here = next((own for own in meetings if own.boot and own.boot == boot()), None)
-    if here is not None:
-        return [ahead(own, here) for own in meetings]
-    first = ahead_of_caller(meetings[0], *caller)
-    return [first, *(first.then(ahead(own, meetings[0])) for own in meetings[1:])]

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,16 +44,23 @@ class Engine:
     """What it was chosen by."""
 
     def command(self, program: list[str], ranks_a_node: int) -> list[str]:
-        """The command line that runs ``program`` once for each rank."""
-        return _COMMANDS[self.name](self, program, ranks_a_node)
+        """The command line that runs ``program``, Python's first, once for each rank.
 
-    def version(self) -> str:
-        """What the engine says that it is."""
+        Raises:
+            UserError: the engine is not beside that Python.
+        """
+        start = _program(self.name, Path(program[0]).parent)
+        return [start, *_OPTIONS[self.name](self, ranks_a_node), *program]
+
+    def version(self, python: Path) -> str:
+        """What the engine says that it is.
+
+        Args:
+            python: of the ranks' environment.
+        """
+        asked = [_program(self.name, python.parent), "--version"]
         if self.name == "torchrun":
-            from importlib.metadata import version
-
-            return version("torch")
-        asked = [_program(self.name), "--version"]
+            asked = [str(python), "-c", "from importlib.metadata import *; print(version('torch'))"]
         said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
         words = said.replace("Version:", "").split()
         return next((word for word in words if word[0].isdigit()), "unknown")
@@ -119,7 +125,13 @@ def choose(
         leftover = launcher == "mpiexec" and shutil.which("scontrol") is None
         hosts = () if leftover else _allocated(nodes, environment)
     hosts = hosts[:nodes]
-    return Engine(name, nodes, len(set(hosts)) < 2, hosts, interface, launcher)
+    virtual = len(set(hosts)) < 2
+    if virtual and nodes > MOST_VIRTUAL:
+        raise UserError(
+            f"nodes {nodes}: on one machine they are virtual, and {MOST_VIRTUAL} of those do; give "
+            "fewer, name the machines (launcher), or run in a Slurm allocation"
+        )
+    return Engine(name, nodes, virtual, hosts, interface, launcher)
 
 
 def _listed(path: Path) -> tuple[str, ...]:
@@ -152,22 +164,21 @@ def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
     return hosts
 
 
-def _program(name: str) -> str:
-    """Where an engine's program is.
+def _program(name: str, folder: Path) -> str:
+    """Where an engine's program is, for the Python of a folder.
 
     Raises:
         UserError: it is not there.
     """
-    beside = Path(sys.executable).parent / name
-    here = str(beside) if beside.exists() else None
+    here = str(folder / name) if (folder / name).exists() else None
     found = shutil.which(name) if name == "srun" else here
     if found is None:
         fix = "run 'make envs'" if name == "mpiexec" else "give another launcher"
-        raise UserError(f"launcher {name}: it is not in this environment ({beside.parent}); {fix}")
+        raise UserError(f"launcher {name}: it is not in this environment ({folder}); {fix}")
     return found
 
 
-def _mpiexec(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
+def _mpiexec(engine: Engine, ranks_a_node: int) -> list[str]:
     where = ["-hosts", ",".join(engine.hosts)] if not engine.virtual else []
     # On one machine nothing of it listens where another could reach it.
     interface = network.loopback(network.addresses())[0] if engine.virtual else engine.interface
@@ -175,14 +186,13 @@ def _mpiexec(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]
     if engine.virtual:  # whatever an allocation has left in the environment
         by += ["-rmk", "user", "-launcher", "fork"]
     number = ["-n", str(engine.nodes * ranks_a_node), "-ppn", str(ranks_a_node)]
-    return [_program("mpiexec"), *where, *by, *number, *program]
+    return [*where, *by, *number]
 
 
-def _srun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
+def _srun(engine: Engine, ranks_a_node: int) -> list[str]:
     nodes = 1 if engine.virtual else engine.nodes
     ranks = engine.nodes * ranks_a_node
     return [
-        _program("srun"),
         f"--nodes={nodes}",
         f"--ntasks={ranks}",
         f"--ntasks-per-node={ranks // nodes}",
@@ -194,7 +204,6 @@ def _srun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
         "--cpu-bind=none",
         "--overlap",
         "--unbuffered",
-        *program,
     ]
 
 
@@ -210,12 +219,12 @@ def _cores(ranks: int, given: str) -> list[str]:
     return [f"--cpus-per-task={share}"] if share else []
 
 
-def _torchrun(engine: Engine, program: list[str], ranks_a_node: int) -> list[str]:
+def _torchrun(engine: Engine, ranks_a_node: int) -> list[str]:
     ranks = engine.nodes * ranks_a_node
     # --rdzv-endpoint: by default its store listens on all interfaces.
     options = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
     options += ["--rdzv-endpoint=127.0.0.1:0", "--max-restarts=0"]
-    return [_program("torchrun"), *options, "--no-python", *program]
+    return [*options, "--no-python"]
 
 
-_COMMANDS = {"mpiexec": _mpiexec, "srun": _srun, "torchrun": _torchrun}
+_OPTIONS = {"mpiexec": _mpiexec, "srun": _srun, "torchrun": _torchrun}

@@ -1,14 +1,110 @@
-"""Where a run's ranks turned out to be, and what each is told of all."""
+"""How a run's ranks meet: each says where it is, and all work out the same place of all."""
 
+from __future__ import annotations
+
+import os
+import socket
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from helpers import network
 from helpers.errors import UserError
-from helpers.launch.engines import Engine
+from helpers.frameworks import devices
+from helpers.frameworks.place import Place
+from helpers.launch import run_files
 
 Joined = Mapping[str, Any]
-"""What a rank said of itself when it joined (``rank._join``)."""
+"""What a rank says of itself when it joins."""
+WAIT_SECONDS = 0.02
+
+
+def join(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> Place:
+    """Meet the others: nobody goes on before all are in.
+
+    Args:
+        folder: of the run's ranks, with the launcher's order.
+        order: that order (``helpers.runner.ranks.Order``).
+        rank: this process's number.
+        host: what its launcher calls its machine.
+
+    Raises:
+        UserError: not all came, their hosts are not those asked for, or no network joins them.
+    """
+    own = {"rank": rank, "host": host, "process": os.getpid(), "on": socket.gethostname()}
+    own["machine"] = {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}
+    own |= {"addresses": network.addresses(), "ports": [network.free_port() for _ in range(2)]}
+    run_files.write(folder / f"joined-{rank}", own)
+    joined = _wait_for_all(folder, order["ranks"], order["join seconds"])
+    check_hosts(joined, order["nodes"], virtual=order["virtual"])
+    return place_of_all(folder, order, joined, rank)
+
+
+def _wait_for_all(folder: Path, ranks: int, seconds: float) -> list[Joined]:
+    joined: dict[int, Joined] = {}
+    until = time.monotonic() + seconds
+    while True:
+        for rank in set(range(ranks)) - set(joined):
+            if (said := run_files.read(folder / f"joined-{rank}")) is not None:
+                joined[rank] = said
+        if len(joined) == ranks:
+            return [joined[rank] for rank in range(ranks)]
+        if time.monotonic() > until:
+            missing = ", ".join(str(rank) for rank in range(ranks) if rank not in joined)
+            raise UserError(
+                f"{len(joined)} of {ranks} ranks are in after {seconds:.0f} s; missing: rank "
+                f"{missing}"
+            )
+        time.sleep(WAIT_SECONDS)
+
+
+def check_hosts(joined: Sequence[Joined], nodes: int, *, virtual: bool) -> None:
+    """Whether the hosts that came are those that were asked for.
+
+    Raises:
+        UserError: they are not.
+    """
+    hosts, size = [said["host"] for said in joined], len(joined) // nodes
+    by_node = [hosts[first : first + size] for first in range(0, len(hosts), size)]
+    wanted = 1 if virtual else nodes
+    if len(set(hosts)) != wanted or any(len(set(each)) > 1 for each in by_node):
+        raise UserError(
+            f"{wanted} host(s) with {size} rank(s) for each node were asked for; the ranks are "
+            f"on {', '.join(hosts)}"
+        )
+
+
+def place_of_all(
+    folder: Path, order: Mapping[str, Any], joined: Sequence[Joined], rank: int
+) -> Place:
+    """A rank's place among all.
+
+    Raises:
+        UserError: no network joins their hosts.
+    """
+    on, nodes = [said["on"] for said in joined], order["nodes"]
+    found = network.common(
+        {said["on"]: said["addresses"] for said in joined}, on[0], order["interface"]
+    )
+    where, ports = [found[machine] for machine in on], [said["ports"] for said in joined]
+    interfaces = tuple(name for name, _ in where)
+    virtual = nodes > 1 and len(set(on)) == 1
+    about = {"nodes": nodes, "virtual": virtual, "interface": network.summary(interfaces)}
+    return Place(
+        rank=rank,
+        ranks=len(joined),
+        nodes=nodes,
+        virtual=virtual,
+        devices=order["devices"],
+        kind=order["kind"],
+        hosts=tuple(said["host"] for said in joined),
+        addresses=tuple(f"{ip}:{port[0]}" for (_, ip), port in zip(where, ports, strict=True)),
+        interfaces=interfaces,
+        port=ports[0][1],
+        folder=folder,
+        about=about | order["launcher"] | {"hosts": machines(joined)},
+    )
 
 
 def machines(joined: Sequence[Joined]) -> list[dict[str, Any]]:
@@ -18,41 +114,3 @@ def machines(joined: Sequence[Joined]) -> list[dict[str, Any]]:
         host = said["host"]
         found.setdefault(host, {"name": host, **said["machine"], "ranks": []})["ranks"].append(rank)
     return list(found.values())
-
-
-def check_hosts(engine: Engine, joined: Sequence[Joined], nodes: int) -> None:
-    """Whether the hosts that came are those that were asked for.
-
-    Raises:
-        UserError: they are not.
-    """
-    hosts, size = [said["host"] for said in joined], len(joined) // nodes
-    by_node = [hosts[first : first + size] for first in range(0, len(hosts), size)]
-    wanted = 1 if engine.virtual else nodes
-    if len(set(hosts)) != wanted or any(len(set(each)) > 1 for each in by_node):
-        raise UserError(
-            f"{wanted} host(s) with {size} rank(s) for each node were asked for; the ranks are "
-            f"on {', '.join(hosts)}"
-        )
-
-
-def place_of_all(engine: Engine, joined: Sequence[Joined], nodes: int) -> dict[str, Any]:
-    """What each rank is told, as ``helpers.frameworks.place.Place`` has it.
-
-    Raises:
-        UserError: no network joins their hosts.
-    """
-    on = [said["on"] for said in joined]
-    found = network.common(
-        {said["on"]: said["addresses"] for said in joined}, on[0], engine.interface
-    )
-    where, ports = [found[machine] for machine in on], [said["ports"] for said in joined]
-    return {
-        "ranks": len(joined),
-        "nodes": nodes,
-        "virtual": nodes > 1 and len(set(on)) == 1,
-        "hosts": tuple(said["host"] for said in joined),
-        "addresses": tuple(f"{ip}:{port[0]}" for (_, ip), port in zip(where, ports, strict=True)),
-        "interfaces": tuple(name for name, _ in where),
-        "port": ports[0][1],
-    }

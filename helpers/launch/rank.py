@@ -1,89 +1,162 @@
-"""A rank's program: it joins the others, runs the notebook's cells as text, and answers calls.
+"""A rank's program: it meets the others and runs the whole notebook, in its own process.
 
     python -m helpers.launch.rank FOLDER
 
-An engine starts it (``helpers.launch.engines``); FOLDER is that of the run's messages. It sets
-torchrun's variables before any cell runs, so that what stands in the notebook finds what it would
-find in a script.
+A launcher starts it (``helpers.launch.engines``); FOLDER is that of the run's ranks. The process
+that the launcher knows forks the rank, and stands by: it says that its host is there, and how the
+rank ended that could not say so itself; it ends the rank and all that the rank has started when the
+runner says so, or when the runner is gone. It does so from outside, for a rank that hangs in native
+code could not end itself. It sets torchrun's variables before any cell runs, so that what stands in
+the notebook finds what it would find in a script.
 """
 
+import ctypes
 import importlib
 import importlib.util
-import linecache
 import os
+import signal
 import socket
 import sys
 import time
 import traceback
-from functools import partial
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from threading import Thread
 from typing import Any
 
-from helpers import network
 from helpers.errors import FOR_USERS
 from helpers.frameworks import devices, place, replicas
 from helpers.frameworks.place import Place
-from helpers.launch import letters, serving, watch
+from helpers.launch import meeting, notebook_engine, run_files, steps
 
+NOTEBOOK = "notebook.ipynb"
+ALIVE = "alive"
+"""The runner's sign of life: a number that grows every second."""
+END = "end"
+"""The runner asks that all ends."""
+BEAT_SECONDS = 1.0
+LOOK_SECONDS = 0.1
+SILENT_SECONDS = 8.0
+"""Without the other side's sign of life it is taken for gone."""
 LONGEST = 1000
 """Characters of an error's line."""
+_PR_SET_PDEATHSIG = 1
 
 
 def main(folder: Path) -> int:
-    """Join, run the cells, and serve; the exit status."""
+    """Run the notebook as one of several ranks; the exit status."""
     if os.environ.get(place.VARIABLE) != str(folder):
         print("helpers.launch.rank: only a launcher starts it", file=sys.stderr)
         return 2
-    if not Path(own := os.environ.get("TMPDIR", "/")).is_dir():  # the coordinator's, elsewhere
+    if not Path(own := os.environ.get("TMPDIR", "/")).is_dir():  # the runner's, on another host
         os.environ["TMPDIR"] = str(Path(own).parent)
-    order = letters.received(folder / "order")
+    order = run_files.read(folder / "order")
     rank = int(os.environ[order["rank in"]])
     # Slurm's own name, which a machine may have several of; mpiexec too begins its ranks by srun.
     host = os.environ.get(place.SLURM_NODE) if order["rank in"] != "RANK" else None
     host = host or socket.gethostname()
-    return watch.under_watch(folder, rank, host, lambda: _rank(folder, order, rank, host))
+    known, process = os.getpid(), os.fork()  # before anything starts a thread
+    if process == 0:
+        os.setpgid(0, 0)
+        _die_with(known)
+        return _rank(folder, order, rank, host)
+    with suppress(OSError):  # whoever is first
+        os.setpgid(process, process)
+    return _stand_by(folder, rank, host, process)
 
 
-def _rank(folder: Path, order: dict[str, Any], rank: int, host: str) -> int:
+def _stand_by(folder: Path, rank: int, host: str, process: int) -> int:
+    """Until the rank has ended; where it failed, until the runner has seen why."""
+    ended_by: list[int] = []  # the launcher, which ends its ranks by a signal
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: ended_by.append(number))
+    alive, pulse, status = None, 0, None
+    since, beaten = time.monotonic(), -BEAT_SECONDS
+    while True:
+        now = time.monotonic()
+        if now - beaten >= BEAT_SECONDS:
+            beaten, pulse = now, pulse + 1
+            with suppress(OSError):
+                run_files.write(folder / f"pulse-{rank}", pulse)
+            with suppress(OSError):
+                if (said := run_files.read(folder / ALIVE)) != alive:
+                    alive, since = said, now
+        asked = bool(ended_by) or (folder / END).exists() or not folder.is_dir()
+        asked = asked or now - since > SILENT_SECONDS
+        if asked:
+            _kill(process)
+        if status is None:
+            ended, how = os.waitpid(process, os.WNOHANG)
+            if ended:
+                status = os.waitstatus_to_exitcode(how)
+                _kill(process)  # what it has left of its group
+                if status and not asked:
+                    with suppress(OSError):
+                        about = {"rank": rank, "host": host, "status": status}
+                        run_files.write_last(folder / f"died-{rank}", about)
+        if status == 0 or (status is not None and asked):
+            return status if status >= 0 else 128 - status
+        time.sleep(LOOK_SECONDS)
+
+
+def _rank(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> int:
     try:
-        here = _join(folder, order, rank, host)
-        sys.path[:] = order["path"]
-        _run_cells(order["cells"])
-        if serving.handed() is None:
-            raise RuntimeError("the cells ended before this_run.rehearse(...) had its lesson")
-        serving.serve(folder, here.rank)
+        here = meeting.join(folder, order, rank, host)
+        _take(here, order)
+        Thread(target=steps.say_where, args=(folder / f"state-{rank}",), daemon=True).start()
+        own = folder.parent if rank == 0 else folder.parent / f"rank-{rank}"
+        own.mkdir(exist_ok=True)
+        notebook_engine.execute(
+            folder / NOTEBOOK,
+            own / NOTEBOOK,
+            lambda cell: run_files.write(folder / f"cell-{rank}", cell),
+        )
+        run_files.write(folder / f"done-{rank}", True)
     except BaseException as error:
-        _say_why(folder, rank, host, _line(error))
-        traceback.print_exc()
-        sys.stderr.flush()
-        return 1  # without Python's own end, where MPI would wait for all others
+        of_cell = isinstance(error, notebook_engine.CellError) and error.__cause__
+        with suppress(OSError):
+            _say_why(folder, rank, host, of_cell or error)
+        with suppress(OSError):  # last: on a full disk the launcher ends with the first line of it
+            print(error if of_cell else traceback.format_exc(), file=sys.stderr, flush=True)
+            sys.stdout.flush()
+        os._exit(1)  # Python's own end would wait for all others, where there is MPI
     return 0
 
 
-def _say_why(folder: Path, rank: int, host: str, said: str) -> None:
-    letters.say_last(folder / f"error-{rank}", {"rank": rank, "host": host, "said": said})
+def _take(here: Place, order: Mapping[str, Any]) -> None:
+    """Be that rank: in this process, for its framework, and for what the cells look at."""
 
+    def fail(said: str) -> None:
+        _say_why(here.folder, here.rank, here.hosts[here.rank], RuntimeError(said), said)
 
-def _join(folder: Path, order: dict[str, Any], rank: int, host: str) -> Place:
-    """Meet the others: nobody goes on before all are in."""
-    joined = {"rank": rank, "host": host, "token": folder.name, "process": os.getpid()}
-    joined["on"] = socket.gethostname()
-    joined["machine"] = {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}
-    joined |= {"addresses": network.addresses(), "ports": [network.free_port() for _ in range(2)]}
-    letters.say(folder / f"joined-{rank}", joined)
-    while not (folder / "met").exists():
-        time.sleep(0.02)
-    met = letters.received(folder / "met")
-    here = Place(rank=rank, folder=folder, **met)
-    place.take(here, partial(_say_why, folder, rank, host))
+    place.take(here, fail)
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
     _see_own_gpus(here, order["gpus here"])
     hooks = f"helpers.frameworks.{order['framework']}_ranks"
     if order["framework"] and importlib.util.find_spec(hooks):
-        os.environ.update(importlib.import_module(hooks).environment(here))
-    return here
+        own = getattr(importlib.import_module(hooks), "environment", None)
+        os.environ.update(own(here) if own else {})
+
+
+def _say_why(
+    folder: Path, rank: int, host: str, error: BaseException, line: str | None = None
+) -> None:
+    about = {"rank": rank, "host": host, "said": line or _line(error)}
+    about |= {"ename": type(error).__name__, "evalue": str(error)[:LONGEST]}
+    about |= {"for users": isinstance(error, FOR_USERS)}
+    run_files.write_last(folder / f"error-{rank}", about)
+
+
+def _line(error: BaseException) -> str:
+    """``ValueError: no such file``: an error's type and the first line of what it says.
+
+    Of a user's mistake the line alone.
+    """
+    kind = "" if isinstance(error, FOR_USERS) else f"{type(error).__name__}: "
+    said = (f"{kind}{error}".strip().splitlines() or [type(error).__name__])[0]
+    return said.rstrip(": ")[:LONGEST]
 
 
 def _see_own_gpus(here: Place, there: int) -> None:
@@ -103,22 +176,16 @@ def _see_own_gpus(here: Place, there: int) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(own))
 
 
-def _run_cells(cells: list[tuple[str, str]]) -> None:
-    """Run the cells, by name and text, in a module as a notebook's or a script's."""
-    module = sys.modules["__main__"] = ModuleType("__main__")
-    for name, text in cells:
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        exec(compile(text, name, "exec"), vars(module))
+def _kill(process: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
 
 
-def _line(error: BaseException) -> str:
-    """``ValueError: no such file``: an error's type and the first line of what it says.
-
-    Of a user's mistake the line alone.
-    """
-    kind = "" if isinstance(error, FOR_USERS) else f"{type(error).__name__}: "
-    said = f"{kind}{error}".strip().splitlines()[0]
-    return said.rstrip(": ")[:LONGEST]
+def _die_with(parent: int) -> None:
+    with suppress(OSError, AttributeError):  # Linux alone can
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was quicker
+        os._exit(1)
 
 
 if __name__ == "__main__":

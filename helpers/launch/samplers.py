@@ -1,10 +1,9 @@
 """A monitor's sampler on every host of a run, and their traces as one.
 
-The kernel's monitor samples its own host. On each other host the first rank has one, which writes
-``trace-rankN`` beside the kernel's ``trace``; the host's ranks mark their phases there. Clocks of
-several machines are not trusted: once it is known how far they are apart
-(``helpers.launch.clocks``), :func:`align` puts each trace's beginning where the kernel's clock has
-it, and says so in it.
+The first rank of each host has one: rank 0 writes ``trace``, rank N ``trace-rankN`` beside it. The
+host's other ranks mark their phases there. Clocks of several machines are not trusted: once it is
+known how far they are apart (``helpers.launch.clocks``), :func:`align` puts each trace's beginning
+where rank 0's clock has it, and says so in it.
 """
 
 from __future__ import annotations
@@ -18,34 +17,40 @@ from typing import Any
 import gpumon
 from data_prep.files import write_whole
 from gpumon.files import MARKS, SAMPLES, marks_file, samples_file
-from helpers.frameworks.place import Place
+from helpers.frameworks import place
 from helpers.launch.clocks import Bounds
 
 TRACE = "trace"
 START, WALL = "start (monotonic s)", "start (unix s)"
 
 
-def of_rank(folder: Path, here: Place) -> gpumon.Monitor | gpumon.Marker:
-    """What marks a rank's phases on a host that the kernel is not on: of its first rank a monitor.
+def of_process(folder: Path, *, live: bool) -> gpumon.Monitor | gpumon.Marker:
+    """What marks this process's phases: a monitor on its host's first rank, else a marker.
 
     Args:
         folder: of the run.
-        here: the rank's place.
+        live: whether a monitor draws what it samples.
     """
-    first = here.hosts.index(here.hosts[here.rank])
-    if here.rank != first:
-        return gpumon.Marker(marks_file(_prefix(folder, first)))
-    # The monitor adds to the name of each rank but rank 0, whose trace has a name of its own here.
-    return gpumon.Monitor(folder / TRACE if first else _prefix(folder, first), rank=first)
+    here = place.here()
+    if here is None:
+        return gpumon.Monitor(folder / TRACE, live=live)
+    machines = [address.rpartition(":")[0] for address in here.addresses]
+    first = machines.index(machines[here.rank])
+    if here.rank == first:  # the monitor adds its number to the name
+        return gpumon.Monitor(folder / TRACE, rank=first)
+    return gpumon.Marker(marks_file(_prefix(folder, first)))
 
 
-def follow(marks: gpumon.Monitor | gpumon.Marker, sampling: bool) -> None:
-    """Start or stop a rank's sampler as the kernel's was started or stopped."""
-    if isinstance(marks, gpumon.Monitor) and marks.running != sampling:
-        if sampling:
-            marks.start()
-        else:
-            marks.stop()
+def start(marks: gpumon.Monitor | gpumon.Marker) -> None:
+    """Begin to sample, where this process does."""
+    if isinstance(marks, gpumon.Monitor):
+        marks.start()
+
+
+def stop(marks: gpumon.Monitor | gpumon.Marker) -> None:
+    """End sampling; harmless where nothing is sampled."""
+    if isinstance(marks, gpumon.Monitor):
+        marks.stop()
 
 
 def prefixes(folder: Path) -> dict[int, Path]:
@@ -75,22 +80,22 @@ def read(folder: Path) -> gpumon.Trace:
 
 
 def began(folder: Path) -> float | None:
-    """When the sampling of the kernel's own trace began, of no other; None: no trace."""
+    """When the sampling of rank 0's trace began, of no other; None: no trace."""
     header = _header(folder / TRACE)
     return None if header is None else float(header[START])
 
 
 def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> list[dict[str, Any]]:
-    """Put the traces of all hosts on the axis of the kernel's, once their samplers have stopped.
+    """Put the traces of all hosts on the axis of rank 0's, once their samplers have stopped.
 
     Args:
         folder: of the run.
-        ahead: by how much each rank's monotonic clock is ahead of the kernel's.
+        ahead: by how much each rank's monotonic clock is ahead of rank 0's.
         hosts: each rank's.
 
     Returns:
         The record's ``world.clocks``: of each host by how many seconds its wall clock was ahead of
-        the kernel's, and how far the truth is from that at most.
+        rank 0's, and how far the truth is from that at most.
     """
     names, found = list(hosts), []
     base = _header(folder / TRACE)
@@ -108,7 +113,7 @@ def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> li
 
 
 def _prefix(folder: Path, rank: int) -> Path:
-    return folder / f"{TRACE}-rank{rank}"
+    return folder / (f"{TRACE}-rank{rank}" if rank else TRACE)
 
 
 def _header(prefix: Path) -> dict[str, Any] | None:

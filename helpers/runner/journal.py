@@ -71,6 +71,7 @@ def _content(folder: Path, plan: Plan, about: Mapping[str, Any]) -> dict[str, An
         "batch": folder.name,
         **about,
         **plan.parameters(),
+        "launcher": plan.launcher,
         "recipe_digests": plan.recipe_digests,
         "runs": [asdict(state) for state in plan.runs],
     }

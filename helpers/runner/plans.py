@@ -117,7 +117,6 @@ class Plan:
             "batch_size": self.batch_size,
             "workers": self.workers,
             "warmup_epochs": self.warmup_epochs,
-            "launcher": self.launcher,
             "cores_per_device": self.cores_per_device,
             "loader_cores": self.loader_cores,
         }
@@ -151,6 +150,7 @@ class Plan:
         same = self.parameters() == other.parameters()
         return (
             same
+            and self.launcher == other.launcher
             and self.recipe_digests == other.recipe_digests
             and [(run.folder, run.gpus, run.seed, run.precision) for run in self.runs]
             == [(run.folder, run.gpus, run.seed, run.precision) for run in other.runs]

@@ -24,9 +24,9 @@ from typing import Any
 
 from helpers import paths, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
+from helpers.frameworks import cpu_cores, installed, parameters_of, why_not
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks import installed, parameters_of, why_not
-from helpers.launch import coordinator, engines
+from helpers.launch import engines
 from helpers.runner import (
     batch_folder,
     kernel_processes,
@@ -35,6 +35,7 @@ from helpers.runner import (
     offers,
     other_gpu_processes,
     progress_board,
+    ranks,
     recipes,
     stalls,
     stopping,
@@ -202,7 +203,6 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         | {
             "devices": state.devices,
             "cores_per_device": batch.plan.cores_here(),
-            "nodes": state.nodes,
             "gpus": "auto" if state.gpus is None else state.gpus,
             "run": str(folder),
             "seed": state.seed,
@@ -219,7 +219,14 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     ):
         shown.show(f"starting kernel {state.kernel}")
         try:
-            kernel_processes.execute(
+            execute = (
+                partial(ranks.execute, order=_order(batch, state))
+                if ranks.are_needed(state.notebook, state.kernel, state.nodes)
+                else partial(
+                    kernel_processes.execute, settled=lambda: record_state(folder) != "running"
+                )
+            )
+            execute(
                 source,
                 folder / "notebook.ipynb",
                 given,
@@ -228,9 +235,8 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
                     section or "introduction", f"cell {cell} of {cells}"
                 ),
                 heard=shown.tell,
-                settled=lambda: record_state(folder) != "running",
                 stall_minutes=stall_minutes,
-                environment=_environment(batch, state, uuids) | _hanging(stall_minutes),
+                environment=_environment(batch, state, uuids),
             )
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -289,10 +295,18 @@ def _here(batch: Batch, state: RunState) -> tuple[int, int | None]:
     return here * state.devices, None if state.gpus is None else here * state.gpus
 
 
-def _hanging(stall_minutes: float) -> dict[str, str]:
-    """Ranks that hang are named by their coordinator, so it has to be sooner than the runner."""
-    minutes = min(coordinator.HANG_MINUTES, 0.8 * stall_minutes)
-    return {coordinator.HANG_VARIABLE: f"{minutes:g}"}
+def _order(batch: Batch, state: RunState) -> ranks.Order:
+    """What the ranks of a run are to be."""
+    here = device_helpers.resolve(state.devices, state.gpus, cpu_cores.SHARED)
+    return ranks.order(
+        state.notebook,
+        state.kernel,
+        batch.plan.launcher,
+        state.nodes,
+        state.devices,
+        here.kind,
+        len(device_helpers.visible()) if here.kind == "gpu" else 0,
+    )
 
 
 def _settle(
@@ -342,12 +356,14 @@ def _check(batch: Batch) -> None:
             offers.check_parameters_cell(state.notebook)
     # The largest global batch to fill.
     most = max(batch.runs, key=lambda state: state.nodes * state.devices)
+    virtual = most.nodes > 1 and engines.choose(batch.plan.launcher, most.nodes).virtual
     for seed in dict.fromkeys(state.seed for state in batch.runs):
         setup = parameters.resolve(
             "check",
             **batch.plan.parameters(),
             devices=most.devices,
             nodes=most.nodes,
+            virtual_nodes=virtual,
             gpus=most.gpus,
             run=batch.folder / "check",
             seed=seed,

@@ -19,6 +19,7 @@ from typing import Any
 
 from data_prep.files import write_whole
 from helpers.errors import LoaderError, UserError
+from helpers.launch import exchange
 
 WISH = ".stop"
 """In the run's folder: somebody wishes that the run stops in order."""
@@ -39,12 +40,12 @@ def wish(folder: Path) -> None:
 
 
 def check(folder: Path, where: str) -> None:
-    """Between two parts of a run.
+    """Between two parts of a run, which all of its ranks come to.
 
     Raises:
         Stopped: it is to stop.
     """
-    if (folder / WISH).exists():
+    if exchange.of_first((folder / WISH).exists()):
         raise Stopped(f"stopped as asked {where}")
 
 
@@ -53,7 +54,7 @@ class Agreement:
     """What the processes of a run stop by: a file of its own for each training."""
 
     folder: Path
-    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    token: str = field(default_factory=lambda: exchange.of_first(secrets.token_hex(4)))
 
     def of(self, rank: int, processes: int, first: int) -> "Permit":
         """A process's own view; ``first`` is the number of the first step to be taken."""

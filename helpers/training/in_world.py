@@ -117,7 +117,7 @@ class Apart(NamedTuple):
 
     seconds: measurement_rounds.Seconds
     all_reduce: bus_bandwidth.Measured | None = None
-    """Over several nodes: of the gradients alone."""
+    """On ranks: of the gradients alone."""
     meetings: clocks.Meetings | None = None
     """Over several machines: what tells how far their clocks are apart."""
 
@@ -157,10 +157,12 @@ def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
     """
     lesson = work.lesson
     replica = lesson.start(world, lesson.build_model(arrays))
-    loader = lesson.make_fixed_loader(world, work.noise(world, size))
-    lesson.ready(replica, [loader])
-    take_steps(work, replica, loader, 1)
-    lesson.stop(replica)
+    try:
+        loader = lesson.make_fixed_loader(world, work.noise(world, size))
+        lesson.ready(replica, [loader])
+        take_steps(work, replica, loader, 1)
+    finally:
+        lesson.stop(replica)
 
 
 def with_replica(

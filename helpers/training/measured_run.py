@@ -42,23 +42,23 @@ from helpers.frameworks import (
     cpu_cores,
     networks_of,
     original,
-    parameters_of,
     place,
     replicas,
+    rows_of,
     run_label,
     why_not,
 )
 from helpers.frameworks.precisions import DTYPES
-from helpers.launch import samplers, serving
+from helpers.launch import clocks, exchange, samplers
 from helpers.networks import own, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
-    across_nodes,
     agreed_stop,
     arithmetic,
     attribution,
     batch_size,
+    bus_bandwidth,
     checkpoint,
     heartbeat,
     in_world,
@@ -78,21 +78,23 @@ from helpers.training import (
 )
 from helpers.training.agreed_stop import Stopped
 from helpers.training.in_world import WEIGHTS, Apart, Trained, Within
-from helpers.training.rank_run import RankRun
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
-from helpers.training.world import IN_KERNEL, PER_DEVICE, RANKS, Lesson, World
+from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
-PARAMETERS = tuple(signature(parameters.resolve).parameters)[2:]
+OF_LAUNCHERS = ("nodes", "virtual_nodes")
+PARAMETERS = tuple(
+    name for name in signature(parameters.resolve).parameters if name not in OF_LAUNCHERS
+)[2:]
 """What a notebook's parameters cell sets, beside ``resume``."""
 
 
 def begin(*given: Any) -> Any:
     """Start the run that a notebook's parameters cell asks for; its record begins here.
 
-    On a rank, which only defines what the cells define, it is a :class:`RankRun`, else a
-    :class:`Run`. The run has the name of the notebook's file.
+    It has the name of the notebook's file. Of several ranks each has such a run, and the first's
+    record is that of all.
 
     Args:
         given: the framework's module of ``helpers.frameworks``, and the notebook's ``globals()``,
@@ -107,8 +109,7 @@ def begin(*given: Any) -> Any:
     framework: ModuleType
     names: Mapping[str, Any]
     *said, framework, names = given
-    if (rank := place.here()) is not None:
-        return RankRun(framework, rank)
+    here = place.here()
     if isinstance(before := names.get("this_run"), Run):
         before.end()  # also where this one cannot begin: what follows would be of old parameters
     file = this_notebook.find(names)
@@ -129,22 +130,32 @@ def begin(*given: Any) -> Any:
     module = framework.__name__.rpartition(".")[2]
     networks, row = networks_of(module), original(notebook, module)
     label = run_label(notebook, framework.KERNEL)
-    setup = parameters.resolve(label, networks, **{name: names[name] for name in PARAMETERS})
+    if (why := rows_of(row)[0].ranks_only if rows_of(row) else "") and here is None:
+        raise UserError(
+            f"{why}, which a launcher starts: run compare --notebooks {notebook} --devices N in a "
+            "terminal"
+        )
+    given_ones = {name: names[name] for name in PARAMETERS}
+    nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
+    with exchange.first_rank_first():  # it may generate images
+        setup = parameters.resolve(
+            label, networks, **given_ones, nodes=nodes, virtual_nodes=virtual
+        )
     if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes):
         many = f"nodes {setup.nodes}" if setup.nodes > 1 else f"devices {setup.devices.count}"
         raise UnsupportedError(f"{many}: {why}")
     for name, check in own.items():
         check(names[name], setup.devices.kind == "gpu", setup.replicas)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
-    if setup.devices.cpus:  # before the framework starts its threads
-        cpu_cores.confine(setup.devices.cpus)
-    devices = tuple(framework.list_devices(kind, count, gpus))
+    if cpus := setup.devices.cpus:  # before the framework starts its threads
+        alone = here is not None and here.ranks_a_node == count  # a rank for each device
+        cpu_cores.confine(cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus)
+    physical = gpus if here is None else min(gpus, setup.of_all_nodes.gpus) or None
+    devices = tuple(framework.list_devices(kind, count, physical))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
     run = Run(file, framework, setup, devices, names["resume"])
     run._names, run._given = names, {name: names[name] for name in wanted}
-    told = {**run._given, **parameters_of(row, framework.KERNEL)}
-    run.nodes = across_nodes.Nodes(run, notebook, told)
     return run
 
 
@@ -152,10 +163,9 @@ class Run(RunBase):
     """A run while it is measured. Make one with :func:`begin`.
 
     ``lesson`` is what the notebook has brought, ``certificate`` what the check of fairness has
-    found so far, ``nodes`` are its ranks where it has several.
+    found so far, ``rank`` this process's number among those that run the notebook.
     """
 
-    nodes: across_nodes.Nodes | None = None
     _names: Mapping[str, Any] = MappingProxyType({})
     """The notebook's ``globals()``."""
     _given: Mapping[str, Any] = MappingProxyType({})
@@ -177,7 +187,7 @@ class Run(RunBase):
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
         # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
-        self.monitor = gpumon.Monitor(setup.folder / "trace", live=not heartbeat.watched())
+        self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
         self._trace: float | None = None  # when its sampling began
         self._told = 0  # the last epoch of which a line was printed
         self._moving = 0  # characters of a line that the next one replaces
@@ -185,6 +195,9 @@ class Run(RunBase):
         self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
         self._utilisation: pd.DataFrame | None = None
+        here = place.here()
+        self.rank = 0 if here is None else here.rank
+        self._world: dict[str, Any] = dict(here.about) if here is not None else {}
         self.record = record.start(
             setup.folder,
             notebook=notebook.stem,
@@ -196,6 +209,8 @@ class Run(RunBase):
             skipped=framework.SKIPPED,
             file=notebook,
         )
+        if self._world:
+            self.record.add("world", self._world)
 
     def check_parameters(self) -> None:
         """See that the parameters are still those that the run began with.
@@ -214,21 +229,20 @@ class Run(RunBase):
         """The weights that every framework starts from; of one's own network this one's own."""
         recipe, outputs = self.recipe.recipe, len(self.images.classes)
         if self.network == "own":
-            found = own.initial(self.framework, recipe, outputs)
+            found = exchange.of_first(own.initial(self.framework, recipe, outputs))
         else:
-            found = weights.canonical(
-                recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
-            )
+            with exchange.first_rank_first():  # it may download them
+                found = weights.canonical(
+                    recipe.weights, network=self.network, outputs=outputs, seed=recipe.seed
+                )
         self.record.add("weights", found.as_record())
         return found
 
     def end(self) -> None:
         """Another run takes this one's place in the kernel, so nothing of this one goes on."""
         self.progress.replaced = True
-        self.monitor.stop()
-        if self.nodes is not None:
-            self.nodes.end()
-        elif self._replica is not None:
+        samplers.stop(self.monitor)
+        if self._replica is not None:
             with suppress(Exception):  # an interrupt may have left it in pieces
                 self.lesson.stop(self._replica)
             self._replica = None
@@ -256,7 +270,8 @@ class Run(RunBase):
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
                 it when it ends.
         """
-        self.monitor.stop()  # of a training before this
+        samplers.stop(self.monitor)  # of a training before this
+        on_ranks = place.here() is not None
         certify = (
             own_network.certify
             if self.network == "own"
@@ -269,14 +284,14 @@ class Run(RunBase):
             self.initial,
             self.recipe,
             build_model=build_model,
-            devices=self.devices if self.setup.nodes == 1 else self.devices[:1],
+            devices=self.devices[:1] if on_ranks else self.devices,
             evaluate_pixels=evaluate_pixels,
             labels=self.images.labels,
             classes=self.images.classes,
         )
-        in_kernel = processes == IN_KERNEL
-        found = check() if in_kernel else replicas.run(lambda rank: check(), 1)[0]
-        if self.setup.nodes > 1:
+        here = on_ranks or processes == IN_KERNEL
+        found = check() if here else replicas.run(lambda rank: check(), 1)[0]
+        if on_ranks and self.setup.replicas > 1:
             found = found.updated(reference_checks.with_one_device(ranks_gradients.LATER))
         self.certificate = self._of_network = found
         return self._certified()
@@ -285,7 +300,7 @@ class Run(RunBase):
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
         agreed_stop.check(self.folder, "before its training")
-        self.monitor.stop()  # of a training before this
+        samplers.stop(self.monitor)  # of a training before this
         self.take(lesson)
 
         def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -308,7 +323,7 @@ class Run(RunBase):
             processes=self.processes,
             hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
         )
-        if self._ranks is not None and self.setup.replicas > 1:
+        if place.here() is not None and self.setup.replicas > 1:
             self.certificate = ranks_gradients.certify(
                 self.certificate,
                 self.everywhere,
@@ -322,8 +337,6 @@ class Run(RunBase):
         """From now on all is done by this lesson's functions."""
         self._end_replica()
         self.lesson = lesson
-        if self._ranks is not None:
-            self._ranks.take()
 
     @section(9, "the batch size", needs=("rehearse",))
     def largest_batch(self) -> ScaledRecipe:
@@ -332,7 +345,7 @@ class Run(RunBase):
             arrays = self.initial.arrays
             self.recipe = batch_size.largest(
                 self.recipe,
-                lambda size: self.everywhere(in_world.attempt, arrays, size),
+                lambda size: self._attempt(arrays, size),
                 self._out_of_memory,
                 images=len(self.images.train),
                 kind=self.setup.devices.kind,
@@ -356,24 +369,28 @@ class Run(RunBase):
         if self.setup.measure_workers:
             world = self.worlds()[0]
             images = self.recipe.recipe.batch * len(world.devices)
-            self.workers = loader_workers.choose_workers(self.training_batches, images)
-            self.workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
+            workers = loader_workers.choose_workers(self.training_batches, images)
+            workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
+            self.workers = exchange.of_first(workers)
         self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
-        self._begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
-        samplers.clear(self.folder)
-        self.monitor.stop()  # of an earlier training
+        with exchange.first_rank_first():  # it sets a damaged one aside
+            begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
+            if self.rank == 0:
+                samplers.clear(self.folder)
+        self._begin = replace(begin, run=exchange.of_first(begin.run))
+        samplers.stop(self.monitor)  # of an earlier training
         try:
-            self.monitor.start()
+            samplers.start(self.monitor)
         except gpumon.MonitorError as error:
             raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
+        exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
         self._trace, self._told = samplers.began(self.folder), self._begin.epoch
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
         steps = self.recipe.steps(len(self.images.train))
         first_step = self._begin.epoch * steps + self._begin.part.steps
         agreement = agreed_stop.Agreement(self.folder)
-        report = self._heard if self.lesson.processes == IN_KERNEL else replicas.tell
-        report = serving.tell if self._ranks is not None else report
+        report = self._heard if self._in_process else replicas.tell
         given = (self._begin, agreement, report)
         with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
             each: list[Trained] = self.with_replica(
@@ -383,9 +400,7 @@ class Run(RunBase):
         if trained.stopped is not None:
             raise Stopped(self._how_far(len(trained.history), trained.stopped.steps, steps))
         self._certify_training(each)
-        if self._ranks is not None:
-            self._ranks.steps_were(each)
-            self._tell_world()
+        self._tell_parts(each)
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.begun)
         seen = self._observed[0].seen
@@ -429,16 +444,13 @@ class Run(RunBase):
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
         agreed_stop.check(self.folder, "after its training")
-        steps, asked = measurement_rounds.steps_of_a_turn(self.history), time.monotonic()
+        steps = measurement_rounds.steps_of_a_turn(self.history)
         found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
-        self.monitor.stop()
+        samplers.stop(self.monitor)
         images = self.recipe.global_batch
         seconds = measurement_rounds.slowest([each.seconds for each in found])
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
-        if self._ranks is not None:
-            self._ranks.network_was(found, asked)
-            self._tell_world()
-            self._show_world(self.record.content["world"])
+        self._tell_network(found)
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
         computed = self._arithmetic(seconds[measurement_rounds.PRODUCT])
@@ -465,6 +477,8 @@ class Run(RunBase):
     @section(12, "utilisation", needs=("take_apart",), records=("monitor", "energy", "memory"))
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
+        if self.rank:
+            return pd.DataFrame()  # rank 0's is of all
         if samplers.began(self.folder) != self._trace:
             raise UserError(f"{self.folder}: another run has replaced the trace; {AGAIN}")
         trace = samplers.read(self.folder)
@@ -478,6 +492,8 @@ class Run(RunBase):
     @section(13, "where the time went", needs=("chart",), records=("attribution",))
     def explain(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
+        if self.rank:
+            return pd.DataFrame()  # rank 0's is of all
         shares = attribution.attribute(
             self.history,
             self._measured,
@@ -498,10 +514,10 @@ class Run(RunBase):
     @section(14, "the record", needs=("test", "explain"))
     def finish(self) -> None:
         """The run is whole: print where its record is."""
-        if self.nodes is not None:
-            self.nodes.end()
+        self._end_replica()
         print(self.record.finish())
-        checkpoint.remove(self.folder)  # last: only a run that is whole needs none any more
+        if self.rank == 0:  # last: only a run that is whole needs none any more
+            checkpoint.remove(self.folder)
 
     def training_batches(self, workers: int) -> Iterator[Any]:
         """What one process reads with so many workers, to see how fast it comes."""
@@ -555,37 +571,32 @@ class Run(RunBase):
         return self.certificate.table()
 
     @property
-    def _ranks(self) -> across_nodes.Nodes | None:
-        """Where the run's replicas live on ranks, those."""
-        return self.nodes if across_nodes.is_for(self.setup.nodes, self.lesson) else None
+    def _in_process(self) -> bool:
+        """Whether this process has a replica of its own, and no other that it would start."""
+        return place.here() is not None or self.lesson.processes == IN_KERNEL
 
     def _out_of_memory(self, error: BaseException) -> bool:
-        """Whether the framework says so; that a killed rank may have lacked memory is a guess."""
-        return "(signal" not in str(error) and bool(self.framework.out_of_memory(error))
+        """Whether the framework says so, of this process or of another rank."""
+        return isinstance(error, MemoryError) or bool(self.framework.out_of_memory(error))
 
     @property
     def processes(self) -> int:
         """How many take part, on all nodes."""
-        if self._ranks is not None:
-            return self._ranks.count
         return self.worlds()[0].processes
 
     def worlds(self) -> list[World]:
-        """The run's world as each of its processes sees it; of several nodes, this machine's."""
-        if self.lesson.processes not in (PER_DEVICE, RANKS):
+        """The run's world as each of the processes sees it that this one has, or is."""
+        if place.here() is not None or self.lesson.processes != PER_DEVICE:
             return [self.world]
         each = enumerate(self.devices)
         return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """What ``function(world, work, *args)`` gives in each of the run's processes."""
-        if self._ranks is not None:
-            found = self._ranks.call(function, *args, heard=self._heard)
-            self._tell_world()
-            return found
         worlds, work = self.worlds(), self.work()
-        if self.lesson.processes == IN_KERNEL:
-            return [function(worlds[0], work, *args)]
+        if self._in_process:
+            exchange.renew_port()
+            return exchange.exchange(function(worlds[0], work, *args))
 
         cpus = self.setup.devices.cpus if self.lesson.processes == PER_DEVICE else ()
 
@@ -601,27 +612,46 @@ class Run(RunBase):
     ) -> list[Any]:
         """As :meth:`everywhere`, with a replica that has these weights.
 
-        The kernel keeps its replica: a graph that was compiled belongs to it. Processes make one
-        each time, and end with it.
+        This process keeps its replica: a graph that was compiled belongs to it. Processes that it
+        starts make one each time, and end with it.
         """
-        if self._ranks is not None:
-            given = (function, arrays, first_step, *args)
-            return self._ranks.with_replica(*given, heard=self._heard)
-        if self.lesson.processes != IN_KERNEL:
+        if not self._in_process:
             return self.everywhere(in_world.with_replica, function, arrays, first_step, *args)
         (world,), work = self.worlds(), self.work()
         if self._replica is None:
+            exchange.renew_port()
             network = self.lesson.build_model(arrays)
             self._replica = self.lesson.start(world, network, first_step=first_step)
         else:
             self.framework.load_weights(self._replica.network, arrays)
-        return [function(world, work, self._replica, *args)]
+        return exchange.exchange(function(world, work, self._replica, *args))
+
+    def _attempt(self, arrays: Arrays, size: int) -> None:
+        """A step with so many images a device; of several ranks all hear where one lacks memory.
+
+        Raises:
+            MemoryError: a rank does.
+            Exception: the framework's own error, where this is the only process.
+        """
+        if place.here() is None:
+            self.everywhere(in_world.attempt, arrays, size)
+            return
+        lacking = ""
+        exchange.renew_port()
+        try:
+            in_world.attempt(self.world, self.work(), arrays, size)
+        except Exception as error:
+            if not self._out_of_memory(error):
+                raise
+            lacking = str(error) or "out of memory"
+        if said := [each for each in exchange.exchange(lacking) if each]:
+            raise MemoryError(said[0])
 
     def _trained_weights(self) -> Arrays:
         """Those that this run's training has left."""
         path = self.folder / WEIGHTS
         with suppress(OSError, SafetensorError):
-            if weights.metadata(path).get(in_world.RUN) == self.record.id:
+            if weights.metadata(path).get(in_world.RUN) == self._begin.run:
                 return weights.load(path)
         raise UserError(f"{path}: another run has replaced this run's weights; {AGAIN}")
 
@@ -648,25 +678,45 @@ class Run(RunBase):
                 signal.signal(signal.SIGINT, interrupted)
             yield
         except BaseException:
-            self.monitor.stop()
+            samplers.stop(self.monitor)
             raise
         finally:
             if own:
                 signal.signal(signal.SIGINT, before)
 
-    def _show_world(self, world: Mapping[str, Any]) -> None:
-        for line in world_shown.lines(world):
+    def _tell_parts(self, trained: Sequence[Trained]) -> None:
+        """What a step of each rank was made of goes into the record."""
+        if (here := place.here()) is None:
+            return
+        parts = [
+            {"rank": rank, "host": here.hosts[rank], **each.parts}
+            for rank, each in enumerate(trained)
+            if each.parts is not None
+        ]
+        self._world |= {"parts": parts} if parts else {}  # else another process had trained all
+        self.record.add("world", self._world)
+
+    def _tell_network(self, found: Sequence[Apart]) -> None:
+        """What the ranks have measured of their network; their traces are aligned."""
+        if (here := place.here()) is None:
+            return
+        if (all_reduce := found[0].all_reduce) is not None:
+            devices, interface = self.setup.replicas, here.about["interface"]
+            self._world["all_reduce"] = bus_bandwidth.as_record(
+                all_reduce, devices=devices, interface=interface
+            )
+        meetings = [each.meetings for each in found if each.meetings is not None]
+        exchange.exchange(None)  # all have stopped sampling
+        if len(meetings) == len(found) and self.rank == 0:
+            ahead = {rank: clocks.ahead(own, meetings[0]) for rank, own in enumerate(meetings)}
+            self._world["clocks"] = samplers.align(self.folder, ahead, here.hosts)
+        self.record.add("world", self._world)
+        for line in world_shown.lines(self._world):
             print(line)
-        if (parts := world_shown.parts(world)) is not None:
+        if (parts := world_shown.parts(self._world)) is not None:
             display(parts)
 
-    def _tell_world(self) -> None:
-        if self._ranks is not None:
-            self.record.add("world", self._ranks.about | self._ranks.measured)
-
     def _end_replica(self) -> None:
-        if hasattr(self, "lesson") and self._ranks is not None:
-            self._ranks.end_replicas()
         if self._replica is not None:
             self.lesson.stop(self._replica)
             self._replica = None

@@ -43,7 +43,6 @@ class Setup:
     search_batch: bool = False
     nodes: int = 1
     """Each has these devices."""
-    launcher: str = "auto"
     virtual_nodes: bool = False
     """Whether all nodes are this machine."""
 
@@ -85,10 +84,10 @@ def resolve(
     batch_size: int | str = "default",
     epochs: int | str = "default",
     warmup_epochs: float | str = "default",
-    nodes: int | str = 1,
-    launcher: str = "auto",
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
+    nodes: int = 1,
+    virtual_nodes: bool = False,
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -115,13 +114,12 @@ def resolve(
         epochs: ``default`` is the recipe's.
         warmup_epochs: over how many epochs the learning rate climbs, step by step, from that of one
             device to that of all; ``default`` is the recipe's.
-        nodes: how many machines; virtual ones, which are processes of this machine, unless the
-            launcher reaches others.
-        launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
         cores_per_device: of a CPU device: a number, ``auto`` for an equal part of the machine's, or
             ``shared``, with which the devices share all cores, as those of several nodes do.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
+        nodes: how many machines, as the launcher of the run's ranks has it.
+        virtual_nodes: whether these are all this one.
 
     Raises:
         UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.
@@ -130,14 +128,7 @@ def resolve(
     for what, name in {"recipe": recipe, "data": data, "run": run}.items():
         if not isinstance(name, str | Path):
             raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
-    seed, nodes = check_seed(seed), check_nodes(nodes)
-    engine = engines.choose(launcher, nodes)
-    if engine.virtual and nodes > engines.MOST_VIRTUAL:
-        raise UserError(
-            f"nodes {nodes}: on one machine they are virtual, and {engines.MOST_VIRTUAL} of those "
-            "do; give fewer, name the machines (launcher), or run in a Slurm allocation"
-        )
-    virtual_nodes = nodes > 1 and engine.virtual
+    seed = check_seed(seed)
     if nodes > 1:
         cores_per_device = cpu_cores.SHARED
     found = device_helpers.resolve(devices, gpus, cores_per_device)
@@ -174,11 +165,12 @@ def resolve(
         chosen.on(nodes * found.count),
         folder,
         Path(run).resolve(),
-        workers if isinstance(workers, int) else default_workers(found, nodes, engine.virtual),
+        workers
+        if isinstance(workers, int)
+        else default_workers(found, nodes, nodes == 1 or virtual_nodes),
         measure_workers=workers == "auto",
         search_batch=images == "auto",
         nodes=nodes,
-        launcher=launcher,
         virtual_nodes=virtual_nodes,
     )
 

@@ -24,7 +24,7 @@ from helpers.networks.weights import Weights
 from helpers.training.in_world import Work
 from helpers.training.world import World
 
-LATER = "over several nodes the ranks compare them, in section 9"
+LATER = "the ranks compare them, in section 9"
 
 
 def certify(

@@ -26,6 +26,7 @@ import pandas as pd
 
 from helpers import paths
 from helpers.errors import UserError
+from helpers.frameworks import place
 from helpers.frameworks.devices import Devices, hardware
 from helpers.launch import processes
 from helpers.recipe import ScaledRecipe
@@ -51,17 +52,23 @@ _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
 
 class Run:
-    """A run's record while it is written. Make one with :func:`start`."""
+    """A run's record while it is written. Make one with :func:`start`.
+
+    Of several ranks the first writes the run's: the others only keep theirs in mind.
+    """
 
     def __init__(
         self, folder: Path, content: dict[str, Any], code: Callable[[], str] | None = None
     ) -> None:
         self.folder = folder
+        here = place.here()
+        self._kept = here is None or here.rank == 0
         self.content = content | {"run": {"id": secrets.token_hex(8), **content["run"]}}
         self._code = code
         self._began = time.monotonic()  # the clock on the wall can be set back
-        write(folder, self.content)
-        atexit.register(self._left)
+        if self._kept:
+            write(folder, self.content)
+            atexit.register(self._left)
         self._stop_watching = _watch_notebook_cells(self)
 
     @property
@@ -116,7 +123,8 @@ class Run:
             "seconds": time.monotonic() - self._began,
         }
         changed = {**self.content, "state": state, "reason": reason, "run": run}
-        check(changed)
+        if self._kept:  # what is of all ranks the first alone has
+            check(changed)
         self.content = changed
         self._write()
 
@@ -131,6 +139,8 @@ class Run:
 
     def _write(self) -> None:
         """Raises UserError where another run has begun in the folder."""
+        if not self._kept:
+            return
         with suppress(OSError, ValueError, TypeError, KeyError):
             there = json.loads((self.folder / FILE).read_text(encoding="utf-8"))["run"]["id"]
             if there != self.id:
@@ -368,6 +378,7 @@ def memory(summary: pd.DataFrame, resident: int | None = None) -> dict[str, Any]
 def _watch_notebook_cells(run: Run) -> Callable[[], None]:
     """In a notebook, an error or interrupt in any cell goes into the record at once.
 
+    Not on a rank, whose error may follow from another's: the runner writes down the earliest.
     Returns what stops that.
     """
     try:
@@ -375,7 +386,7 @@ def _watch_notebook_cells(run: Run) -> Callable[[], None]:
     except ImportError:
         return _nothing
     shell = get_ipython()
-    if shell is None:
+    if shell is None or place.here() is not None:
         return _nothing
 
     def after_cell(result: Any) -> None:

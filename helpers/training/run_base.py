@@ -1,4 +1,4 @@
-"""What a run's kernel and its ranks have in common: what a notebook's cells ask ``this_run``."""
+"""What a notebook's cells ask ``this_run`` up to section 9."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from helpers.frameworks import place
+from helpers.launch import exchange
 from helpers.networks.weights import Weights
 from helpers.training import image_data, parameters
 from helpers.training.image_data import Data
@@ -34,9 +36,22 @@ class RunBase:
 
     @property
     def world(self) -> World:
-        """The world that this process's own cells compute in: in the kernel this machine alone."""
-        devices = self.setup.devices
-        return World(0, devices.count, self.devices, devices.kind, devices.gpus)
+        """The world that this process's own cells compute in: on a rank all replicas of all."""
+        devices, here = self.setup.devices, place.here()
+        if here is None:
+            return World(0, devices.count, self.devices, devices.kind, devices.gpus)
+        everywhere = self.setup.of_all_nodes
+        alone = here.ranks_a_node == devices.count  # one rank for each device
+        return World(
+            here.rank,
+            everywhere.count,
+            (self.devices[here.local_rank],) if alone else self.devices,
+            everywhere.kind,
+            everywhere.gpus,
+            here.nodes,
+            here.node,
+            here.virtual,
+        )
 
     @property
     def shares_gpus(self) -> bool:
@@ -51,7 +66,8 @@ class RunBase:
     @cached_property
     def images(self) -> Data:
         """The images' tables, ``train``, ``valid`` and ``test``, and what reads them."""
-        return image_data.load_data(self.setup)
+        with exchange.first_rank_first():
+            return image_data.load_data(self.setup)
 
     @property
     def network(self) -> str:

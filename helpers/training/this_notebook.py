@@ -11,7 +11,6 @@ from typing import Any
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
-from helpers.launch import cells
 
 VARIABLE = "COMPARE_NOTEBOOK"
 """Environment variable with the path of the notebook that a kernel runs; the runner sets it."""
@@ -86,7 +85,11 @@ def history() -> list[tuple[str, str]]:
 
     Without IPython there are none.
     """
-    shell = cells.running_shell()
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return []
+    shell = get_ipython()
     if shell is None:
         return []
     ran = shell.history_manager

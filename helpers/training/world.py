@@ -16,8 +16,6 @@ ones, and targets: float32 (N, findings), or int64 (N,), the numbers of classes.
 IN_KERNEL = "in the kernel"
 IN_CHILD = "in a process of its own"
 PER_DEVICE = "a process per device"
-PER_NODE = "a process per node, which drives all its devices"
-RANKS = "ranks that a launcher starts, on one machine too"
 
 
 @dataclass(frozen=True)
@@ -109,10 +107,8 @@ class Lesson:
     read_ahead: int = 0
     """Batches that each worker of the training loader may have ready; of all of it, below 0."""
     processes: str = IN_KERNEL
-    """Where replicas live on one machine: ``IN_KERNEL``, ``IN_CHILD``, ``PER_DEVICE`` or
-    ``RANKS``."""
-    across_nodes: str = PER_NODE
-    """How many ranks a node has, where there are several: ``PER_DEVICE`` or ``PER_NODE``."""
+    """Where replicas live in a run of one process: ``IN_KERNEL``, ``IN_CHILD`` or ``PER_DEVICE``.
+    Those of a rank live in the rank."""
 
 
 def lesson_of(names: Mapping[str, Any], **settings: Any) -> Lesson:
@@ -121,7 +117,7 @@ def lesson_of(names: Mapping[str, Any], **settings: Any) -> Lesson:
     Raises:
         KeyError: one is missing.
     """
-    settable = ("read_ahead", "processes", "across_nodes")
+    settable = ("read_ahead", "processes")
     functions = [field for field in fields(Lesson) if field.name not in settable]
     found = {
         field.name: names[field.name]

@@ -23,9 +23,7 @@ def lines(world: Mapping[str, Any]) -> list[str]:
         for clock in world.get("clocks", [])
     ]
     if clocks:
-        found.append(
-            f"Clocks ahead of the coordinator's: {', '.join(clocks)}; traces are corrected."
-        )
+        found.append(f"Clocks ahead of rank 0's: {', '.join(clocks)}; traces are corrected.")
     return [line for line in found if line]
 
 

@@ -10,7 +10,7 @@ from helpers.frameworks import ROWS
 from helpers.networks import weights
 from helpers.training import record
 
-NOTEBOOKS = tuple(row.notebook for row in ROWS if not row.optional)
+NOTEBOOKS = tuple(row.notebook for row in ROWS if not row.optional and not row.ranks_only)
 
 
 @pytest.fixture(scope="module")

@@ -169,17 +169,13 @@ OVER_NODES = [row.module for row in frameworks.ROWS if not row.one_node_only]
 
 
 @pytest.mark.parametrize("module", OVER_NODES)
-def test_ranks_bring_the_same_functions(module: str) -> None:
-    """What :mod:`helpers.launch` and the certificate ask of ``<module>_ranks.py``."""
+def test_ranks_bring_the_same_function(module: str) -> None:
+    """What the certificate asks of ``<module>_ranks.py``."""
     expected, found = public(f"{MODEL}_ranks"), public(f"{module}_ranks")
-    texts, model = described(f"{module}_ranks"), described(f"{MODEL}_ranks")
-    for name in ("environment", "gradients"):
-        assert name in found, f"{module}_ranks.py lacks {name}"
-        # The handles of devices are each framework's own.
-        assert found[name].replace("Sequence[str]", "Sequence[Any]") == expected[name]
-        assert texts[name][1] == model[name][1], f"{module}_ranks.{name} is described otherwise"
-    first = texts["gradients"][0]
-    assert first == model["gradients"][0]
+    assert "gradients" in found, f"{module}_ranks.py lacks gradients"
+    # The handles of devices are each framework's own.
+    assert found["gradients"].replace("Sequence[str]", "Sequence[Any]") == expected["gradients"]
+    assert described(f"{module}_ranks")["gradients"] == described(f"{MODEL}_ranks")["gradients"]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -17,6 +17,7 @@ import data_prep
 from data_prep.readers.pictures import Pictures
 from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
+from helpers.launch import samplers
 from helpers.networks.weights import Weights
 from helpers.networks.weights import load as load_weights
 from helpers.training import agreed_stop, checkpoint, image_data
@@ -293,7 +294,7 @@ def assert_takes_the_steps_of_a_whole_run(
             np.testing.assert_array_equal(array, whole[name], err_msg=name)
         else:
             np.testing.assert_allclose(array, whole[name], rtol=1e-4, atol=1e-6, err_msg=name)
-    run.monitor.stop()
+    samplers.stop(run.monitor)
 
 
 def train_shallow(names: Names) -> None:

@@ -1,12 +1,11 @@
 """What the tests of the ranks' gradients share: the rows as they are, and with faults planted."""
 
-import sys
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-import cloudpickle
 import pytest
+import two_nodes
 
 from helpers.fairness.certificate import Certificate
 from helpers.fairness.reference_checks import N_AGAINST_ONE
@@ -14,9 +13,6 @@ from helpers.training import ranks_gradients
 from helpers.training.in_world import Work
 from helpers.training.measured_run import Run
 from helpers.training.world import World
-
-# Ranks do not know this module: what of it is called there travels by value.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SUM, ALONE, WEIGHT = "a sum", "a rank without all-reduce", "another weight on a rank"
 WORST = {
@@ -40,6 +36,13 @@ def rows_of(run: Run, everywhere: Callable[..., Any]) -> dict[str, Any]:
     )
     assert [check.check for check in certificate.checks] == list(N_AGAINST_ONE)
     return {check.check: check for check in certificate.checks}
+
+
+def of_two(names: two_nodes.Names) -> two_nodes.Found:
+    """On a rank: as ``two_nodes.of_two``, and the gradients of all ranks are compared."""
+    found = two_nodes.of_two(names)
+    assert_compared(names["this_run"])
+    return found
 
 
 def assert_compared(run: Run, uneven: str = "pass", faults: Collection[str] = tuple(WORST)) -> None:

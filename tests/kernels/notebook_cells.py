@@ -15,6 +15,7 @@ from PIL import Image
 
 from helpers import paths
 from helpers.fairness import certificate
+from helpers.launch import exchange
 from helpers.runner.notebook_code import run_cells
 from helpers.training import in_world, measured_run
 from helpers.training.world import Lesson, World, lesson_of
@@ -71,7 +72,9 @@ def namespace_of(
 
     ``given`` are more of its parameters.
     """
-    said: dict[str, Any] = {"data": str(write_noise_images(folder)), "devices": devices}
+    with exchange.first_rank_first():
+        data = write_noise_images(folder)
+    said: dict[str, Any] = {"data": str(data), "devices": devices}
     said |= {"run": str(folder / "run"), "recipe": "demo"} | given
     return run_cells(notebook, until=until, **said)
 

@@ -4,35 +4,30 @@ python tests/kernels/on_hosts.py FOLDER NODES
 """
 
 import json
-import socket
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import ranks_tools
-import torch
-import torch.distributed as dist
 
-import gpumon
-from helpers.frameworks import place
-from helpers.frameworks import pytorch as framework
-from helpers.launch import clocks, samplers
+from helpers.launch import clocks, exchange, samplers
 from helpers.training import bus_bandwidth
 from helpers.training.world import World
 
 
-def measured(run: Path, kernel: str) -> tuple[Any, clocks.Meetings]:
+def measure() -> Any:
     """On a rank: the all-reduce of half a megabyte of gradients, and its clock."""
-    here = place.here()
-    assert here is not None
-    marks = (
-        samplers.of_rank(run, here)
-        if socket.gethostname() != kernel
-        else gpumon.Marker("/dev/null")
-    )
-    samplers.follow(marks, True)
+    import torch
+    import torch.distributed as dist
+
+    from helpers.frameworks import pytorch as framework
+
+    here = ranks_tools.here()
+    run = here.folder.parent
+    marks = samplers.of_process(run, live=False)
+    samplers.start(marks)
+    exchange.exchange(None)  # else a rank would mark where no sampler is yet
     dist.init_process_group("gloo", init_method="env://", rank=here.rank, world_size=here.ranks)
     world = World(here.rank, here.ranks, (torch.device("cpu"),), "cpu", 0, here.nodes, here.node)
     with marks.phase("all-reduce alone"):
@@ -41,33 +36,30 @@ def measured(run: Path, kernel: str) -> tuple[Any, clocks.Meetings]:
         )
     met = clocks.meet(lambda: framework.slowest(0.0, world.devices))
     dist.destroy_process_group()
-    samplers.follow(marks, False)
-    return found, met
-
-
-def main(run: Path, nodes: int) -> None:
-    kernel = socket.gethostname()
-    with gpumon.Monitor(run / "trace"):
-        ranks = ranks_tools.start(run, nodes=nodes)
-        asked = time.monotonic()
-        try:
-            each = ranks.call(measured, run, kernel)
-        finally:
-            ranks.end()
-        answered = time.monotonic()
-    bounds = clocks.of_each([met for _, met in each], clocks.Round(asked, answered))
-    interface = ", ".join(ranks.interfaces)
+    samplers.stop(marks)
+    assert found is not None  # there are several ranks
+    each = exchange.exchange((found, met))
+    bounds = {rank: clocks.ahead(met, each[0][1]) for rank, (_, met) in enumerate(each)}
+    if here.rank:
+        return None
+    interface = here.about["interface"]
     told = {
-        "hosts": ranks.hosts,
-        "virtual": ranks.virtual,
-        "all_reduce": bus_bandwidth.as_record(each[0][0], devices=nodes, interface=interface),
-        "bounds": bounds,
-        "clocks": samplers.align(run, dict(enumerate(bounds)), ranks.hosts),
+        "hosts": here.hosts,
+        "virtual": here.virtual,
+        "all_reduce": bus_bandwidth.as_record(each[0][0], devices=here.ranks, interface=interface),
+        "bounds": list(bounds.values()),
+        "clocks": samplers.align(run, bounds, here.hosts),
     }
     trace = samplers.read(run)
     told["devices"] = [device["name"] for device in trace.devices]
     told["phases"] = trace.phases()["phase"].tolist()
-    print(json.dumps(told))
+    return told
+
+
+def main(run: Path, nodes: int) -> None:
+    cell = "import on_hosts\nimport ranks_tools\nranks_tools.keep(on_hosts.measure())"
+    told = ranks_tools.run(run, cell, nodes=nodes, launcher="auto", framework="pytorch")
+    print(json.dumps(told[0]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Runs over two nodes that are killed at random moments, many of them, cheaply.
+"""Runs over two nodes whose ranks are killed at random moments, many of them, cheaply.
 
-Each run is a process of its own, forked from a server that has imported the framework already: it
-runs the notebook's cells as its kernel would, without the fairness check, of a shallow network and
-few images. The ranks are started as ever.
+Each run is a process of its own, as the runner is, whose ranks run the notebook's cells without the
+fairness check, of a shallow network and few images.
 """
 
 import multiprocessing
@@ -17,11 +16,12 @@ from typing import Any, NamedTuple
 
 import own_networks
 import psutil
+import ranks_tools
 from resuming import epochs_in, write_small_images
 
 from helpers.networks import weights
+from helpers.runner import ranks
 from helpers.runner.notebook_code import run_cells
-from helpers.training import measured_run, record  # noqa: F401 (the server's children have it)
 
 NOTEBOOK = "PyTorch_MultiGPU"
 MARK = "COMPARE_TEST"
@@ -45,7 +45,6 @@ class Batch:
     def start(self, folder: Path, *, resume: bool = False) -> Any:
         """A run's process."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, "helpers.frameworks.pytorch"])
         given = (str(self.data), str(self.recipe), str(folder), resume)
         process = context.Process(target=_train, args=given)
         process.start()
@@ -69,7 +68,8 @@ def said(folder: Path) -> str:
 def resumed(folder: Path) -> str:
     """What a resumed run says of where it began."""
     begins = ("Resumed after", "Nothing to resume")
-    return next(line for line in said(folder).splitlines() if line.startswith(begins))
+    log = (folder / ranks.LOG).read_text().splitlines()
+    return [line for line in log if line.startswith(begins)][-1]
 
 
 class Pace(NamedTuple):
@@ -131,25 +131,21 @@ def kill_one(process: Any, folder: Path, draws: random.Random, pace: Pace) -> st
         return ""
     text = said(folder)
     assert len(CAUSE.findall(text)) == 1, text[-3000:]
-    assert not list(folder.glob("ranks-*")), "messages are left"
-    assert record.read(folder)["state"] == "interrupted"
+    assert not list(folder.glob("ranks-*")), "its files are left"
     return f"{took:.1f} s"
 
 
 def ranks_of(folder: Path) -> list[psutil.Process]:
-    """The ranks themselves: children of watchers, which are children of what the engine started."""
+    """The ranks themselves: children of what the launcher started, which has the same command."""
     found = [each for each in started_for(folder) if "helpers.launch.rank" in _words(each)]
     parents = {}
     for each in found:
         with suppress(psutil.Error):
             parents[each.pid] = each.ppid()
-    return [each for each in found if _above(each.pid, parents) == 2]
-
-
-def _above(process: int, parents: dict[int, int]) -> int:
-    """How many of its forebears are in ``parents``; its workers have the rank above them too."""
-    above = parents.get(process)
-    return 1 + _above(above, parents) if above in parents else 0
+    above = {pid: parents.get(parent) for pid, parent in parents.items()}
+    return [
+        each for each in found if above.get(each.pid) is not None and above[each.pid] not in parents
+    ]
 
 
 def started_for(folder: Path) -> list[psutil.Process]:
@@ -185,8 +181,11 @@ def _train(data: str, recipe: str, folder: str, resume: bool) -> None:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
     os.environ[MARK] = folder
+    cell = f"import rank_kills\nrank_kills.train_on_a_rank(*{(data, recipe, folder, resume)!r})"
+    ranks_tools.run(Path(folder), cell, framework="pytorch")
+
+
+def train_on_a_rank(data: str, recipe: str, folder: str, resume: bool) -> None:
     given: dict[str, Any] = {"data": data, "recipe": recipe, "run": folder, "resume": resume}
-    given |= {"nodes": 2, "devices": 1, "workers": 0}
-    names = run_cells(NOTEBOOK, after="this_run.train()", checked=False, **given)
-    names["this_run"].monitor.stop()
-    names["this_run"].nodes.end()
+    given |= {"devices": 1, "workers": 0}
+    run_cells(NOTEBOOK, after="this_run.train()", checked=False, **given)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -14,30 +15,84 @@ from typing import Any
 import psutil
 
 from gpumon import allowance
-from helpers import network
+from helpers import paths
 from helpers.frameworks import devices, place
-from helpers.launch import engines, serving
+from helpers.launch import engines
 from helpers.launch.causes import RankError
-from helpers.launch.coordinator import Order, Ranks
-from helpers.training import loader_workers
+from helpers.runner import ranks
+from helpers.training import heartbeat, loader_workers
 
-CELLS = [("cell 1", "from helpers.launch import serving\nserving.hand(lambda f, *args: f(*args))")]
 ENGINES = ("mpiexec", "torchrun")
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
+THERE = (paths.ROOT, paths.ROOT / "tests" / "kernels", paths.ROOT / "tests")
+"""Where ranks of tests import from."""
 
 
-def start(run: Path, engine: str = "mpiexec", nodes: int = 2, each: int = 1, **how: Any) -> Ranks:
-    cells = how.pop("cells", CELLS)
-    order = Order(cells, nodes, each, devices=each)
-    return Ranks(run, order, engines.choose(engine, nodes), **how)
+def run(folder: Path, *cells: str, **how: Any) -> list[Any]:
+    """Run cells in all ranks; what each of them has kept (:func:`keep`)."""
+    source = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
+    nodes, each = how.pop("nodes", 2), how.pop("each", 1)
+    engine = how.pop("engine", None) or engines.choose(how.pop("launcher", "mpiexec"), nodes)
+    about = (how.pop("kind", "cpu"), how.pop("gpus", 0), how.pop("framework", ""))
+    order = ranks.Order(engine, each, how.pop("devices", each), *about)
+    variables = {"PYTHONPATH": os.pathsep.join(map(str, THERE))} | how.pop("environment", {})
+    python, target = Path(how.pop("python", sys.executable)), folder / "notebook.ipynb"
+    for old in folder.glob("kept-*"):
+        old.unlink()
+    ranks.run(
+        json.dumps({"cells": source, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}),
+        target,
+        order,
+        python=python,
+        cwd=paths.ROOT,
+        environment=variables,
+        **how,
+    )
+    kept = [folder / f"kept-{rank}" for rank in range(order.ranks)]
+    return [json.loads(path.read_text()) if path.exists() else None for path in kept]
 
 
-def left(run: Path) -> list[int]:
+def calls(name: str, *args: Any) -> str:
+    """A cell that keeps what a function of this module gives."""
+    return f"import ranks_tools as tools\ntools.keep(tools.{name}(*{args!r}))"
+
+
+def run_tests(folder: Path, file: str, **how: Any) -> None:
+    """Run a file's tests that are marked ``on_ranks`` in two ranks."""
+    cell = f"""
+import sys
+import pytest
+sys.argv = ["pytest"]
+words = [{file!r}, "-x", "-q", "-p", "no:cacheprovider", "-p", "on_ranks", "-m", "on_ranks"]
+words += ["--basetemp", "{folder}/pytest"]
+import ranks_tools
+words[-1] += str(ranks_tools.here().rank)
+assert pytest.main(words) == 0, "a test failed: see ranks.log"
+"""
+    try:
+        run(folder, cell, **how)
+    except RankError:
+        print((folder / ranks.LOG).read_text())
+        raise
+
+
+def here() -> place.Place:
+    found = place.here()
+    assert found is not None
+    return found
+
+
+def keep(value: Any) -> None:
+    """For the test to see, of each rank."""
+    (here().folder.parent / f"kept-{here().rank}").write_text(json.dumps(value))
+
+
+def left(folder: Path) -> list[int]:
     """Processes that were started for a run's ranks, by the mark that they inherit."""
     found = []
     for process in psutil.process_iter():
         try:
-            marked = process.environ().get(place.VARIABLE, "").startswith(str(run))
+            marked = process.environ().get(place.VARIABLE, "").startswith(str(folder))
             if marked and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
         except (psutil.Error, OSError):  # it ends meanwhile
@@ -45,15 +100,28 @@ def left(run: Path) -> list[int]:
     return found
 
 
-def nobody_is_left(run: Path, seconds: float = 15.0) -> bool:
+def nobody_is_left(folder: Path, seconds: float = 15.0) -> bool:
     until = time.monotonic() + seconds
-    while left(run) and time.monotonic() < until:
+    while left(folder) and time.monotonic() < until:
         time.sleep(0.1)
-    return not left(run)
+    return not left(folder)
+
+
+def until_they_run(folder: Path) -> None:
+    """Until all ranks have met, and run their cells."""
+    while not list(folder.glob("ranks-*/cell-0")):
+        time.sleep(0.05)
 
 
 def variables() -> dict[str, str]:
     return {name: os.environ[name] for name in VARIABLES}
+
+
+def modes() -> list[int]:
+    """Of the ranks' folder, and of the files in it."""
+    there = [path for path in here().folder.iterdir() if not path.name.startswith(".")]
+    each = {stat.S_IMODE(path.stat().st_mode) for path in there if path.name != "notebook.ipynb"}
+    return [stat.S_IMODE(here().folder.stat().st_mode), *sorted(each)]
 
 
 def is_rank(number: int) -> bool:
@@ -75,15 +143,19 @@ def fail(number: int) -> None:
 def die(number: int) -> None:
     """The others notice at once, and are sooner to say so than anybody could say of the dead."""
     with_a_child()
-    here = place.here()
-    assert here is not None
-    mark = here.folder / "about-to-die"
+    mark = here().folder / "about-to-die"
     if is_rank(number):
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     while not mark.exists():
         time.sleep(0.001)
     raise ConnectionError("connection reset by peer")
+
+
+def leave(number: int) -> None:
+    if is_rank(number):
+        os._exit(3)
+    time.sleep(1000)
 
 
 def hang(number: int) -> str:
@@ -98,7 +170,7 @@ def wait_inside() -> None:
 
 def behind(number: int) -> None:
     """All but one wait inside for one that is somewhere else."""
-    serving.step()
+    heartbeat.beat()
     if is_rank(number):
         time.sleep(1000)
     wait_inside()
@@ -106,56 +178,12 @@ def behind(number: int) -> None:
 
 def fill_the_disk(number: int) -> None:
     """Write until no more can be written, as a rank that keeps its weights may."""
-    here = place.here()
-    assert here is not None
     if is_rank(number):
-        with (here.folder / "much").open("wb") as file:
+        with (here().folder / "much").open("wb") as file:
             while True:
                 file.write(bytes(2**16))
                 file.flush()
     wait_inside()
-
-
-def coordinate_a_host_that_goes(run: str) -> None:
-    """A coordinator whose second host is going to disappear."""
-    ranks = Ranks(Path(run), Order(CELLS, 2, 1), engines.choose("auto", 2))
-    print("ready", flush=True)
-    try:
-        ranks.call(wait_inside)
-    except RankError as error:
-        print(error, flush=True)
-
-
-def leave(number: int) -> str:
-    if is_rank(number):
-        os._exit(3)
-    time.sleep(1000)
-    return ""
-
-
-def count(upto: int) -> int:
-    for number in range(upto):
-        if is_rank(0):
-            serving.tell(number)
-    return upto
-
-
-def coordinate_until_killed(run: str) -> None:
-    """A coordinator, for another process to kill."""
-    ranks = start(Path(run))
-    print("ready", flush=True)
-    ranks.call(wait_inside)
-
-
-def coordinate_in_an_allocation(run: str, launcher: str = "auto") -> None:
-    """A coordinator that Slurm gave its nodes."""
-    order = Order(CELLS, 2, 1)
-    ranks = Ranks(Path(run), order, engines.choose(launcher, 2))
-    print(ranks.engine.name, ranks.virtual, *ranks.hosts, ranks.call(variables)[1]["GROUP_RANK"])
-    try:
-        ranks.call(die, 1)
-    except RankError as error:
-        print(error)
 
 
 def given() -> dict[str, Any]:
@@ -171,26 +199,51 @@ def given() -> dict[str, Any]:
     }
 
 
-def coordinate_on_gpus(run: str, launcher: str) -> None:
-    """A coordinator of a GPU on each node; it says what it was given, and what its ranks were."""
-    gpus = [gpu.uuid for gpu in devices.visible()]
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)  # as the runner starts a kernel
-    order = Order(CELLS, 2, 1, devices=1, kind="gpu", gpus=len(gpus))
-    # Hosts by name alone: this machine's addresses are those of both.
-    network.common = lambda hosts, *_: {each: network.loopback(of) for each, of in hosts.items()}
-    Path(run).mkdir()
-    ranks = Ranks(Path(run), order, engines.choose(launcher, 2))
+def run_until_killed(folder: str) -> None:
+    """A runner, for another process to kill."""
+    run(Path(folder), calls("wait_inside"))
+
+
+def run_in_an_allocation(folder: str, launcher: str = "auto") -> None:
+    """A runner that Slurm gave its nodes."""
+    at = "tools.here().hosts, tools.here().virtual, tools.here().about['launcher']"
+    cells = (f"import ranks_tools as tools\ntools.keep([{at}])", calls("die", 1))
     try:
-        print(json.dumps([given(), *ranks.call(given)]))
-    finally:
-        ranks.end()
+        run(Path(folder), *cells, launcher=launcher)
+    except RankError as error:
+        hosts, virtual, engine = json.loads((Path(folder) / "kept-1").read_text())
+        print(engine, virtual, *hosts)
+        print(error)
+
+
+def run_a_host_that_goes(folder: str) -> None:
+    """A runner whose second host is going to disappear."""
+    try:
+        run(Path(folder), calls("wait_inside"), launcher="auto")
+    except RankError as error:
+        print(error, flush=True)
+
+
+def run_on_gpus(folder: str, launcher: str) -> None:
+    """A runner of a GPU on each node; it says what it was given, and what its ranks were."""
+    gpus = [gpu.uuid for gpu in devices.visible()]
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)  # as a batch names them
+    Path(folder).mkdir()
+    # Hosts by name alone: this machine's addresses are those of both.
+    by_name = "lambda hosts, *_: {each: network.loopback(of) for each, of in hosts.items()}"
+    patched = Path(folder) / "sitecustomize.py"
+    patched.write_text(f"from helpers import network\nnetwork.common = {by_name}\n")
+    there = os.pathsep.join(map(str, (folder, *THERE)))
+    how: dict[str, Any] = {"kind": "gpu", "devices": 1, "gpus": len(gpus), "launcher": launcher}
+    found = run(Path(folder), calls("given"), environment={"PYTHONPATH": there}, **how)
+    print(json.dumps([given(), *found]))
 
 
 if __name__ == "__main__":
     chosen: dict[str, Callable[..., None]] = {
-        "slurm": coordinate_in_an_allocation,
-        "killed": coordinate_until_killed,
-        "gone": coordinate_a_host_that_goes,
-        "gpus": coordinate_on_gpus,
+        "slurm": run_in_an_allocation,
+        "killed": run_until_killed,
+        "gone": run_a_host_that_goes,
+        "gpus": run_on_gpus,
     }
     chosen[sys.argv[1]](*sys.argv[2:])

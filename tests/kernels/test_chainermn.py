@@ -5,6 +5,7 @@ The ranks are real ones, under ``mpiexec``, and run the notebook's own cells.
 
 import json
 import os
+import pickle
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,23 +25,25 @@ from notebook_cells import CERTIFIED, failed, namespace_of
 from resuming import write_small_images
 
 from helpers import paths
+from helpers.errors import LoaderError
 from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
 from helpers.frameworks import mpi_ranks
 from helpers.frameworks.replicas import ReplicaError
+from helpers.launch import exchange
 from helpers.launch.causes import RankError
 from helpers.training.measured_run import Run
 from helpers.training.world import World
 
 NOTEBOOK = "ChainerMN_MultiNode"
 STEPS = 3
+EXPECTED = "expected.pickle"
 SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
 
 
 def names_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> dict[str, Any]:
     """A notebook's names, whose run has its lesson; 8 small images on each device."""
-    given = {"devices": 1, "nodes": 2} | given
     how: dict[str, Any] = {"until": CERTIFIED, "checked": False, "batch_size": 8, "workers": 0}
     return namespace_of(notebook, folder, data=str(images(folder)), **how, **given)
 
@@ -52,56 +55,37 @@ def run_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> Run:
 
 def images(folder: Path) -> Path:
     data = folder / "data"
-    return data if data.exists() else write_small_images(data)
+    with exchange.first_rank_first():
+        return data if data.exists() else write_small_images(data)
 
 
 @contextmanager
 def planted(folder: Path, sound: str, broken: str) -> Iterator[Run]:
-    """The run of a notebook with another text, which its ranks read too."""
-    folder.mkdir()
+    """The run of a notebook with another text."""
     source = paths.NOTEBOOKS / f"{NOTEBOOK}.ipynb"
     text = source.read_text(encoding="utf-8")
     old, new = (json.dumps(part)[1:-1] for part in (sound, broken))
     assert text.count(old) == 1, sound
-    (folder / source.name).write_text(text.replace(old, new), encoding="utf-8")
+    with exchange.first_rank_first():
+        folder.mkdir(exist_ok=True)
+        (folder / source.name).write_text(text.replace(old, new), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paths, "NOTEBOOKS", folder)
-        run = run_of(folder)
-        try:
-            yield run
-        finally:
-            end(run)
+        yield run_of(folder)
 
 
-def end(run: Run) -> None:
-    assert run.nodes is not None
-    run.nodes.end()
+@pytest.fixture(scope="module", name="run")
+def run_fixture() -> Run:
+    """On two virtual nodes, of which this process is a rank."""
+    return run_of(ranks_tools.here().folder.parent)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """On two virtual nodes, whose ranks live as long as these tests."""
-    found = run_of(tmp_path_factory.mktemp("two-nodes"))
-    yield found
-    end(found)
-
-
-# n against 1
-
-
-def test_any_number_of_ranks_gives_the_gradients_of_one() -> None:
-    """Three ranks share the four images unevenly."""
-    grey, targets = reference.batch()
-    pixels = reference.network_input(grey)
-    devices = framework.list_devices("cpu", 3)
-    arrays = {name: array.astype(np.float64) for name, array in reference.shallow_arrays().items()}
-    network = framework.shallow(arrays, devices)
-    one_loss, one = framework.gradients(network, pixels, targets, devices[:1])
-    for count in (2, 3):
-        loss, found = framework.gradients(network, pixels, targets, devices[:count])
-        assert loss == pytest.approx(one_loss, abs=1e-12)
-        assert found.keys() == one.keys() and one["classifier.weight"].any()
-        assert max(np.abs(found[name] - one[name]).max() for name in one) < 1e-12
+def test_on_ranks(tmp_path: Path) -> None:
+    """All that is marked so, once Chainer itself has trained the same on two devices."""
+    alone = run_of(tmp_path / "alone", "Chainer_MultiGPU", devices=2)
+    expected = ranks.train(World(0, 2, alone.devices, "cpu"), alone.work(), STEPS)
+    (tmp_path / EXPECTED).write_bytes(pickle.dumps(expected))
+    ranks_tools.run_tests(tmp_path, __file__, framework="chainermn")
 
 
 def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
@@ -114,11 +98,10 @@ def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
         mpi_ranks.call("ChainerMN", partial(add, "a text"), devices)
 
 
-def test_two_ranks_train_as_one_process_with_two_devices(run: Run, tmp_path: Path) -> None:
+@pytest.mark.on_ranks
+def test_two_ranks_train_as_one_process_with_two_devices(run: Run) -> None:
     """The same images in each step, the same mean of gradients: the same bits."""
-    alone = run_of(tmp_path, "Chainer_MultiGPU", devices=2, nodes=1)
-    world = World(0, 2, alone.devices, "cpu")
-    expected = ranks.train(world, alone.work(), STEPS)
+    expected = pickle.loads((run.folder.parent / EXPECTED).read_bytes())
     scores = expected[3]
     first, second = run.everywhere(ranks.train, STEPS)
     for network, optimiser, loss, own_scores in (first, second):
@@ -126,44 +109,36 @@ def test_two_ranks_train_as_one_process_with_two_devices(run: Run, tmp_path: Pat
         assert loss == expected[2] and np.abs(own_scores - scores).max() < 1e-5
 
 
-def test_one_node_with_two_devices_is_two_nodes_with_one(run: Run, tmp_path: Path) -> None:
-    one = run_of(tmp_path, devices=2, nodes=1)
-    try:
-        found = one.everywhere(ranks.train, STEPS)
-    finally:
-        end(one)
-    for each, other in zip(found, run.everywhere(ranks.train, STEPS), strict=True):
-        assert all(equal(*pair) for pair in zip(each[:2], other[:2], strict=True))
-
-
+@pytest.mark.on_ranks
 def test_two_ranks_train_over_a_grid_as_by_naive(run: Run, tmp_path: Path) -> None:
     """Two summands have one order only: the same bits."""
     over_grid = run_of(tmp_path, all_reduce="rsap 1x2")
-    try:
-        found = over_grid.everywhere(ranks.train, STEPS)
-        ways = over_grid.everywhere(ranks.all_reduces_by)
-    finally:
-        end(over_grid)
+    found = over_grid.everywhere(ranks.train, STEPS)
+    ways = over_grid.everywhere(ranks.all_reduces_by)
     assert ways == ["rsap 1x2"] * 2 and run.everywhere(ranks.all_reduces_by) == ["naive"] * 2
     for each, other in zip(found, run.everywhere(ranks.train, STEPS), strict=True):
         assert all(equal(*pair) for pair in zip(each[:2], other[:2], strict=True))
 
 
+@pytest.mark.on_ranks
 def test_without_all_reduce_every_rank_is_on_its_own(run: Run) -> None:
     (first, seconds), (second, _) = run.everywhere(ranks.train_alone, STEPS)
     assert not np.array_equal(first["classifier.weight"], second["classifier.weight"])
     assert seconds == 0
 
 
+@pytest.mark.on_ranks
 def test_losses_and_times_are_of_all_ranks(run: Run) -> None:
     assert run.everywhere(ranks.slowest_and_mean) == [(2.0, 1.25)] * 2
     two_nodes.assert_gradients_are_reduced(run)
 
 
+@pytest.mark.on_ranks
 def test_the_ranks_gradients_are_those_of_one_device(run: Run) -> None:
     faulty_gradients.assert_compared(run)
 
 
+@pytest.mark.on_ranks
 def test_a_gradient_that_is_not_contiguous_is_averaged_too(run: Run) -> None:
     for found in run.everywhere(ranks.mean_of_a_transposed_gradient, True):
         assert (found == 0.5).all()
@@ -171,6 +146,7 @@ def test_a_gradient_that_is_not_contiguous_is_averaged_too(run: Run) -> None:
     assert [found[0, 0] for found in left] == [0, 0.5], "half of their own; or it was mended"
 
 
+@pytest.mark.on_ranks
 def test_the_optimiser_is_where_it_was(run: Run) -> None:
     """The state comes back bit for bit, and the next step is the one that would have come."""
     start: Any = reference.shallow_arrays(), {}
@@ -204,12 +180,14 @@ def check_images(run: Run, left_out: int) -> None:
     ), "evaluation reads each once"
 
 
+@pytest.mark.on_ranks
 @pytest.mark.parametrize("left_out", [0, 1])
 def test_every_image_is_read_once(run: Run, left_out: int) -> None:
     """Of the test part, whether it is even or not."""
     check_images(run, left_out)
 
 
+@pytest.mark.on_ranks
 @pytest.mark.parametrize(
     ("sound", "broken", "said"),
     [
@@ -221,13 +199,14 @@ def test_every_image_is_read_once(run: Run, left_out: int) -> None:
 def test_wrong_shares_are_found(tmp_path: Path, sound: str, broken: str, said: str) -> None:
     with planted(tmp_path / "planted", sound, broken) as run:
         uneven = (len(run.images.test) + 1) % 2
-        with pytest.raises((AssertionError, RankError), match=said):
+        with pytest.raises((AssertionError, LoaderError), match=said):
             check_images(run, uneven)
 
 
 # The rehearsal
 
 
+@pytest.mark.on_ranks
 def test_the_rehearsal_is_passed(run: Run) -> None:
     run.rehearse(run.lesson)
     assert len(run.certificate.checks) == 15 and failed(run.certificate.checks) == set()
@@ -235,6 +214,7 @@ def test_the_rehearsal_is_passed(run: Run) -> None:
     assert reasons["which replica's running statistics are kept"] == "replica 0's"
 
 
+@pytest.mark.on_ranks
 @pytest.mark.parametrize(
     ("sound", "broken", "found"),
     [
@@ -250,6 +230,7 @@ def test_a_fault_in_the_loop_is_found(tmp_path: Path, sound: str, broken: str, f
         assert found in failed(run.certificate.checks)
 
 
+@pytest.mark.on_ranks
 def test_without_the_multi_node_optimiser_the_ranks_part(tmp_path: Path) -> None:
     """In the rehearsal all have the same images, and so would not."""
     sound, broken = ", multi_node, timed)", ", multi_node.actual_optimizer, timed)"
@@ -261,13 +242,10 @@ def test_without_the_multi_node_optimiser_the_ranks_part(tmp_path: Path) -> None
 # A stop that was asked for
 
 
+@pytest.mark.on_ranks
 def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ranks stop after the same step."""
-    names = names_of(tmp_path, epochs=2)
-    try:
-        assert_takes_the_steps_of_a_whole_run(names, monkeypatch)
-    finally:
-        end(names["this_run"])
+    assert_takes_the_steps_of_a_whole_run(names_of(tmp_path, epochs=2), monkeypatch)
 
 
 # A rank that fails
@@ -282,11 +260,17 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_a_rank_that_fails_ends_all(tmp_path: Path, how: str, cause: str) -> None:
     """The others wait for it in MPI, from which no exception would free them."""
-    run = run_of(tmp_path)
-    assert run.everywhere(ranks.slowest_and_mean), "the ranks are in"
-    began = time.monotonic()
+    cell = f"import test_chainermn\ntest_chainermn.fail({str(tmp_path)!r}, {how!r})"
     with pytest.raises(RankError) as caught:
-        run.everywhere(ranks.fail_in_a_step, how)
-    assert time.monotonic() - began < SOON
+        ranks_tools.run(tmp_path, cell, framework="chainermn")
+    assert time.time() - (tmp_path / "failed").stat().st_mtime < SOON
     assert str(caught.value) == f"rank 1 on {os.uname().nodename}: {cause}"
-    assert ranks_tools.nobody_is_left(run.folder)
+    assert ranks_tools.nobody_is_left(tmp_path)
+
+
+def fail(folder: str, how: str) -> None:
+    """On a rank."""
+    run = run_of(Path(folder))
+    assert run.everywhere(ranks.slowest_and_mean), "the ranks are in"
+    (Path(folder) / "failed").touch()
+    run.everywhere(ranks.fail_in_a_step, how)

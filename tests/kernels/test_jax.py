@@ -97,7 +97,7 @@ def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "own.repeat()", "own.repeat(reseed_each_epoch=False)"
     assert failed_in_roll_call(notebook, NOTEBOOK, *fixed) == {world_checks.ORDER}
-    cut = "(ranks.in_order(part, total) for part in own)\n    return output,"
+    cut = "(exchange.in_order(part, total) for part in own)\n    return output,"
     padded = "own\n    return output[:total],"
     assert failed_in_roll_call(notebook, NOTEBOOK, cut, padded) == {world_checks.LOSS}
 

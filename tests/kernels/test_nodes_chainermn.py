@@ -8,14 +8,15 @@ from pathlib import Path
 
 import chainermn_grids
 import pytest
+import ranks_tools
 from chainermn.communicators.naive_communicator import NaiveCommunicator
-from notebook_cells import namespace_of
 
 from helpers import paths
 from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainermn as framework
 from helpers.frameworks import chainermn_communicators, mpi_ranks
+from helpers.launch.causes import RankError
 
 RANKS = 6
 
@@ -49,8 +50,13 @@ def test_what_cannot_be_had_is_one_line(text: str, said: str) -> None:
 
 
 def test_a_notebook_refuses_it_before_it_writes_anything(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a grid of 2x2 ranks does not hold 2"):
-        namespace_of("ChainerMN_MultiNode", tmp_path, devices=2, all_reduce="rsap 2x2")
+    cell = f"""
+from pathlib import Path
+from notebook_cells import namespace_of
+namespace_of("ChainerMN_MultiNode", Path({str(tmp_path)!r}), all_reduce="rsap 2x2")
+"""
+    with pytest.raises(RankError, match=r"^a grid of 2x2 ranks does not hold 2"):
+        ranks_tools.run(tmp_path / "ranks", cell, framework="chainermn")
     assert not (tmp_path / "run").exists()
 
 

@@ -1,6 +1,7 @@
 """Keras on JAX over two nodes. ``.venvs/jax/bin/python -m pytest`` with this file."""
 
 from pathlib import Path
+from typing import Any
 
 from helpers.frameworks import keras_jax  # noqa: F401 (before Keras, whose backend it sets)
 
@@ -12,26 +13,26 @@ import pytest
 import two_nodes
 from agreed import assert_takes_the_steps_of_a_whole_run
 from faulty_gradients import ALONE, SUM, WEIGHT
-from notebook_cells import CERTIFIED, EPSILON_FIRST, failed, namespace_of
+from notebook_cells import EPSILON_FIRST, failed
 from resuming import write_small_images
 
 from helpers.fairness import rehearsal
 from helpers.fairness.reference_checks import N_AGAINST_ONE
-from helpers.launch.causes import RankError
-from helpers.training.measured_run import Run
 
 SURVIVE = "which replica's running statistics are kept"
 
 
-def assert_compared(run: Run) -> None:
+def of_two(names: two_nodes.Names) -> two_nodes.Found:
     """The rows find two faults; the third, a weight that is another, JAX itself refuses."""
-    faulty_gradients.assert_compared(run, faults=(SUM, ALONE))
-    with pytest.raises(RankError, match="is not the same on each process"):
-        faulty_gradients.rows_with(run, WEIGHT)
+    found = two_nodes.of_two(names)
+    faulty_gradients.assert_compared(names["this_run"], faults=(SUM, ALONE))
+    with pytest.raises(Exception, match="is not the same on each process"):
+        faulty_gradients.rows_with(names["this_run"], WEIGHT)
+    return found
 
 
 def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
-    two_nodes.assert_as_one_process(alike.NOTEBOOK, tmp_path, 1e-7, assert_compared, backend="jax")
+    two_nodes.assert_as_one_process(alike.NOTEBOOK, tmp_path, 1e-7, of_two, backend="jax")
 
 
 def test_a_part_of_the_batch_that_all_read_is_found(
@@ -43,13 +44,16 @@ def test_a_part_of_the_batch_that_all_read_is_found(
     )
 
 
+def rehearsed(names: two_nodes.Names) -> Any:
+    run = names["this_run"]
+    run.rehearse(run.lesson)
+    return {check.check: check for check in run.certificate.checks}
+
+
 @pytest.mark.slow  # test_keras_jax has these rows on two devices of one process
 def test_the_rehearsal_is_passed_over_nodes(tmp_path: Path) -> None:
     """BatchNorm's statistics are those of the global batch, of all nodes."""
-    with two_nodes.names_of(alike.NOTEBOOK, tmp_path, 2, 1, backend="jax") as names:
-        run = names["this_run"]
-        run.rehearse(run.lesson)
-        checks = {check.check: check for check in run.certificate.checks}
+    (checks, _) = two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, rehearsed, backend="jax")
     assert failed(checks.values()) == set()
     known = {name for name, check in checks.items() if check.verdict == "known"}
     assert known == {"running variance after 5 SGD steps", EPSILON_FIRST, SURVIVE}
@@ -57,7 +61,12 @@ def test_the_rehearsal_is_passed_over_nodes(tmp_path: Path) -> None:
     assert {checks[name].verdict for name in N_AGAINST_ONE} == {"pass"}
 
 
-def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stops_and_goes_on(names: two_nodes.Names) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        assert_takes_the_steps_of_a_whole_run(names, patch, bits=False)
+
+
+def test_a_run_that_is_stopped_goes_on(tmp_path: Path) -> None:
     """Both ranks stop after the same step; the network is somebody's own, with random numbers.
 
     Not to the bit: Keras's momentum has the rate in its velocity, and a checkpoint has not.
@@ -67,18 +76,18 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
     code = own_networks.NETS["keras"].replace(dropping, dropout)
     assert dropout in code
     recipe = str(own_networks.recipe_of(tmp_path / "recipe", "keras", code))
-    given = {"recipe": recipe, "data": str(write_small_images(tmp_path / "data")), "epochs": 2}
-    given |= {"nodes": 2, "devices": 1, "until": CERTIFIED, "checked": False, "backend": "jax"}
-    names = namespace_of(alike.NOTEBOOK, tmp_path, **given)  # type: ignore[arg-type]
-    try:
-        assert_takes_the_steps_of_a_whole_run(names, monkeypatch, bits=False)
-    finally:
-        names["this_run"].nodes.end()
+    given: dict[str, Any] = {
+        "recipe": recipe,
+        "data": str(write_small_images(tmp_path / "data")),
+        "epochs": 2,
+    }
+    two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, stops_and_goes_on, backend="jax", **given)
 
 
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_process_that_dies_ends_all(tmp_path: Path, rank: int) -> None:
     """Left alone, JAX's other processes wait for it for minutes."""
+    dies = (two_nodes.rank_0_dies, two_nodes.rank_1_dies)[rank]
     two_nodes.assert_a_death_ends_all(
-        alike.NOTEBOOK, tmp_path, two_nodes.itself, r"killed \(signal 9", rank, backend="jax"
+        alike.NOTEBOOK, tmp_path, dies, r"killed \(signal 9", rank, backend="jax"
     )

@@ -18,8 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's
 
 
 def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
-    compared = faulty_gradients.assert_compared
-    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, compared)
+    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, faulty_gradients.of_two)
 
 
 def test_a_step_for_the_images_of_one_node_is_found(
@@ -32,15 +31,13 @@ def test_a_step_for_the_images_of_one_node_is_found(
 
 def test_a_server_that_dies_ends_all(tmp_path: Path) -> None:
     said = r"MXNet's server process has ended \(signal 9\)"
-    two_nodes.assert_a_death_ends_all(NOTEBOOK, tmp_path, two_nodes.its_server, said)
+    two_nodes.assert_a_death_ends_all(NOTEBOOK, tmp_path, two_nodes.a_server_dies, said)
 
 
 def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
-    two_nodes.assert_a_death_ends_all(NOTEBOOK, tmp_path, two_nodes.itself, r"killed \(signal 9")
-
-
-def test_a_lone_worker_is_refused(tmp_path: Path) -> None:
-    two_nodes.assert_a_lone_worker_is_refused("mxnet", "ranks.store()", tmp_path)
+    two_nodes.assert_a_death_ends_all(
+        NOTEBOOK, tmp_path, two_nodes.rank_1_dies, r"killed \(signal 9"
+    )
 
 
 ALLOCATE = """

@@ -15,8 +15,7 @@ TWO = framework.list_devices("cpu", 2)
 
 
 def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
-    compared = faulty_gradients.assert_compared
-    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, compared)
+    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, faulty_gradients.of_two)
 
 
 def test_a_part_of_the_batch_that_all_read_is_found(
@@ -27,12 +26,9 @@ def test_a_part_of_the_batch_that_all_read_is_found(
 
 
 def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
-    two_nodes.assert_a_death_ends_all(NOTEBOOK, tmp_path, two_nodes.itself, r"killed \(signal 9")
-
-
-def test_a_lone_worker_is_refused(tmp_path: Path) -> None:
-    join = 'ranks.join(framework.list_devices("cpu", 1), False)'
-    two_nodes.assert_a_lone_worker_is_refused("tensorflow", join, tmp_path)
+    two_nodes.assert_a_death_ends_all(
+        NOTEBOOK, tmp_path, two_nodes.rank_1_dies, r"killed \(signal 9"
+    )
 
 
 @pytest.mark.parametrize(("ranks", "images"), [(1, 4), (2, 4), (2, 3), (3, 4), (4, 4)])

@@ -3,11 +3,11 @@
 No framework takes part. The kernel is PyTorch's, whose environment has both engines.
 """
 
+import json
 import os
 import random
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -18,14 +18,16 @@ from threading import Thread
 
 import faults
 import numpy as np
+import psutil
 import pytest
 import ranks_tools as tools
 import slurm_cluster
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.launch import coordinator, engines, letters
+from helpers.launch import engines, run_files, values
 from helpers.launch.causes import RankError
+from helpers.runner import ranks
 
 sys.path.append(str(paths.ROOT / "benchmarks"))
 
@@ -35,112 +37,137 @@ SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
 
 
-@pytest.mark.parametrize("engine", tools.ENGINES)
-def test_each_rank_finds_torchruns_variables(engine: str, tmp_path: Path) -> None:
-    ranks = tools.start(tmp_path, engine, nodes=2, each=2)
-    try:
-        found = ranks.call(tools.variables)
-        assert ranks.call(tools.variables) == found, "they live from call to call"
-        assert stat.S_IMODE(ranks.folder.stat().st_mode) == 0o700
-        there = [path for path in ranks.folder.iterdir() if not path.name.startswith(".")]
-        assert {stat.S_IMODE(path.stat().st_mode) for path in there} == {0o600}
-    finally:
-        ranks.end()
+@pytest.mark.parametrize("launcher", tools.ENGINES)
+def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> None:
+    cell = "import ranks_tools as tools\ntools.keep([tools.variables(), tools.modes()])"
+    found = tools.run(tmp_path, cell, launcher=launcher, each=2)
     same = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-    assert found == [
+    assert [each for each, _ in found] == [
         {"RANK": str(n), "LOCAL_RANK": str(n % 2), "GROUP_RANK": str(n // 2), **same}
         for n in range(4)
     ]
-    assert tools.nobody_is_left(tmp_path) and not ranks.folder.exists()
+    assert [modes for _, modes in found] == [[0o700, 0o600]] * 4
+    assert tools.nobody_is_left(tmp_path) and not list(tmp_path.glob("ranks-*"))
 
 
-@pytest.mark.parametrize("engine", tools.ENGINES)
+@pytest.mark.parametrize("launcher", tools.ENGINES)
 @pytest.mark.parametrize(
     ("function", "cause"),
     [
-        (tools.fail, "rank 1 on {host}: ValueError: no such file"),
-        (tools.die, "rank 1 on {host}: killed (signal 9; out of memory?)"),
-        (tools.leave, "rank 1 on {host}: ended with exit code 3"),
+        ("fail", "rank 1 on {host}: ValueError: no such file"),
+        ("die", "rank 1 on {host}: killed (signal 9; out of memory?)"),
+        ("leave", "rank 1 on {host}: ended with exit code 3"),
     ],
 )
 def test_one_rank_ends_all_and_the_earliest_cause_is_named(
-    engine: str, function: object, cause: str, tmp_path: Path
+    launcher: str, function: str, cause: str, tmp_path: Path
 ) -> None:
-    ranks = tools.start(tmp_path, engine)
     began = time.monotonic()
     with pytest.raises(RankError) as caught:
-        ranks.call(function, 1)  # type: ignore[arg-type]
+        tools.run(tmp_path, tools.calls(function, 1), launcher=launcher)
     assert str(caught.value) == cause.format(host=os.uname().nodename)
     assert tools.nobody_is_left(tmp_path) and time.monotonic() - began < SOON
-    assert ranks.ended and not ranks.folder.exists()
-    if function is tools.fail:
-        assert "in fail\n" in (tmp_path / coordinator.LOG).read_text(), "the traceback is kept"
+    assert not list(tmp_path.glob("ranks-*"))
+    if function == "fail":
+        log = (tmp_path / ranks.LOG).read_text()
+        assert "in fail(number)" in log, "the traceback is kept"
 
 
-def test_a_rank_that_hangs_is_named_by_those_that_have_answered(tmp_path: Path) -> None:
-    ranks = tools.start(tmp_path, nodes=3, hang_minutes=3 / 60)
+def test_what_each_rank_shows_is_kept(tmp_path: Path) -> None:
+    text = "import ranks_tools as tools\nprint('rank', tools.here().rank)\n{'a': 1}"
+    picture = "class Picture:\n    _repr_png_ = lambda self: bytes([137, 80])\ndisplay(Picture())"
+    tools.run(tmp_path, "x = 1", text, "x + 1", picture)
+    for rank, folder in enumerate([tmp_path, tmp_path / "rank-1"]):
+        cells = json.loads((folder / "notebook.ipynb").read_text())["cells"]
+        printed, value = cells[1]["outputs"]
+        assert printed == {"output_type": "stream", "name": "stdout", "text": f"rank {rank}\n"}
+        assert value["data"] == {"text/plain": "{'a': 1}"}
+        assert cells[2]["outputs"][0]["data"] == {"text/plain": "2"}
+        assert cells[3]["outputs"][0]["data"]["image/png"] == "iVA="
+        assert [cell["execution_count"] for cell in cells] == [1, 2, 3, 4]
+
+
+def test_ranks_tell_each_other(tmp_path: Path) -> None:
+    told = """
+import time
+import numpy as np
+import ranks_tools as tools
+from helpers.fairness.certificate import Check
+from helpers.launch import exchange
+rank = tools.here().rank
+value = {1: np.arange(3, dtype=np.float16) * rank, "row": (Check("a", float("nan"), None), [rank])}
+each = exchange.exchange(value)
+assert [found["row"][1] for found in each] == [[0], [1], [2]]
+assert all(type(found["row"][0]) is Check for found in each)
+assert [found[1].tolist() for found in each] == [[0, 0, 0], [0, 1, 2], [0, 2, 4]]
+assert each[2][1].dtype == np.float16 and each[0]["row"][0].difference != 0
+assert exchange.exchange(None) == [None] * 3 and exchange.of_first(rank) == 0
+with exchange.first_rank_first():
+    began = time.monotonic()
+    time.sleep(0.3)
+tools.keep([began, time.monotonic()])
+"""
+    first, *others = tools.run(tmp_path, told, nodes=3)
+    assert all(began >= first[1] - 0.2 and began > first[0] for began, _ in others)
+
+
+def test_a_kind_that_ranks_do_not_tell_is_refused(tmp_path: Path) -> None:
+    cell = "from helpers.launch import exchange\nexchange.exchange(object())"
+    with pytest.raises(RankError, match="TypeError: ranks do not tell each other a object"):
+        tools.run(tmp_path, cell)
+    with pytest.raises(ValueError, match="no rank of ours tells a 'os:system'"):
+        values.decode({"kind": "os:system", "fields": {"command": "true"}})
+    with pytest.raises(ValueError, match="no rank of ours tells"):
+        values.decode({"kind": "helpers.paths:Path", "fields": {}})
+
+
+def test_a_rank_that_hangs_is_named_by_those_that_have_ended(tmp_path: Path) -> None:
     with pytest.raises(RankError) as caught:
-        ranks.call(tools.hang, 2)
+        tools.run(tmp_path, tools.calls("hang", 2), nodes=3, stall_minutes=3 / 60)
     host = os.uname().nodename
-    said = f"no answer for 3 s: ranks 0 to 1 wait for rank 2 on {host} (in hang, ranks_tools.py:"
+    said = f"no step for 3 s: ranks 0 to 1 at the end; rank 2 on {host} in hang, ranks_tools.py:"
     assert str(caught.value).startswith(said)
     assert tools.nobody_is_left(tmp_path)
 
 
 def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Path) -> None:
-    ranks = tools.start(tmp_path, nodes=3, hang_minutes=3 / 60)
-    with pytest.raises(RankError, match=r"ranks 0, 2 wait for rank 1 on \S+ \(in behind, "):
-        ranks.call(tools.behind, 1)
+    with pytest.raises(RankError, match=r"ranks 0, 2 in wait_in.*; rank 1 on \S+ in behind, "):
+        tools.run(tmp_path, tools.calls("behind", 1), nodes=3, stall_minutes=3 / 60)
     assert tools.nobody_is_left(tmp_path)
 
 
-def test_ranks_end_with_a_coordinator_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", ["runner", "launcher"])
+def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) -> None:
     command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
-    killed = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert killed.stdout is not None and killed.stdout.readline() == "ready\n"
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    tools.until_they_run(tmp_path)
     assert len(tools.left(tmp_path)) > 2
-    killed.kill()
-    killed.wait()
+    (launcher,) = psutil.Process(running.pid).children()
+    os.kill(running.pid if victim == "runner" else launcher.pid, signal.SIGKILL)
     assert tools.nobody_is_left(tmp_path, SOON)
+    said = running.communicate(timeout=SOON)[1]
+    if victim == "launcher":
+        assert "mpiexec ended with exit code -9" in said and not list(tmp_path.glob("ranks-*"))
+        return
     assert list(tmp_path.glob("ranks-*")), "the next one takes it away"
-    tools.start(tmp_path).end()
+    tools.run(tmp_path, "1")
     assert not list(tmp_path.glob("ranks-*"))
 
 
-def test_an_interrupted_call_ends_all(tmp_path: Path) -> None:
-    ranks = tools.start(tmp_path)
+def test_an_interrupt_ends_all(tmp_path: Path) -> None:
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    signal.alarm(1)
+    signal.alarm(3)
     with pytest.raises(KeyboardInterrupt):
-        ranks.call(tools.hang, 1)
+        tools.run(tmp_path, tools.calls("hang", 1))
     assert tools.nobody_is_left(tmp_path, SOON)
-
-
-def test_what_rank_0_tells_is_heard_in_order(tmp_path: Path) -> None:
-    ranks = tools.start(tmp_path)
-    heard: list[int] = []
-    assert ranks.call(tools.count, 20, heard=heard.append) == [20, 20]
-    ranks.end()
-    assert heard == list(range(20))
-
-
-def test_an_error_in_a_cell_is_the_cause(tmp_path: Path) -> None:
-    ranks = tools.start(tmp_path, cells=[("cell 7", "unknown + 1")])
-    with pytest.raises(RankError, match=r"rank [01] on \S+: NameError: name 'unknown' is not def"):
-        ranks.call(tools.variables)
-    assert 'File "cell 7", line 1' in (tmp_path / coordinator.LOG).read_text()
-    ranks = tools.start(tmp_path, cells=[("cell 7", "this = 1")])
-    with pytest.raises(RankError, match=r"the cells ended before this_run.rehearse"):
-        ranks.call(tools.variables)
 
 
 def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lone rank never begins."""
-    alone = engines.Engine("mpiexec", 1, True)
-    monkeypatch.setattr(alone.__class__, "command", _one_fewer(alone.__class__.command))
-    with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1 "):
-        tools.start(tmp_path, join_seconds=5)
+    monkeypatch.setattr(engines.Engine, "command", _one_fewer(engines.Engine.command))
+    with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1"):
+        tools.run(tmp_path, "1", join_seconds=5)
     assert tools.nobody_is_left(tmp_path, SOON)
 
 
@@ -157,12 +184,11 @@ def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
     """Two real nodes, and the engine starts both ranks on this machine."""
     host = os.uname().nodename
     real = engines.Engine("mpiexec", 2, False, ("127.0.0.1", "localhost"))
-    words = real.command(["program"], 1)
+    words = real.command([sys.executable], 1)
     assert words[1:3] == ["-hosts", "127.0.0.1,localhost"]
-    order = coordinator.Order(tools.CELLS, 2, 1)
     virtual = engines.Engine("torchrun", 2, False)
-    with pytest.raises(UserError, match=rf"2 host\(s\) with 1 rank.*on {host}, {host}"):
-        coordinator.Ranks(tmp_path, order, virtual)
+    with pytest.raises(RankError, match=rf"^2 host\(s\) with 1 rank.*on {host}, {host}"):
+        tools.run(tmp_path, "1", engine=virtual)
     assert tools.nobody_is_left(tmp_path, SOON)
 
 
@@ -181,14 +207,14 @@ def test_in_an_allocation_they_are_on_its_nodes(launcher: str, engine: str, tmp_
     except slurm_cluster.CannotBeHad as error:
         pytest.skip(str(error))
     assert said[-2:] == [
-        f"{engine} True n1 n2 1",
+        f"{engine} True n1 n2",
         "rank 1 on n2: killed (signal 9; out of memory?)",
     ]
     assert tools.nobody_is_left(tmp_path, SOON)
 
 
 def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
-    """Two hosts made of this machine; the first's coordinator starts a rank on each."""
+    """Two hosts made of this machine; the first's runner starts a rank on each."""
     try:
         with hosts.up(2) as two:
             two.environment["PYTHONPATH"] = str(paths.ROOT)
@@ -199,7 +225,7 @@ def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
         pytest.skip(str(error))
     first, second = two.addresses
     assert said == [
-        f"mpiexec False {first} {second} 1",
+        f"mpiexec False {first} {second}",
         f"rank 1 on {second}: killed (signal 9; out of memory?)",
     ]
     assert tools.nobody_is_left(tmp_path, SOON)
@@ -212,7 +238,7 @@ def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
             two.environment["PYTHONPATH"] = str(paths.ROOT)
             command = [sys.executable, tools.__file__, "gone", str(tmp_path)]
             started = two.start(two.first, *command, stdout=subprocess.PIPE)
-            assert started.stdout is not None and started.stdout.readline() == "ready\n"
+            tools.until_they_run(tmp_path)
             name = list(two.addresses)[1]
             gone = [int(word) for word in hosts._quietly("ip", "netns", "pids", name).split()]
             subprocess.run(["ip", "link", "set", f"{name}o", "down"], check=True)
@@ -237,38 +263,32 @@ def signal_all(processes: list[int], number: signal.Signals) -> None:
 
 def test_a_disk_that_is_full_is_the_cause(tmp_path: Path) -> None:
     with faults.disk(tmp_path / "run", "size=2m") as run:
-        ranks = tools.start(run)
         began = time.monotonic()
         with pytest.raises(RankError, match=r"^rank 1 on \S+: OSError: .*No space left on device$"):
-            ranks.call(tools.fill_the_disk, 1)
+            tools.run(run, tools.calls("fill_the_disk", 1))
         assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
-        ranks = tools.start(run)
         Thread(target=fill_once_inside, args=[run], daemon=True).start()
         began = time.monotonic()
-        with pytest.raises(RankError, match=r"^coordinator on .*alive: No space left on device$"):
-            ranks.call(tools.wait_inside)
+        with pytest.raises(RankError, match=r"No space left on device"):
+            tools.run(run, tools.calls("wait_inside"))
         assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
 
 
 def fill_once_inside(run: Path) -> None:
-    """Fill the disk when the ranks have met: then nobody but the coordinator writes much."""
-    while not list(run.glob("ranks-*/port-0")):
-        time.sleep(0.01)
+    """Fill the disk when the ranks have met: then nobody but the runner writes much."""
+    tools.until_they_run(run)
     with (run / "more").open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
             pass
 
 
-def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(RankError, match=r"^mpiexec ended with exit code \d+: see "):
-        tools.start(tmp_path, "mpiexec:no-such-host-1,no-such-host-2")
+        tools.run(tmp_path, "1", launcher="mpiexec:no-such-host-1,no-such-host-2")
     assert time.monotonic() - began < SOON
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(UserError, match=r"launcher torchrun: it is not in this environment"):
-        tools.start(tmp_path, "torchrun")
+        tools.run(tmp_path, "1", launcher="torchrun", python=tmp_path / "python")
     assert not list(tmp_path.glob("ranks-*"))
 
 
@@ -283,26 +303,15 @@ def test_what_a_stranger_left_in_the_environment_does_not_matter(
         monkeypatch.setenv(name, value)
     if shutil.which("scontrol"):
         monkeypatch.delenv("SLURM_JOB_ID")
-    ranks = tools.start(tmp_path)
-    found = ranks.call(tools.variables)
-    ranks.end()
+    found = tools.run(tmp_path, tools.calls("variables"))
     assert [each["RANK"] for each in found] == ["0", "1"]
     assert {each["WORLD_SIZE"] for each in found} == {"2"}
     assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}
 
 
-def test_two_runs_in_one_folder_leave_each_other_alone(tmp_path: Path) -> None:
-    first, second = tools.start(tmp_path), tools.start(tmp_path)
-    assert len(first.call(tools.variables)) == len(second.call(tools.variables)) == 2
-    second.end()
-    assert len(first.call(tools.variables)) == 2
-    first.end()
-    assert not list(tmp_path.glob("ranks-*"))
-
-
 def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
-    folder = letters.make_folder(tmp_path)
-    letters.send(folder / "order", {"rank in": "RANK"})
+    folder = run_files.make_folder(tmp_path)
+    run_files.write(folder / "order", {"rank in": "RANK"})
     command = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "only a launcher starts it" in done.stderr

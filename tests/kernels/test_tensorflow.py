@@ -93,7 +93,7 @@ def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "[scaled.recipe.seed, number]", "[scaled.recipe.seed]"
     assert failed_in_roll_call(notebook, "TensorFlow_MultiGPU", *fixed) == {world_checks.ORDER}
-    cut = "(ranks.in_order(np.concatenate(part), total) for part in parts)\n    return output,"
+    cut = "(exchange.in_order(np.concatenate(part), total) for part in parts)\n    return output,"
     padded = "(np.concatenate(part) for part in parts)\n    return output[:total],"
     found = failed_in_roll_call(notebook, "TensorFlow_MultiGPU", cut, padded)
     assert found == {world_checks.LOSS}

@@ -23,10 +23,6 @@ def test_without_horovods_tape_the_ranks_part(
     with_horovod.assert_ranks_part_without_the_tape(NOTEBOOK, tmp_path, monkeypatch)
 
 
-def test_any_number_of_ranks_gives_the_gradients_of_one() -> None:
-    with_horovod.assert_any_number_of_ranks_gives_the_gradients_of_one(framework)
-
-
 def test_the_certificate_is_passed(tmp_path: Path) -> None:
     with_horovod.assert_certified(NOTEBOOK, tmp_path)
 

@@ -2,36 +2,32 @@
 
 import importlib
 import os
+import pickle
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import psutil
 import pytest
-from notebook_cells import CERTIFIED, SIDE, namespace_of
+import ranks_tools as tools
+from notebook_cells import CERTIFIED, SIDE, namespace_of, write_noise_images
 
 from helpers import paths
 from helpers.fairness import reference
-from helpers.frameworks import place
+from helpers.frameworks import place, row_of
 from helpers.launch.causes import RankError
-from helpers.network import free_port
 from helpers.training import bus_bandwidth, in_world
 from helpers.training.in_world import Work
 from helpers.training.measured_run import Run
 from helpers.training.world import World
 
-# Ranks do not know this module: what of it is called there travels by value.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
 Found = Mapping[str, Any]
+Names = dict[str, Any]
 EPOCHS = 2
 LATE_SECONDS = 0.3
 END_SECONDS = 15
@@ -39,24 +35,67 @@ END_SECONDS = 15
 SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = {SIDE}\ncrop = 32\n'
 
 
-@contextmanager
-def names_of(
-    notebook: str, folder: Path, nodes: int, devices: int, **more: Any
-) -> Iterator[dict[str, Any]]:
-    """The notebook's names before it trains, of a small recipe; its ranks end with the block.
+def names_of(notebook: str, folder: Path, devices: int, **more: Any) -> Names:
+    """The notebook's names before it trains, of a small recipe.
 
     Args:
         more: of the notebook's parameters.
     """
     folder.mkdir(exist_ok=True)
     recipe = folder / "small.toml"
-    recipe.write_text(SMALL)
-    given = {"recipe": str(recipe), "batch_size": 8, "workers": 2, "nodes": nodes} | more
-    names = namespace_of(notebook, folder, devices=devices, until=CERTIFIED, checked=False, **given)
-    try:
-        yield names
-    finally:
-        names["this_run"].nodes.end()
+    if not recipe.exists():
+        recipe.write_text(SMALL)
+    given: dict[str, Any] = {"recipe": str(recipe), "batch_size": 8, "workers": 2} | more
+    return namespace_of(notebook, folder, devices=devices, until=CERTIFIED, checked=False, **given)
+
+
+def on_ranks(
+    notebook: str,
+    folder: Path,
+    function: Callable[[Names], Any],
+    *,
+    nodes: int = 2,
+    devices: int = 1,
+    **more: Any,
+) -> list[Any]:
+    """What a function makes of the notebook's names, on each rank of so many nodes.
+
+    Args:
+        function: of a module of tests, by whose name the ranks import it.
+        more: of the notebook's parameters.
+    """
+    folder.mkdir(exist_ok=True)
+    write_noise_images(folder)
+    (folder / "small.toml").write_text(SMALL)
+    kernel = Path(sys.prefix).name
+    row = row_of(notebook, kernel)
+    assert row is not None
+    where = f"{function.__module__}:{function.__qualname__}"
+    given = (notebook, str(folder), str(paths.NOTEBOOKS), where, devices, more)
+    for old in (folder / "run").glob("found-*"):
+        old.unlink()
+    tools.run(
+        folder / "run",
+        f"import two_nodes\ntwo_nodes.answer(*{given!r})",
+        nodes=nodes,
+        each=devices if row.rank_a_device else 1,
+        devices=devices,
+        framework=row.module,
+    )
+    found = sorted((folder / "run").glob("found-*"))
+    return [pickle.loads(path.read_bytes()) for path in found]
+
+
+def answer(
+    notebook: str, folder: str, notebooks: str, where: str, devices: int, more: Mapping[str, Any]
+) -> None:
+    """On a rank: what :func:`on_ranks` asks."""
+    paths.NOTEBOOKS = Path(notebooks)
+    module, _, name = where.partition(":")
+    names = names_of(notebook, Path(folder), devices, **more)
+    found = getattr(importlib.import_module(module), name)(names)
+    here = tools.here()
+    (here.folder.parent / f"found-{here.rank}").write_bytes(pickle.dumps(found))
 
 
 def few_steps(world: World, work: Work) -> Found:
@@ -89,29 +128,34 @@ def trained(world: World, work: Work) -> Found:
     return found
 
 
+def of_two(names: Names) -> Found:
+    """On a rank: what it trains, and whether the gradients' all-reduce is one."""
+    run = names["this_run"]
+    found = few_steps(run.world, run.work())
+    assert_gradients_are_reduced(run)
+    assert run.record.content["world"]["nodes"] == 2
+    return found
+
+
 def assert_as_one_process(
     notebook: str,
     folder: Path,
     limit: float,
-    compared: Callable[[Run], None] = lambda run: None,
+    of_two: Callable[[Names], Found] = of_two,
     **more: Any,
 ) -> None:
     """Two nodes with a device each train what one node with two devices trains.
 
     Args:
         limit: of the differences between numbers.
-        compared: what else is asserted of the two nodes.
+        of_two: what each rank does, and asserts.
         more: of the notebook's parameters.
     """
     shared = {"cores_per_device": "shared"}  # as on nodes: else TensorFlow adds in another order
-    with names_of(notebook, folder / "one", 1, 2, **more, **shared) as names:
-        (one,) = names["this_run"].everywhere(few_steps)
-    with names_of(notebook, folder / "two", 2, 1, **more) as names:
-        each = names["this_run"].everywhere(few_steps)
-        assert_gradients_are_reduced(names["this_run"])
-        assert len(each) == 2
-        compared(names["this_run"])
-        assert names["this_run"].record.content["world"]["nodes"] == 2
+    names = names_of(notebook, folder / "one", 2, **more, **shared)
+    (one,) = names["this_run"].everywhere(few_steps)
+    each = on_ranks(notebook, folder / "two", of_two, **more)
+    assert len(each) == 2
     for rank, found in enumerate(each):
         differ = different(one, found, limit)
         assert differ == {"slowest": 1.0}, f"rank {rank} differs by {differ}"
@@ -171,7 +215,7 @@ def gradients_alone(world: World, work: Work) -> tuple[int, float]:
 
 
 def assert_gradients_are_reduced(run: Run) -> None:
-    """By all ranks, in the framework's own way, as many bytes as the shallow network has."""
+    """On a rank: by all, in the framework's own way, as many bytes as the shallow network has."""
     found = run.everywhere(gradients_alone)
     arrays = reference.shallow_arrays()
     statistics = ("running_mean", "running_var")
@@ -180,13 +224,16 @@ def assert_gradients_are_reduced(run: Run) -> None:
     assert found[0][1] > 0.9 * LATE_SECONDS, "it did not wait for the other rank"
 
 
-def until_killed(world: World, work: Work, victims: Callable[[], list[int]], rank: int) -> None:
-    """Talk to the other node for ever; after two seconds that rank kills ``victims()``."""
-    work.framework.slowest(0.0, world.devices)
-    if world.rank == rank:
+def until_killed(names: Names, victims: Callable[[], list[int]], rank: int) -> None:
+    """On a rank: talk to the others for ever; after two seconds that rank kills ``victims()``."""
+    run = names["this_run"]
+    few_steps(run.world, run.work())
+    (run.folder / f"talks-{run.rank}").write_text(repr(started_for(tools.here().folder)))
+    run.framework.slowest(0.0, run.world.devices)
+    if run.rank == rank:
         Timer(2, kill, [victims]).start()
     while True:
-        work.framework.slowest(0.0, world.devices)
+        run.framework.slowest(0.0, run.world.devices)
 
 
 def kill(victims: Callable[[], list[int]]) -> None:
@@ -203,73 +250,40 @@ def its_server() -> list[int]:
     return [child.pid for child in children if child.environ().get("DMLC_ROLE") == "server"]
 
 
+def rank_0_dies(names: Names) -> None:
+    until_killed(names, itself, 0)
+
+
+def rank_1_dies(names: Names) -> None:
+    until_killed(names, itself, 1)
+
+
+def a_server_dies(names: Names) -> None:
+    until_killed(names, its_server, 1)
+
+
 def assert_a_death_ends_all(
     notebook: str,
     folder: Path,
-    victims: Callable[[], list[int]],
+    function: Callable[[Names], None],
     said: str,
     rank: int = 1,
     **more: Any,
 ) -> None:
     """One death ends all ranks and what they have started, soon, with a line that tells it."""
-    with names_of(notebook, folder, 2, 1, **more) as names:
-        run = names["this_run"]
-        run.everywhere(few_steps)
-        messages = run.nodes._ranks.folder
-        assert len(started_for(messages)) > 2
-        began = time.monotonic()
-        with pytest.raises(RankError, match=f"^rank {rank} on .*{said}"):
-            run.everywhere(until_killed, victims, rank)
-        assert time.monotonic() - began < 2 + END_SECONDS
-        assert started_for(messages) == []
+    with pytest.raises(RankError, match=f"^rank {rank} on .*{said}"):
+        on_ranks(notebook, folder, function, **more)
+    ended = time.time()
+    talked = [folder / "run" / f"talks-{each}" for each in range(2)]
+    assert ended - max(path.stat().st_mtime for path in talked) < 2 + END_SECONDS
+    assert tools.nobody_is_left(folder, 1)
 
 
-def started_for(messages: Path) -> list[str]:
+def started_for(folder: Path) -> list[str]:
     """Processes that a run's launcher has started, or one of its ranks."""
     found = []
     for process in psutil.process_iter(["environ", "cmdline"]):
         environ = process.info["environ"] or {}
-        if environ.get(place.VARIABLE) == str(messages):
+        if environ.get(place.VARIABLE) == str(folder):
             found.append(" ".join(process.info["cmdline"] or []))
     return found
-
-
-ALONE = """
-import os
-from pathlib import Path
-from helpers.frameworks import place, {module} as framework, {module}_ranks as ranks
-here = place.Place(rank=0, ranks=2, nodes=2, virtual=True, devices=1, kind="cpu", port={ports[2]},
-                   addresses=("127.0.0.1:{ports[0]}", "127.0.0.1:{ports[1]}"),
-                   hosts=("here", "here"), interfaces=("lo", "lo"), folder=Path("{folder}"))
-place.take(here)
-os.environ.update(ranks.environment(here))
-ranks.JOIN_SECONDS = {seconds}
-{join}
-print("it trains alone")
-"""
-
-
-def assert_a_lone_worker_is_refused(module: str, join: str, folder: Path) -> None:
-    """Where the other node does not come, nothing is trained, and nothing is left."""
-    ports = [free_port() for _ in range(3)]
-    program = ALONE.format(module=module, join=join, ports=ports, folder=folder, seconds=5)
-    mark = {"COMPARE_TEST": f"{ports}"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | mark,
-        cwd=paths.ROOT,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr
-    assert f"not all 2 ranks came to {module} in 5 s; missing: rank 1" in done.stderr
-    assert "alone" not in done.stdout
-    time.sleep(0.5)
-    with_mark = [
-        process.info["cmdline"]
-        for process in psutil.process_iter(["environ", "cmdline"])
-        if (process.info["environ"] or {}).get("COMPARE_TEST") == f"{ports}"
-    ]
-    assert with_mark == []

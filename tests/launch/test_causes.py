@@ -1,18 +1,19 @@
-"""Which of several failures was the first, and who waits for whom."""
+"""Which of several failures was the first, and where ranks hang."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from helpers.launch import causes, letters
+from helpers.launch import causes, run_files
 
 HOSTS = ("a", "a", "b", "b")
 
 
 def wrote(folder: Path, kind: str, rank: int, after: float, **said: object) -> None:
     path = folder / f"{kind}-{rank}"
-    letters.say(path, {"rank": rank, "host": HOSTS[rank], **said})
+    error = {"ename": "ValueError", "evalue": "no such file", "for users": False}
+    run_files.write(path, {"rank": rank, "host": HOSTS[rank], **error, **said})
     os.utime(path, (1_000_000 + after, 1_000_000 + after))
 
 
@@ -24,7 +25,7 @@ def test_the_earliest_error_counts(tmp_path: Path) -> None:
     wrote(tmp_path, "error", 0, 0.5, said="RuntimeError: Connection closed by peer")
     wrote(tmp_path, "error", 3, 0.4, said="ValueError: no such file")
     wrote(tmp_path, "died", 3, 0.45, status=1)
-    assert causes.earliest(tmp_path) == "rank 3 on b: ValueError: no such file"
+    assert str(causes.earliest(tmp_path)) == "rank 3 on b: ValueError: no such file"
 
 
 @pytest.mark.parametrize(
@@ -36,33 +37,31 @@ def test_one_that_was_killed_counts_before_those_that_noticed(
 ) -> None:
     wrote(tmp_path, "error", 0, 0.1, said="RuntimeError: Connection closed by peer")
     wrote(tmp_path, "died", 2, 0.2, status=status)
-    assert causes.earliest(tmp_path) == f"rank 2 on b: {said}"
+    assert str(causes.earliest(tmp_path)) == f"rank 2 on b: {said}"
 
 
 def test_one_that_was_killed_long_after_an_error_is_not_its_cause(tmp_path: Path) -> None:
     wrote(tmp_path, "error", 0, 0.0, said="ValueError: first")
     wrote(tmp_path, "died", 2, 5.0, status=-9)
-    assert causes.earliest(tmp_path) == "rank 0 on a: ValueError: first"
+    assert str(causes.earliest(tmp_path)) == "rank 0 on a: ValueError: first"
 
 
-def test_who_has_not_answered_is_waited_for() -> None:
-    assert causes.waiting([0, 1, 2], {}, HOSTS) == "ranks 0 to 2 wait for rank 3 on b"
-    assert causes.waiting([1], {}, HOSTS[:2]) == "rank 1 waits for rank 0 on a"
+def test_rank_0_says_for_all_what_a_user_can_put_right(tmp_path: Path) -> None:
+    """All of them stop where they are asked to, and each tells the time that is left."""
+    stopped = {"ename": "Stopped", "for users": True}
+    wrote(tmp_path, "error", 1, 0.1, said="stopped, 9 s left", evalue="1", **stopped)
+    wrote(tmp_path, "error", 0, 0.2, said="stopped, 8 s left", evalue="0", **stopped)
+    found = causes.earliest(tmp_path)
+    assert found is not None and str(found) == "stopped, 8 s left"
+    assert (found.ename, found.evalue) == ("Stopped", "0")
 
 
-def test_who_has_the_fewest_steps_is_waited_for() -> None:
-    states = {rank: {"steps": 9 - 5 * (rank == 1), "where": "f, g.py:1"} for rank in range(4)}
-    said = "ranks 0, 2, 3 wait for rank 1 on a (in f, g.py:1)"
-    assert causes.waiting([], states, HOSTS) == said
-
-
-def test_who_is_elsewhere_is_waited_for() -> None:
+def test_it_is_told_where_each_rank_hangs() -> None:
     where = ["all_reduce, c.py:1"] * 3 + ["read, png.py:7"]
-    states = {rank: {"steps": 9, "where": at} for rank, at in enumerate(where)}
-    assert causes.waiting([], states, HOSTS) == (
-        "ranks 0 to 2 wait for rank 3 on b (in read, png.py:7)"
-    )
-    same = {rank: {"steps": 9, "where": "all_reduce, c.py:1"} for rank in range(4)}
-    assert causes.waiting([], same, HOSTS) == (
-        "ranks 0 to 3 all wait, or compute (in all_reduce, c.py:1)"
-    )
+    states = {rank: {"steps": 9 - (rank == 3), "where": at} for rank, at in enumerate(where)}
+    all_reduce, read = "in all_reduce, c.py:1 after 9 steps", "in read, png.py:7 after 8 steps"
+    said = causes.where(states, HOSTS, done=())
+    assert said == f"ranks 0 to 2 {all_reduce}; rank 3 on b {read}"
+    said = causes.where(states, HOSTS, done=(1,))
+    assert said == f"ranks 0, 2 {all_reduce}; rank 1 on a at the end; rank 3 on b {read}"
+    assert causes.where({}, HOSTS, done=()) == "ranks 0 to 3 not heard of"

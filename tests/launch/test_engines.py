@@ -1,7 +1,6 @@
 """Which engine starts the ranks, with which command line."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     scontrol.write_text('#!/bin/sh\n[ "$3" = "gpu[01-03]" ] && printf "gpu01\\ngpu02\\ngpu03\\n"\n')
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     return tmp_path
 
 
@@ -35,8 +33,8 @@ def test_outside_an_allocation_nodes_are_virtual() -> None:
 def test_in_an_allocation_srun_starts_them_on_its_nodes(programs: Path) -> None:
     found = choose("auto", 2, environment=SLURM)
     assert (found.name, found.virtual, found.hosts) == ("srun", False, ("gpu01", "gpu02"))
-    command = found.command(["program", "folder"], 4)
-    assert command[0] == str(programs / "srun") and command[-2:] == ["program", "folder"]
+    command = found.command([f"{programs}/python", "folder"], 4)
+    assert command[0] == str(programs / "srun") and command[-2:] == [f"{programs}/python", "folder"]
     assert {"--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--nodelist=gpu01,gpu02"} <= {
         *command
     }
@@ -52,7 +50,7 @@ def test_a_rank_has_its_share_of_the_smallest_nodes_cores(
     given: str, ranks: int, share: str | None, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", given)
-    command = choose("auto", 2, environment=SLURM).command(["program"], ranks)
+    command = choose("auto", 2, environment=SLURM).command([f"{programs}/python"], ranks)
     found = [word for word in command if word.startswith("--cpus-per-task=")]
     assert found == ([f"--cpus-per-task={share}"] if share else [])
 
@@ -108,8 +106,8 @@ def test_mpiexec_takes_hosts_and_a_named_interface(programs: Path) -> None:
     named = {"GLOO_SOCKET_IFNAME": "eth1"}
     found = choose("mpiexec:node1, node2,node3", 2, environment=named)
     assert (found.hosts, found.virtual) == (("node1", "node2"), False)
-    words = " ".join(found.command(["program"], 4))
-    assert "-hosts node1,node2 -iface eth1 -n 8 -ppn 4 program" in words
+    words = " ".join(found.command([f"{programs}/python"], 4))
+    assert "-hosts node1,node2 -iface eth1 -n 8 -ppn 4 " in words
 
 
 def test_hydras_own_list_of_hosts_is_taken(programs: Path) -> None:
@@ -126,19 +124,16 @@ def test_hydras_own_list_of_hosts_is_taken(programs: Path) -> None:
 
 
 def test_on_one_machine_nothing_listens_elsewhere(programs: Path) -> None:
-    words = choose("mpiexec", 2, environment={}).command(["program"], 1)
+    words = choose("mpiexec", 2, environment={}).command([f"{programs}/python"], 1)
     assert words[1:7] == ["-iface", "lo", "-rmk", "user", "-launcher", "fork"]
-    assert words[7:] == ["-n", "2", "-ppn", "1", "program"]
-    torchrun = choose("torchrun", 2, environment={}).command(["program"], 2)
+    assert words[7:] == ["-n", "2", "-ppn", "1", f"{programs}/python"]
+    torchrun = choose("torchrun", 2, environment={}).command([f"{programs}/python"], 2)
     assert "--nproc-per-node=4" in torchrun and "--rdzv-endpoint=127.0.0.1:0" in torchrun
 
 
-def test_an_engine_that_is_not_there_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"mpiexec: it is not in this environment .*'make envs'"):
-        Engine("mpiexec", 2, True).command(["program"], 1)
+        Engine("mpiexec", 2, True).command([f"{tmp_path}/python"], 1)
 
 
 def test_the_version_is_what_the_engine_says(programs: Path) -> None:
@@ -147,7 +142,8 @@ def test_the_version_is_what_the_engine_says(programs: Path) -> None:
         "srun": "slurm 23.11",
     }.items():
         (programs / name).write_text(f'#!/bin/sh\nprintf "{said}\\n"\n')
-    assert Engine("mpiexec", 2, True).version() == "5.0.2"
-    assert Engine("srun", 2, True).version() == "23.11"
+    python = programs / "python"
+    assert Engine("mpiexec", 2, True).version(python) == "5.0.2"
+    assert Engine("srun", 2, True).version(python) == "23.11"
     assert set(engines.RANK_IN) == set(engines.ENGINES)
     assert subprocess.run([programs / "srun"], check=True).returncode == 0

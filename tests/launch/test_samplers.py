@@ -8,12 +8,13 @@ from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.drawing import lanes
+from helpers.frameworks import place
 from helpers.frameworks.place import Place
 from helpers.launch import samplers
 from helpers.launch.clocks import Bounds
 
 
-def place(rank: int) -> Place:
+def place_of(rank: int) -> Place:
     """One of two ranks on each of two hosts."""
     hosts, folder = ("n1", "n1", "n2", "n2"), Path("messages")
     addresses = tuple(f"10.0.0.{1 + number // 2}:{4000 + number}" for number in range(4))
@@ -23,25 +24,38 @@ def place(rank: int) -> Place:
     )
 
 
-def test_the_first_rank_of_a_host_samples_and_all_mark_there(tmp_path: Path) -> None:
-    each = [samplers.of_rank(tmp_path, place(rank)) for rank in range(4)]
+def of_rank(folder: Path, rank: int, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(place, "here", lambda: place_of(rank))
+    return samplers.of_process(folder, live=False)
+
+
+def test_the_first_rank_of_a_host_samples_and_all_mark_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = [of_rank(tmp_path, rank, monkeypatch) for rank in range(4)]
     assert [isinstance(marks, gpumon.Monitor) for marks in each] == [True, False, True, False]
     files = [
         marks.marker.path if isinstance(marks, gpumon.Monitor) else marks.path for marks in each
     ]
-    names = [f"trace-rank{first}.marks.jsonl" for first in (0, 0, 2, 2)]
-    assert [path.name for path in files] == names, "the kernel's own trace is nobody's else"
+    names = [f"{name}.marks.jsonl" for name in ("trace", "trace", "trace-rank2", "trace-rank2")]
+    assert [path.name for path in files] == names
 
 
-def test_a_sampler_follows_the_kernels(tmp_path: Path) -> None:
+def test_samplers_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samplers.clear(tmp_path)
     (tmp_path / "trace-rank1.jsonl").write_text("of an earlier run")
     samplers.clear(tmp_path)
-    marks = samplers.of_rank(tmp_path, place(2))
+    marks = of_rank(tmp_path, 2, monkeypatch)
     assert isinstance(marks, gpumon.Monitor)
-    for sampling in (False, True, True, False, False):
-        samplers.follow(marks, sampling)
+    for change, sampling in (
+        (samplers.start, True),
+        (samplers.stop, False),
+        (samplers.stop, False),
+    ):
+        change(marks)
         assert marks.running == sampling
+    for change in (samplers.start, samplers.stop):
+        change(of_rank(tmp_path, 3, monkeypatch))  # which only marks
     assert samplers.prefixes(tmp_path) == {2: tmp_path / "trace-rank2"}
 
 

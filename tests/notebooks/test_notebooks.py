@@ -87,7 +87,7 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         return
     names = ["runs"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
     names += [] if name == "Compare" else ["precision", "workers", "batch_size", "epochs"]
-    names += [] if name == "Compare" else ["warmup_epochs", "nodes", "launcher"]
+    names += [] if name == "Compare" else ["warmup_epochs"]
     names += [] if name == "Compare" else ["cores_per_device", "loader_cores", "resume"]
     names += {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
     assert [target.id for target in assigned] == names

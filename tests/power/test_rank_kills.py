@@ -103,7 +103,7 @@ def finished(name: str) -> bool:
 
 
 def started_for(name: str) -> list[psutil.Process]:
-    """The processes that carry the mark of a run's ranks: engine, watchers, ranks, workers."""
+    """The processes that carry the mark of a run's ranks: launcher, ranks, workers."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -116,7 +116,7 @@ def started_for(name: str) -> list[psutil.Process]:
 
 
 def ranks_of(name: str) -> list[psutil.Process]:
-    """The ranks themselves: watchers are above them, and above those what the engine started."""
+    """The ranks themselves: children of what the launcher started, which has the same command."""
     parents, found = {}, {}
     for each in started_for(name):
         with suppress(psutil.Error):
@@ -125,9 +125,7 @@ def ranks_of(name: str) -> list[psutil.Process]:
     return [
         each
         for process, each in found.items()
-        if (watcher := parents[process]) in parents
-        and (top := parents[watcher]) in parents
-        and parents[top] not in parents
+        if (above := parents[process]) in parents and parents[above] not in parents
     ]
 
 

@@ -24,6 +24,8 @@ from helpers.training import checkpoint
 
 __all__ = ["cluster_fixture", "images_fixture", "suite_fixture"]
 
+TWO_NODES = "PyTorch_MultiGPU-2n-1x"
+
 LEARNS = f"""
 import json, os, sys, time
 sys.path[:0] = [{str(ROOT)!r}]
@@ -155,13 +157,15 @@ def pytorch(monkeypatch: pytest.MonkeyPatch, devices: int) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "run"), [(1, "PyTorch_MultiGPU-2x"), (2, TWO_NODES)])
 def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undisturbed_run(
-    suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, nodes: int, run: str
 ) -> None:
-    words = pytorch(monkeypatch, devices=2)
-    recipe = f"[train]\nepochs = 12\n{UNLIMITED}".replace("cpus = 1", "cpus = 2")
-    jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run="PyTorch_MultiGPU-2x")
+    words = pytorch(monkeypatch, devices=2 // nodes)
+    recipe = f"[train]\nepochs = 12\n{UNLIMITED}".replace("cpus = 1", f"cpus = {2 // nodes}")
+    jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run, nodes=nodes)
     whole = [*words, "--recipe", str(suite.folder / "mine.toml"), "--name", "whole"]
+    whole += ["--nodes", str(nodes)]
     subprocess.run(whole, check=True, env=jobs.cluster.environment)
 
     job, chance = jobs.queue(), random.Random(0)
@@ -171,7 +175,7 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
         wait_for(lambda w=wanted: checkpoint.position(jobs.folder)[0] >= w, 900)  # type: ignore[misc]
         time.sleep(chance.uniform(0.0, 3.0))
         requeue(jobs, job)
-    check_as_undisturbed(jobs, job, paths.RUNS / "whole" / "PyTorch_MultiGPU-2x", starts=6)
+    check_as_undisturbed(jobs, job, paths.RUNS / "whole" / run, starts=6)
 
 
 @pytest.mark.parametrize("when", ["told by Slurm", "deaf"])
@@ -221,7 +225,7 @@ def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
 ) -> None:
     """Sooner than Slurm notices, which would leave the runs that follow nothing but to fail."""
     words, recipe = pytorch(monkeypatch, devices=1), f"[train]\nepochs = 6\n{UNLIMITED}"
-    jobs = Jobs(suite, cluster, monkeypatch, recipe, words, "PyTorch_MultiGPU-2n-1x", nodes=2)
+    jobs = Jobs(suite, cluster, monkeypatch, recipe, words, TWO_NODES, nodes=2)
     job = jobs.queue()
     wait_for(lambda: checkpoint.position(jobs.folder)[0] >= 1, 900)
     with cluster.dead("n2"):

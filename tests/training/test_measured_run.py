@@ -17,16 +17,18 @@ from runner_tools import images_fixture
 from helpers import paths
 from helpers.errors import LoaderError, UnsupportedError, UserError
 from helpers.fairness import reference, rehearsal
-from helpers.frameworks import ROWS
+from helpers.frameworks import ROWS, place
+from helpers.frameworks.place import Place
+from helpers.launch import exchange
 from helpers.networks import weights
 from helpers.results.comparison import Entry
 from helpers.training import (
-    across_nodes,
     agreed_stop,
     checkpoint,
     heartbeat,
     in_world,
     parameters,
+    record,
     run_identity,
     this_notebook,
 )
@@ -40,7 +42,7 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(tmp_path: Path) -> No
     """Else a run that could not finish its record had nothing left to go on with."""
     (tmp_path / checkpoint.FILE).write_bytes(b"weights")
     run = Run.__new__(Run)
-    run.folder = tmp_path
+    run.folder, run.rank, run._replica = tmp_path, 0, None
 
     def full() -> Path:
         raise OSError(28, "No space left on device")
@@ -69,7 +71,8 @@ def test_a_lesson_is_found_by_its_names_and_what_is_missing_is_named() -> None:
 
 
 def test_the_parameters_are_those_of_the_cell() -> None:
-    assert {"recipe", "devices", "gpus", "seed"} <= set(PARAMETERS) and "notebook" not in PARAMETERS
+    assert {"recipe", "devices", "gpus", "seed"} <= set(PARAMETERS)
+    assert not {"notebook", "nodes", "virtual_nodes"} & set(PARAMETERS)
 
 
 @pytest.mark.parametrize(("virtual", "here"), [(False, 4), (True, 8)])
@@ -88,7 +91,7 @@ def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shar
 
 
 CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"), "auto")
-CELL |= {"resume": False, "nodes": 1, "launcher": "auto"}
+CELL |= {"resume": False}
 CELL |= {"cores_per_device": "auto", "loader_cores": "default"}
 CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
 CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
@@ -122,15 +125,6 @@ def said_to_be(name: str, folder: Path | None = None) -> dict[str, Any]:
         ({"recipe": ["demo"]}, r"recipe is \['demo'\]: give a name"),
         ({"resume": "False"}, "resume is 'False': give True or False"),
         ({"warmup_epochs": 10**400}, "warmup_epochs is 1000"),
-        ({"nodes": 0}, "nodes is 0: give a whole number from 1 to 1024$"),
-        ({"nodes": "auto"}, "nodes is 'auto': give"),
-        ({"nodes": True}, "nodes is True: give"),
-        ({"nodes": 17}, "nodes 17: on one machine they are virtual, and 16 of those do; give few"),
-        ({"launcher": "mpirun"}, "launcher is 'mpirun': give auto, mpiexec, srun, torchrun, or"),
-        ({"launcher": 3}, "launcher is .3.: give"),
-        ({"launcher": "srun:a,b", "nodes": 2}, "launcher is 'srun:a,b': give"),
-        ({"launcher": "mpiexec:", "nodes": 2}, "launcher is 'mpiexec:': give"),
-        ({"launcher": "mpiexec:a", "nodes": 2}, "1 hosts for 2 nodes"),
     ],
 )
 def test_a_parameter_typed_wrongly_is_named_before_anything_starts(
@@ -268,7 +262,7 @@ def test_weights_of_another_run_are_not_tested(told: dict[str, str] | None, tmp_
     """After an interrupt, section 10 showed the AUC of the run before, by what that had left."""
     arrays = {"w": np.ones(3, np.float32)}
     run = Run.__new__(Run)
-    run.folder, run.record = tmp_path, SimpleNamespace(id="mine")  # type: ignore[assignment]
+    run.folder, run._begin = tmp_path, SimpleNamespace(run="mine")  # type: ignore[assignment]
     if told is not None:
         weights.save(tmp_path / in_world.WEIGHTS, arrays, told)
     with pytest.raises(UserError, match=r"another run has replaced this run's weights; run the ce"):
@@ -287,7 +281,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
         with_replica=lambda *given: [in_world.Apart({kind: [0.5] * 6 for kind in kinds})],
-        _ranks=None,
+        _tell_network=lambda found: None,
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch=64),
         record=SimpleNamespace(add=lambda *given: None),
@@ -381,9 +375,15 @@ def test_a_name_in_the_notebook_has_to_be_that_of_its_file(
     ],
 )
 def test_a_copy_is_refused_what_its_original_is(
-    name: str, of: str, nodes: str | None, cell: dict[str, Any], tmp_path: Path
+    name: str,
+    of: str,
+    nodes: str | None,
+    cell: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    names = cell | said_to_be(name, tmp_path) | {"nodes": 2}
+    names = cell | said_to_be(name, tmp_path)
+    on_a_rank(monkeypatch, tmp_path)
     if nodes is None:
         begin(module(of), names).record.fail(KeyboardInterrupt())
     else:
@@ -391,16 +391,36 @@ def test_a_copy_is_refused_what_its_original_is(
             begin(module(of), names)
 
 
-def test_a_copy_has_its_originals_parameters_on_its_ranks(
+def on_a_rank(patch: pytest.MonkeyPatch, folder: Path, rank: int = 0) -> None:
+    """From now on this process is one of two nodes' ranks; nobody waits for the other."""
+    addresses, names = ("127.0.0.1:1", "127.0.0.1:2"), ("here", "here")
+    given: dict[str, Any] = {"virtual": True, "devices": 1, "kind": "cpu", "port": 3}
+    where = Place(
+        rank, 2, 2, hosts=names, addresses=addresses, interfaces=("lo",) * 2, folder=folder, **given
+    )
+    patch.setattr(place, "here", lambda: where)
+    patch.setattr(exchange, "exchange", lambda value: [value])
+
+
+def test_the_first_ranks_record_is_that_of_all(
     cell: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(across_nodes.cells, "Cells", lambda name, given: told.append(given))
-    for name in ("Keras_MultiGPU-Copy1", "mine"):
-        names = cell | said_to_be(name, tmp_path) | {"backend": "jax"}
-        framework = module("keras", OWN_PARAMETERS={"backend": lambda *given: None})
-        begin(framework, names).record.fail(KeyboardInterrupt())
-    assert [given["backend"] for given in told] == ["tensorflow"] * 2  # of the kernel
+    for rank in (1, 0):
+        on_a_rank(monkeypatch, tmp_path, rank)
+        run = begin(module("pytorch"), cell | said_to_be("PyTorch_MultiGPU"))
+        assert run.setup.replicas == 2
+        assert (run.world.rank, run.world.size, run.world.processes) == (rank, 2, 2)
+        run.record.finish() if rank else run.record.fail(KeyboardInterrupt())
+        assert (run.folder / record.FILE).exists() == (rank == 0)
+
+
+@pytest.mark.parametrize("name", ["ChainerMN_MultiNode", "ChainerMN_MultiNode-Copy1", "mine"])
+def test_a_notebook_of_mpi_says_how_it_is_run(
+    name: str, cell: dict[str, Any], tmp_path: Path
+) -> None:
+    said = f"which a launcher starts: run compare --notebooks {name} --devices N in a terminal$"
+    with pytest.raises(UserError, match=said):
+        begin(module("chainermn"), cell | said_to_be(name, tmp_path))
 
 
 def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(

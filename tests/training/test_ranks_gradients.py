@@ -16,6 +16,7 @@ import pytest
 from helpers.fairness import own_network, reference_checks
 from helpers.fairness.certificate import Certificate, Check
 from helpers.fairness.reference_checks import N_AGAINST_ONE
+from helpers.frameworks import place
 from helpers.training import measured_run, ranks_gradients
 from helpers.training.world import IN_KERNEL, World
 
@@ -144,11 +145,12 @@ def test_over_several_nodes_the_kernel_leaves_the_rows_to_the_ranks(
     monkeypatch.setattr(reference_checks, "certify", certify)
     images = SimpleNamespace(labels=[], classes=[])
     run: Any = SimpleNamespace(
-        setup=SimpleNamespace(nodes=nodes), devices=("a", "b"), network="resnet44", images=images
+        setup=SimpleNamespace(replicas=2), devices=("a", "b"), network="resnet44", images=images
     )
     vars(run).update(framework=None, initial=None, recipe=None)
     vars(run).update(check_parameters=lambda: None, _certified=lambda: None)
-    run.monitor = SimpleNamespace(stop=lambda: None)
+    run.monitor = None
+    monkeypatch.setattr(place, "here", lambda: None if nodes == 1 else "a rank")
     build: Any = None
     certified: Any = measured_run.Run.certify
     certified.__wrapped__(run, None, build, build, IN_KERNEL)

@@ -1,10 +1,9 @@
-"""The files by which a coordinator and its ranks talk: a folder that all hosts see.
+"""The files by which a launcher and its ranks know of each other: JSON in a folder all hosts see.
 
-Hosts of a cluster share a filesystem, so that nothing has to listen on a port of ours. Whoever
-could write here could run code as this user: the folder is this user's alone, and so is each file,
-which is looked at before it is read; for others may be able to put another folder in the place of
-ours. They are written under another name first, which also makes a network filesystem look again at
-what is in the folder.
+Hosts of a cluster share a filesystem, so nothing has to listen on a port of ours. Whoever could
+write here could change what a run does, so the folder is this user's alone, and each file is
+looked at before it is read. Files are written under another name first, which also makes a network
+filesystem look again at what is in the folder.
 """
 
 import errno
@@ -16,92 +15,63 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from helpers.errors import UserError, naming
 from helpers.launch import processes
 
 PREFIX = "ranks-"
-OWNER = "coordinator"
+OWNER = "launcher"
 """Who made the folder (``processes.own``)."""
 RESERVE, RESERVED = ".reserve", 2**16
 """A file of so many bytes that goes when the disk is full, so that somebody can still say so."""
 
 
 def make_folder(run: Path) -> Path:
-    """A new folder for messages in a run's folder; what a killed coordinator left there goes.
-
-    Not that of one that may be at work: two notebooks can have the same folder for their run.
-    """
+    """A new folder in a run's folder; those that a killed launcher left there go."""
     run.mkdir(parents=True, exist_ok=True)
     for old in run.glob(f"{PREFIX}*"):
         if old.is_dir() and not old.is_symlink() and not _is_in_use(old):
             shutil.rmtree(old, ignore_errors=True)
     folder = run / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
-    say(folder / OWNER, processes.own())
+    write(folder / OWNER, processes.own())
     _write(folder / RESERVE, bytes(RESERVED))
     return folder
 
 
 def _is_in_use(folder: Path) -> bool:
     try:
-        said = heard(folder / OWNER)
+        said = read(folder / OWNER)
         return said is not None and processes.runs(said) is not False
     except (OSError, UserError, ValueError, KeyError, TypeError, AttributeError):
         return False  # it is none of ours
 
 
-def send(path: Path, value: Any) -> None:
-    """Put a Python object there, whole or not at all."""
-    _write(path, cloudpickle.dumps(value))
-
-
-def say(path: Path, value: dict[str, Any]) -> None:
-    """The same as JSON, of figures and texts."""
+def write(path: Path, value: Any) -> None:
+    """Put a value there as JSON, whole or not at all."""
     _write(path, json.dumps(value).encode())
 
 
-def say_last(path: Path, value: dict[str, Any]) -> None:
-    """:func:`say` what ends the run, on a full disk too."""
+def write_last(path: Path, value: Any) -> None:
+    """:func:`write` what ends the run, on a full disk too."""
     try:
-        say(path, value)
+        write(path, value)
     except OSError:
         (path.parent / RESERVE).unlink(missing_ok=True)
-        say(path, value)
+        write(path, value)
 
 
-def received(path: Path) -> Any:
-    """What :func:`send` put there.
-
-    Raises:
-        FileNotFoundError: nothing yet.
-        UserError: somebody else put it there.
-    """
-    return cloudpickle.loads(_read(path))
-
-
-def heard(path: Path) -> dict[str, Any] | None:
-    """What :func:`say` put there; None while there is nothing.
+def read(path: Path) -> Any:
+    """What :func:`write` put there; None while there is nothing.
 
     Raises:
         UserError: somebody else put it there.
     """
-    try:
-        found: dict[str, Any] = json.loads(_read(path))
-    except FileNotFoundError:
-        return None
-    return found
-
-
-def _read(path: Path) -> bytes:
-    """A file's bytes, of this user's alone: a pickle runs code as whoever reads it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESTALE):  # just replaced, on a network filesystem
-            raise FileNotFoundError(str(path)) from None
-        raise UserError(f"{path}: not read, as it is none of our messages ({error})") from None
+            return None
+        raise UserError(f"{path}: not read, as it is none of our files ({error})") from None
     with os.fdopen(file, "rb") as opened:
         about = os.fstat(file)
         ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
@@ -110,7 +80,7 @@ def _read(path: Path) -> bytes:
                 f"{path}: not read, as it is user {about.st_uid}'s, or others may write it; keep "
                 "others out of the run's folder"
             )
-        return opened.read()
+        return json.loads(opened.read())
 
 
 def _write(path: Path, data: bytes) -> None:

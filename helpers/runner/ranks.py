@@ -1,0 +1,366 @@
+"""Runs a notebook in several processes at once, its ranks, on this machine or on many.
+
+A launcher that clusters have already starts them (``helpers.launch.engines``); each of them runs
+the whole notebook (``helpers.launch.rank``). Here is who waits for them: shows how far rank 0 is,
+and ends all once one has failed, hangs or is no longer heard of.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from helpers import paths
+from helpers.errors import refusal
+from helpers.frameworks import Row, original, place, row_of, temporary
+from helpers.frameworks.installed import require_jupyter
+from helpers.launch import causes, engines, run_files
+from helpers.launch.causes import RankError
+from helpers.launch.engines import Engine
+from helpers.launch.rank import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
+from helpers.runner import kernel_processes, notebook_links, stalls, stopping
+from helpers.training import environment_variables, this_notebook
+
+LOG = "ranks.log"
+"""In the run's folder: what the launcher and the ranks print, tracebacks among it."""
+HANG_MINUTES = 10.0
+"""In which some rank has to take a step, or to be elsewhere in its code."""
+JOIN_SECONDS = 120.0
+"""In which all ranks have to be in."""
+CLOSING_SECONDS = 10.0
+"""What ranks that have run their notebook get to end by themselves."""
+POLITE_SECONDS = 5.0
+"""What the processes above ranks get to end them, before the launcher is killed."""
+SETTLE_SECONDS = 0.4
+"""In which those write down a death that others noticed first."""
+LOOK_SECONDS = 0.05
+_MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
+TROUBLED = 3
+"""Signs of life in a row that could not be written: the disk is full, or gone."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run's ranks are to be."""
+
+    engine: Engine
+    ranks_a_node: int
+    devices: int
+    """Of each node."""
+    kind: str
+    gpus: int
+    """How many this machine has."""
+    framework: str
+    """Its module in ``helpers.frameworks``."""
+
+    @property
+    def ranks(self) -> int:
+        return self.engine.nodes * self.ranks_a_node
+
+
+def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
+    """Whether a notebook is run by ranks, and not in one kernel."""
+    row = _row_of(notebook, kernel)
+    return nodes > 1 or bool(row and row.ranks_only)
+
+
+def _row_of(notebook: str, kernel: str) -> Row | None:
+    """The row of the notebook that one is, or was copied from under whatever name."""
+    code = "\n".join(this_notebook.code_cells(paths.NOTEBOOKS / f"{notebook}.ipynb")[0])
+    named = _MODULE.search(code)
+    return row_of(original(notebook, named[1] if named else ""), kernel)
+
+
+def order(
+    notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str, gpus: int
+) -> Order:
+    """What a notebook's ranks are to be.
+
+    Args:
+        notebook: its name.
+        kernel: its kernel's.
+        launcher: what starts them (``engines.choose``).
+        nodes: how many machines.
+        devices: of each.
+        kind: of the devices, ``gpu`` or ``cpu``.
+        gpus: how many this machine has.
+
+    Raises:
+        UserError: the launcher cannot start them.
+    """
+    row = _row_of(notebook, kernel)
+    engine = engines.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
+    each = devices if row and row.rank_a_device else 1
+    return Order(engine, each, devices, kind, gpus, row.module if row else "")
+
+
+def execute(
+    source: Path,
+    target: Path,
+    parameters: Mapping[str, Any],
+    order: Order,
+    *,
+    kernel: str,
+    reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
+    heard: Callable[[str, bool], None] = lambda line, moving: None,
+    stall_minutes: float = 0.0,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run the notebook ``source`` in all ranks; rank 0's becomes ``target``.
+
+    Those of the others are kept in ``rank-1`` and so on, beside ``target``.
+
+    Args:
+        source: the notebook.
+        target: where what it shows goes.
+        parameters: for the cell tagged ``parameters``.
+        order: what the ranks are to be.
+        kernel: whose environment they run in.
+        reached, heard, stall_minutes, environment: as of ``kernel_processes.execute``.
+
+    Raises:
+        RankError, UserError, OSError: as of :func:`run`.
+    """
+    client = require_jupyter()
+    import nbformat
+    from papermill.iorw import load_notebook_node
+    from papermill.parameterize import parameterize_notebook
+
+    spec = client.kernelspec.KernelSpecManager().get_kernel_spec(kernel)
+    notebook = parameterize_notebook(
+        load_notebook_node(str(source)), dict(parameters), kernel_name=kernel, language="python"
+    )
+    notebook_links.rewrite(notebook.cells, [source.parent], target.parent)
+    sections = kernel_processes.section_of_each_cell(notebook.cells)
+    run(
+        nbformat.writes(notebook),
+        target,
+        order,
+        python=Path(spec.argv[0]),
+        cwd=source.parent,
+        reached=lambda cell: reached(sections[cell], cell + 1, len(sections)),
+        heard=heard,
+        stall_minutes=stall_minutes,
+        environment={**spec.env, this_notebook.VARIABLE: str(source), **(environment or {})},
+    )
+
+
+def run(
+    notebook: str,
+    target: Path,
+    order: Order,
+    *,
+    python: Path,
+    cwd: Path,
+    environment: Mapping[str, str],
+    reached: Callable[[int], None] = lambda cell: None,
+    heard: Callable[[str, bool], None] = lambda line, moving: None,
+    stall_minutes: float = 0.0,
+    join_seconds: float = JOIN_SECONDS,
+) -> None:
+    """Run a notebook in all ranks, until each has come to its end.
+
+    Whatever happens, no rank and nothing that one has started is left afterwards, on any host.
+
+    Args:
+        notebook: the text of its file, with its parameters.
+        target: where rank 0's becomes another file, with what it shows.
+        order: what the ranks are to be.
+        python: of their environment.
+        cwd: where they run.
+        environment: the variables they get beside what reaches a kernel.
+        reached: called with the number of each cell that rank 0 comes to.
+        heard: as of ``kernel_processes.execute``.
+        stall_minutes: without any progress, after which they are ended; 0: never.
+        join_seconds: in which all have to be in.
+
+    Raises:
+        RankError: one failed, hung or died; the message is the earliest cause.
+        UserError: the launcher is not there.
+        OSError: a file of the run cannot be written.
+    """
+    command = order.engine.command([str(python)], order.ranks_a_node)
+    folder = run_files.make_folder(target.parent)
+    try:
+        (folder / NOTEBOOK).write_text(notebook, encoding="utf-8")
+        _say_what(folder, order, python, join_seconds)
+        with temporary.own("compare-") as own, (target.parent / LOG).open("ab") as log:
+            variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
+            variables |= {"TMPDIR": own, place.VARIABLE: str(folder)}
+            with stopping.held():
+                process = subprocess.Popen(
+                    [*command, "-m", "helpers.launch.rank", str(folder)],
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=_for(order.engine, variables),
+                    start_new_session=True,  # Ctrl-C is the runner's alone
+                )
+            watch = _Watch(folder, order, process, stall_minutes)
+            hearing = stalls.Watch(target.parent, 0, lambda: None, heard)
+            try:
+                with _alive(folder, watch.trouble), hearing:
+                    last = None
+                    while watch.goes_on():
+                        if (cell := run_files.read(folder / "cell-0")) != last:
+                            last = cell
+                            hearing.hear()
+                            reached(cell)
+                        time.sleep(LOOK_SECONDS)
+            finally:
+                with stopping.held():
+                    _end(folder, process)
+    finally:
+        run_files.remove(folder)
+
+
+def _say_what(folder: Path, order: Order, python: Path, join_seconds: float) -> None:
+    engine = order.engine
+    launcher = {"launcher": engine.name, "launcher_version": engine.version(python)}
+    about: dict[str, Any] = {"rank in": engines.RANK_IN[engine.name], "launcher": launcher}
+    about |= {"ranks": order.ranks, "nodes": engine.nodes, "virtual": engine.virtual}
+    about |= {"devices": order.devices, "kind": order.kind, "gpus here": order.gpus}
+    about |= {"framework": order.framework, "interface": engine.interface}
+    run_files.write(folder / "order", about | {"join seconds": join_seconds})
+    run_files.write(folder / ALIVE, 0)
+
+
+def _for(engine: Engine, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the launcher's process."""
+    found = dict(environment)
+    if engine.virtual:  # what leads it to other hosts
+        found = {name: value for name, value in found.items() if not name.startswith("HYDRA_")}
+    elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):
+        del found["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs
+    if engine.name == "mpiexec":  # hands this node's name on to ranks on others
+        found.pop(place.SLURM_NODE, None)
+    return found
+
+
+class _Watch:
+    """Looks whether all ranks come forward."""
+
+    def __init__(
+        self, folder: Path, order: Order, process: subprocess.Popen[bytes], stall_minutes: float
+    ) -> None:
+        self._folder, self._order, self._process = folder, order, process
+        self._hang = 60 * min(HANG_MINUTES, stall_minutes)
+        self._quiet = self._looked = time.monotonic()
+        self._states: dict[int, Any] = {}
+        self._pulses: dict[int, tuple[Any, float]] = {}
+        self._done_since: float | None = None
+        self.trouble: list[OSError] = []
+        """Why no sign of life could be given."""
+
+    def goes_on(self) -> bool:
+        """Whether some rank still runs.
+
+        Raises:
+            RankError: one has failed, or hangs, or its host is gone.
+        """
+        now, ended = time.monotonic(), self._process.poll() is not None
+        if now - self._looked >= BEAT_SECONDS or ended:
+            self._looked = now
+            if self._all_done():
+                self._done_since = self._done_since or now
+                return not ended and now - self._done_since < CLOSING_SECONDS
+            self._check_causes(ended)
+            self._check_pulses(now)
+            self._check_states(now)
+        return True
+
+    def _all_done(self) -> bool:
+        return all((self._folder / f"done-{rank}").exists() for rank in range(self._order.ranks))
+
+    def _check_causes(self, ended: bool) -> None:
+        """Raise what ended a rank, or the launcher."""
+        if causes.earliest(self._folder) is None and not ended and not self.trouble:
+            return
+        time.sleep(SETTLE_SECONDS)
+        if (cause := causes.earliest(self._folder)) is not None:
+            raise cause
+        if self.trouble:
+            raise RankError(f"the runner on {os.uname().nodename}: {refusal(self.trouble[0])}")
+        how, log = self._process.returncode, self._folder.parent / LOG
+        raise RankError(f"{self._order.engine.name} ended with exit code {how}: see {log}")
+
+    def _check_pulses(self, now: float) -> None:
+        """Raise where the process above a rank is no longer heard: its whole host is gone."""
+        for rank, pulse in self._of_each("pulse").items():
+            if rank not in self._pulses or self._pulses[rank][0] != pulse:
+                self._pulses[rank] = (pulse, now)
+            elif now - self._pulses[rank][1] > SILENT_SECONDS:
+                raise RankError(
+                    f"rank {rank} on {self._hosts[rank]}: no sign of life for "
+                    f"{SILENT_SECONDS:.0f} s; its host is gone, or was stopped"
+                )
+
+    def _check_states(self, now: float) -> None:
+        """Raise where nobody has come forward for long."""
+        states = self._of_each("state")
+        if states != self._states:
+            self._states, self._quiet = states, now
+        if self._hang and now - self._quiet > self._hang:
+            done = [n for n in range(self._order.ranks) if (self._folder / f"done-{n}").exists()]
+            where = causes.where(states, self._hosts, done)
+            long = f"{self._hang / 60:.0f} min" if self._hang >= 120 else f"{self._hang:.0f} s"
+            raise RankError(f"no step for {long}: {where}")
+
+    @property
+    def _hosts(self) -> list[str]:
+        joined = self._of_each("joined")
+        return [joined.get(rank, {}).get("host", "?") for rank in range(self._order.ranks)]
+
+    def _of_each(self, kind: str) -> dict[int, Any]:
+        ranks = range(self._order.ranks)
+        found = {rank: run_files.read(self._folder / f"{kind}-{rank}") for rank in ranks}
+        return {rank: said for rank, said in found.items() if said is not None}
+
+
+@contextmanager
+def _alive(folder: Path, trouble: list[OSError]) -> Iterator[None]:
+    """Let the ranks see every second that somebody still waits for them."""
+    over = Event()
+
+    def live() -> None:
+        number = failed = 0
+        while not over.wait(BEAT_SECONDS):
+            number += 1
+            try:
+                run_files.write(folder / ALIVE, number)
+                failed = 0
+            except OSError as error:
+                failed += 1
+                if failed == TROUBLED:
+                    trouble.append(error)
+
+    thread = Thread(target=live, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _end(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    """End the ranks, their launcher and all that they started; harmless when they have ended."""
+    with suppress(OSError):
+        (folder / END).touch(mode=0o600)
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(POLITE_SECONDS)
+            return

@@ -1,0 +1,23 @@
+"""A plugin of pytest for tests that ranks run: each runs the same, as it runs the same notebook.
+
+A file with such tests, marked ``on_ranks``, has one that is not, which starts the ranks
+(``ranks_tools.run_tests``).
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from helpers.frameworks import place
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Path:
+    """Of ranks all have the same."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    here = place.here()
+    assert here is not None
+    folder = here.folder.parent / name
+    folder.mkdir(exist_ok=True)
+    return folder
