@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from threading import Event, Thread
 from typing import Any
 
@@ -150,7 +151,15 @@ def execute(
         reached=lambda cell: reached(sections[cell], cell + 1, len(sections)),
         heard=heard,
         stall_minutes=stall_minutes,
-        environment={**spec.env, this_notebook.VARIABLE: str(source), **(environment or {})},
+        environment={
+            # As Jupyter does: a kernel's PATH ends in ${PATH}.
+            **{
+                name: Template(value).safe_substitute(os.environ)
+                for name, value in spec.env.items()
+            },
+            this_notebook.VARIABLE: str(source),
+            **(environment or {}),
+        },
     )
 
 
@@ -192,7 +201,7 @@ def run(
     folder = run_files.make_folder(target.parent)
     try:
         (folder / NOTEBOOK).write_text(notebook, encoding="utf-8")
-        _say_what(folder, order, python, join_seconds)
+        _say_what(folder, order, python)
         with temporary.own("compare-") as own, (target.parent / LOG).open("ab") as log:
             variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
             variables |= {"TMPDIR": own, place.VARIABLE: str(folder)}
@@ -206,7 +215,7 @@ def run(
                     env=_for(order.engine, variables),
                     start_new_session=True,  # Ctrl-C is the runner's alone
                 )
-            watch = _Watch(folder, order, process, stall_minutes)
+            watch = _Watch(folder, order, process, stall_minutes, join_seconds)
             hearing = stalls.Watch(target.parent, 0, lambda: None, heard)
             try:
                 with _alive(folder, watch.trouble), hearing:
@@ -224,14 +233,14 @@ def run(
         run_files.remove(folder)
 
 
-def _say_what(folder: Path, order: Order, python: Path, join_seconds: float) -> None:
+def _say_what(folder: Path, order: Order, python: Path) -> None:
     engine = order.engine
     launcher = {"launcher": engine.name, "launcher_version": engine.version(python)}
     about: dict[str, Any] = {"rank in": engines.RANK_IN[engine.name], "launcher": launcher}
     about |= {"ranks": order.ranks, "nodes": engine.nodes, "virtual": engine.virtual}
     about |= {"devices": order.devices, "kind": order.kind, "gpus here": order.gpus}
     about |= {"framework": order.framework, "interface": engine.interface}
-    run_files.write(folder / "order", about | {"join seconds": join_seconds})
+    run_files.write(folder / "order", about)
     run_files.write(folder / ALIVE, 0)
 
 
@@ -251,11 +260,17 @@ class _Watch:
     """Looks whether all ranks come forward."""
 
     def __init__(
-        self, folder: Path, order: Order, process: subprocess.Popen[bytes], stall_minutes: float
+        self,
+        folder: Path,
+        order: Order,
+        process: subprocess.Popen[bytes],
+        stall_minutes: float,
+        join_seconds: float,
     ) -> None:
         self._folder, self._order, self._process = folder, order, process
-        self._hang = 60 * min(HANG_MINUTES, stall_minutes)
-        self._quiet = self._looked = time.monotonic()
+        self._hang, self._join = 60 * min(HANG_MINUTES, stall_minutes), join_seconds
+        self._joined: dict[int, Any] = {}
+        self._began = self._quiet = self._looked = time.monotonic()
         self._states: dict[int, Any] = {}
         self._pulses: dict[int, tuple[Any, float]] = {}
         self._done_since: float | None = None
@@ -275,6 +290,7 @@ class _Watch:
                 self._done_since = self._done_since or now
                 return not ended and now - self._done_since < CLOSING_SECONDS
             self._check_causes(ended)
+            self._check_joined(now)
             self._check_pulses(now)
             self._check_states(now)
         return True
@@ -293,6 +309,19 @@ class _Watch:
             raise RankError(f"the runner on {os.uname().nodename}: {refusal(self.trouble[0])}")
         how, log = self._process.returncode, self._folder.parent / LOG
         raise RankError(f"{self._order.engine.name} ended with exit code {how}: see {log}")
+
+    def _check_joined(self, now: float) -> None:
+        """Raise where not all have come in time."""
+        missing = set(range(self._order.ranks)) - set(self._joined)
+        if missing:
+            self._joined = self._of_each("joined")
+            missing -= set(self._joined)
+        if missing and now - self._began > self._join:
+            raise RankError(
+                f"{len(self._joined)} of {self._order.ranks} ranks are in after {self._join:.0f} "
+                f"s; missing: rank {', '.join(map(str, sorted(missing)))}; see "
+                f"{self._folder.parent / LOG}"
+            )
 
     def _check_pulses(self, now: float) -> None:
         """Raise where the process above a rank is no longer heard: its whole host is gone."""
@@ -318,8 +347,8 @@ class _Watch:
 
     @property
     def _hosts(self) -> list[str]:
-        joined = self._of_each("joined")
-        return [joined.get(rank, {}).get("host", "?") for rank in range(self._order.ranks)]
+        ranks = range(self._order.ranks)
+        return [self._joined.get(rank, {}).get("host", "?") for rank in ranks]
 
     def _of_each(self, kind: str) -> dict[int, Any]:
         ranks = range(self._order.ranks)

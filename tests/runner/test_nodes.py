@@ -1,18 +1,20 @@
 """Runs on several nodes: planned, told apart, and never ranked where nodes are virtual."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import records
 from runner_tools import Suite, images_fixture, suite_fixture
 
+from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
 from helpers.results import comparability, comparison, comparison_tables, limits, three_answers
-from helpers.runner import batch_folder, journal, messages, plans
+from helpers.runner import batch_folder, journal, messages, plans, ranks
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -88,6 +90,19 @@ def test_a_batch_is_gone_on_with_on_as_many_nodes(tmp_path: Path) -> None:
     (tmp_path / journal.FILE).write_text(json.dumps(content))
     with pytest.raises(UserError, match="field launcher"):
         journal.read(tmp_path)
+
+
+def test_ranks_find_the_programs_that_a_kernel_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as srun and ssh, by which mpiexec reaches other hosts: a kernel's PATH is a template."""
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(ranks, "run", lambda *given, environment, **named: told.append(environment))
+    order = ranks.order("PyTorch_MultiGPU", "pytorch", "mpiexec", 2, 1, "cpu", 0)
+    source = paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
+    ranks.execute(source, tmp_path / "notebook.ipynb", {}, order, kernel="pytorch")
+    own = paths.VENVS / "pytorch" / "bin"
+    assert told[0]["PATH"] == f"{own}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize(
