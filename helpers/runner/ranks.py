@@ -308,7 +308,10 @@ class _Watch:
         if self.trouble:
             raise RankError(f"the runner on {os.uname().nodename}: {refusal(self.trouble[0])}")
         how, log = self._process.returncode, self._folder.parent / LOG
-        raise RankError(f"{self._order.engine.name} ended with exit code {how}: see {log}")
+        raise RankError(
+            f"{self._order.engine.name} ended with exit code {how}: see {log}",
+            causes.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
+        )
 
     def _check_joined(self, now: float) -> None:
         """Raise where not all have come in time."""

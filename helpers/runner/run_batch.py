@@ -243,8 +243,8 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
                 raise  # the runner's own trouble, of which the run is innocent
             if getattr(error, "ename", "") == agreed_stop.Stopped.__name__:
                 raise stopping.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
-            if state.nodes > 1 and (gone := nodes.unreached()):
-                raise stopping.NodeGone(f"{gone}; {kernel_processes.reason_of(error)}") from None
+            if state.nodes > 1 and (why := nodes.gone(error)):
+                raise stopping.NodeGone(f"{why}; {kernel_processes.reason_of(error)}") from None
             failure = error
         finally:
             state.seconds = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Runs over two nodes whose ranks are killed at random moments, many of them, cheaply.
+"""Runs over two nodes whose ranks fail at random moments, many of them, cheaply.
 
 Each run is a process of its own, as the runner is, whose ranks run the notebook's cells without the
 fairness check, of a shallow network and few images.
@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import random
 import re
+import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +33,13 @@ EPOCHS = 20
 """Many and short: most kills come after some checkpoint and before the last."""
 LAST = 400.0
 """Seconds that a whole run takes at most."""
-CAUSE = re.compile(r"RankError: rank (\d) on \S+: killed \(signal 9; out of memory\?\)$", re.M)
+FAULTS = {
+    "killed": r"rank \d on \S+: killed \(signal 9; out of memory\?\)$",
+    "interrupted": r"(rank \d on \S+: KeyboardInterrupt|.*training was interrupted after \d)",
+    "lost": r"rank \d on \S+: no sign of life for 8 s; its host is gone, or was stopped$",
+}
+"""What happens to a rank, and what the run's one line says of it: a signal that ends it, Python's
+own exception in whatever it does, and a host of which nothing is heard any more."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ def finish(process: Any, folder: Path) -> dict[str, Any]:
 
 
 def kill_one(process: Any, folder: Path, draws: random.Random, pace: Pace) -> str:
-    """Kill a random rank at a random moment; how the run ended, or "" where it was over before.
+    """Something happens to a random rank at a random moment; what, or "" if the run was over.
 
     One kill in three comes before the first checkpoint.
     """
@@ -117,10 +124,17 @@ def kill_one(process: Any, folder: Path, draws: random.Random, pace: Pace) -> st
     if not (victims := ranks_of(folder)):
         process.join(LAST)
         return ""
-    victim = draws.choice(victims)
-    victim.kill()
+    victim, fault = draws.choice(victims), draws.choice(list(FAULTS))
+    above = victim.parent()
+    for each in [above, victim] if fault == "lost" and above else [victim]:
+        number = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "lost": signal.SIGSTOP}
+        with suppress(psutil.NoSuchProcess):
+            each.send_signal(number[fault])
     killed = time.monotonic()
     process.join(SOON)
+    for each in started_for(folder):  # a host that comes back
+        with suppress(psutil.NoSuchProcess):
+            each.resume()
     left = started_for(folder)
     while left and time.monotonic() - killed < SOON:
         time.sleep(0.05)
@@ -130,9 +144,9 @@ def kill_one(process: Any, folder: Path, draws: random.Random, pace: Pace) -> st
     if process.exitcode == 0:  # it was ending anyway
         return ""
     text = said(folder)
-    assert len(CAUSE.findall(text)) == 1, text[-3000:]
+    assert len(re.findall(f"RankError: {FAULTS[fault]}", text, re.M)) == 1, text[-3000:]
     assert not list(folder.glob("ranks-*")), "its files are left"
-    return f"{took:.1f} s"
+    return f"{fault}, {took:.1f} s"
 
 
 def ranks_of(folder: Path) -> list[psutil.Process]:

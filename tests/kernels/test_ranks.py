@@ -318,7 +318,7 @@ def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ranks_killed_at_random_moments(tmp_path: Path) -> None:
+def test_ranks_that_fail_at_random_moments(tmp_path: Path) -> None:
     """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
     import rank_kills  # which takes a framework's imports
 
@@ -336,10 +336,10 @@ def test_ranks_killed_at_random_moments(tmp_path: Path) -> None:
     while done < kills:
         (folder := tmp_path / f"run{number}").mkdir()
         number += 1
-        assert number < 3 * kills, "most kills come too late"
+        assert number < 3 * kills, "most come too late"
         took = rank_kills.kill_one(batch.start(folder), folder, draws, pace)
         done += bool(took)
         found = rank_kills.finish(batch.start(folder, resume=True), folder)
         assert found.keys() == expected.keys()
         assert all(np.array_equal(found[name], array) for name, array in expected.items()), number
-        print(f"kill {done}: {took or 'it had ended'}; {rank_kills.resumed(folder)}", flush=True)
+        print(f"{done}: {took or 'it had ended'}; {rank_kills.resumed(folder)}", flush=True)

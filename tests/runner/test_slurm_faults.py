@@ -232,12 +232,12 @@ def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
         wait_for(lambda: jobs.restarts(job) == 1)
     jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=1800)
     assert jobs.train()["state"] == "finished", jobs.about(job)
-    (earlier,) = jobs.train()["earlier"]
-    assert earlier.startswith("interrupted: ") and "a node of this job is gone" in earlier
+    earlier = jobs.train()["earlier"]  # a node that is back may be told late that the job has ended
+    assert all(each.startswith("interrupted: ") for each in earlier)
+    assert "a node of this job is gone" in earlier[0]
     content = jobs.record()
     assert [row["epoch"] for row in content["epochs"]] == list(range(1, 7))
-    (place,) = content["checkpoint"]["restarts"]
-    assert place["epoch"] >= 1
+    assert content["checkpoint"]["restarts"][0]["epoch"] >= 1
     assert content["fairness"]["comparable"], "its nodes are those that were asked for"
 
 

@@ -19,6 +19,7 @@ from runner_tools import wait_for
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks import installed
+from helpers.launch.causes import TERMINATED, RankError
 from helpers.recipe import lookup
 from helpers.runner import journal, plans
 from helpers.runner.slurm import nodes, programs, submit
@@ -173,9 +174,11 @@ def test_why_a_node_is_gone_is_what_srun_calls_an_error(
     for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}.items():
         monkeypatch.setenv(name, value)
     program(folder, "srun", srun)
-    found = nodes.unreached()
+    found = nodes.gone(RankError("rank 1 on n2: ValueError: no such file", "ValueError"))
     assert found is None if why is None else found is not None and why in found, found
     assert found is None or "binding" not in found
+    ended = RankError("srun ended with exit code 143", TERMINATED)
+    assert nodes.gone(ended) == "Slurm has ended what ran on a node of this job"
 
 
 def test_of_two_shells_that_submit_at_once_one_is_refused(folder: Path, said: Said) -> None:

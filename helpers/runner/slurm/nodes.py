@@ -1,22 +1,30 @@
-"""Whether the nodes of the Slurm job that this process runs in can still be reached."""
+"""Whether the Slurm job that this process runs in has lost nodes, or what ran there."""
 
 import os
 import shutil
 import subprocess
 
+from helpers.launch.causes import TERMINATED
+
 SECONDS = 60.0
 """In which a node answers; a daemon that is gone refuses at once, a node without power never."""
 
 
-def unreached() -> str | None:
-    """Why this job cannot go on with its nodes; None where it can, or this is no such job.
+def gone(error: Exception) -> str | None:
+    """Why this job is to begin again, and not go on with its next run; None where it can go on.
 
     Slurm itself ends a job whose node died, and queues it again. It takes some minutes to notice
-    (``SlurmdTimeout``), in which every run that needs all nodes would fail.
+    (``SlurmdTimeout``), in which every run that needs all nodes would fail. To a node that is back
+    it then says late that the job is to end, and so ends what runs there of the job begun again.
+
+    Args:
+        error: that ended a run on several nodes.
     """
     nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
     if "SLURM_JOB_ID" not in os.environ or nodes == "1" or shutil.which("srun") is None:
         return None
+    if getattr(error, "ename", "") == TERMINATED:
+        return "Slurm has ended what ran on a node of this job"
     asked = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     asked += ["--overlap", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=1", "true"]
     try:
