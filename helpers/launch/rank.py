@@ -29,16 +29,9 @@ from helpers.errors import FOR_USERS
 from helpers.frameworks import devices, place, replicas
 from helpers.frameworks.place import Place
 from helpers.launch import meeting, notebook_engine, run_files, steps
+from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
 
-NOTEBOOK = "notebook.ipynb"
-ALIVE = "alive"
-"""The runner's sign of life: a number that grows every second."""
-END = "end"
-"""The runner asks that all ends."""
-BEAT_SECONDS = 1.0
 LOOK_SECONDS = 0.1
-SILENT_SECONDS = 8.0
-"""Without the other side's sign of life it is taken for gone."""
 LONGEST = 1000
 """Characters of an error's line."""
 _PR_SET_PDEATHSIG = 1

@@ -21,6 +21,14 @@ from helpers.launch import processes
 PREFIX = "ranks-"
 OWNER = "launcher"
 """Who made the folder (``processes.own``)."""
+NOTEBOOK = "notebook.ipynb"
+ALIVE = "alive"
+"""The runner's sign of life: a number that grows every second."""
+END = "end"
+"""The runner asks that all ends."""
+BEAT_SECONDS = 1.0
+SILENT_SECONDS = 8.0
+"""Without the other side's sign of life it is taken for gone."""
 RESERVE, RESERVED = ".reserve", 2**16
 """A file of so many bytes that goes when the disk is full, so that somebody can still say so."""
 

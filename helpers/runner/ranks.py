@@ -27,7 +27,7 @@ from helpers.frameworks.installed import require_jupyter
 from helpers.launch import causes, engines, run_files
 from helpers.launch.causes import RankError
 from helpers.launch.engines import Engine
-from helpers.launch.rank import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
+from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
 from helpers.runner import kernel_processes, notebook_links, stalls, stopping
 from helpers.training import environment_variables, this_notebook
 
