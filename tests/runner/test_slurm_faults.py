@@ -232,7 +232,7 @@ def test_a_job_that_loses_one_of_its_nodes_is_queued_again_and_goes_on(
         wait_for(lambda: jobs.restarts(job) == 1)
     jobs.cluster.wait(job, "COMPLETED", "FAILED", seconds=1800)
     assert jobs.train()["state"] == "finished", jobs.about(job)
-    earlier = jobs.train()["earlier"]  # a node that is back may be told late that the job has ended
+    earlier = jobs.train()["earlier"]  # on a node that is back, ranks may be ended once more
     assert all(each.startswith("interrupted: ") for each in earlier)
     assert "a node of this job is gone" in earlier[0]
     content = jobs.record()

@@ -14,8 +14,8 @@ def gone(error: Exception) -> str | None:
     """Why this job is to begin again, and not go on with its next run; None where it can go on.
 
     Slurm itself ends a job whose node died, and queues it again. It takes some minutes to notice
-    (``SlurmdTimeout``), in which every run that needs all nodes would fail. To a node that is back
-    it then says late that the job is to end, and so ends what runs there of the job begun again.
+    (``SlurmdTimeout``), in which every run that needs all nodes would fail. On a node that had come
+    back, Slurm 22.05 ended what the job, begun again, ran there, by SIGTERM; why was not found out.
 
     Args:
         error: that ended a run on several nodes.
