@@ -286,7 +286,7 @@ class _Watch:
         now, ended = time.monotonic(), self._process.poll() is not None
         if now - self._looked >= BEAT_SECONDS or ended:
             self._looked = now
-            if self._all_done():
+            if len(self._done) == self._order.ranks:
                 self._done_since = self._done_since or now
                 return not ended and now - self._done_since < CLOSING_SECONDS
             self._check_causes(ended)
@@ -295,8 +295,11 @@ class _Watch:
             self._check_states(now)
         return True
 
-    def _all_done(self) -> bool:
-        return all((self._folder / f"done-{rank}").exists() for rank in range(self._order.ranks))
+    @property
+    def _done(self) -> list[int]:
+        """The ranks that have come to the notebook's end."""
+        ranks = range(self._order.ranks)
+        return [rank for rank in ranks if (self._folder / f"done-{rank}").exists()]
 
     def _check_causes(self, ended: bool) -> None:
         """Raise what ended a rank, or the launcher."""
@@ -343,8 +346,7 @@ class _Watch:
         if states != self._states:
             self._states, self._quiet = states, now
         if self._hang and now - self._quiet > self._hang:
-            done = [n for n in range(self._order.ranks) if (self._folder / f"done-{n}").exists()]
-            where = causes.where(states, self._hosts, done)
+            where = causes.where(states, self._hosts, self._done)
             long = f"{self._hang / 60:.0f} min" if self._hang >= 120 else f"{self._hang:.0f} s"
             raise RankError(f"no step for {long}: {where}")
 
