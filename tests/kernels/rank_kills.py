@@ -20,6 +20,7 @@ import psutil
 import ranks_tools
 from resuming import epochs_in, write_small_images
 
+from helpers.launch.run_files import SILENT_SECONDS
 from helpers.networks import weights
 from helpers.runner import ranks
 from helpers.runner.notebook_code import run_cells
@@ -131,16 +132,18 @@ def kill_one(process: Any, folder: Path, draws: random.Random, pace: Pace) -> st
         with suppress(psutil.NoSuchProcess):
             each.send_signal(number[fault])
     killed = time.monotonic()
-    process.join(SOON)
+    # That a host is gone shows by its silence, and its launcher has to be waited for.
+    limit = SOON + (SILENT_SECONDS if fault == "lost" else 0)
+    process.join(limit)
     for each in started_for(folder):  # a host that comes back
         with suppress(psutil.NoSuchProcess):
             each.resume()
     left = started_for(folder)
-    while left and time.monotonic() - killed < SOON:
+    while left and time.monotonic() - killed < limit:
         time.sleep(0.05)
         left = started_for(folder)
     took = time.monotonic() - killed
-    assert process.exitcode is not None and not left, f"after {took:.0f} s: {left}"
+    assert process.exitcode is not None and not left, f"{fault}, after {took:.0f} s: {left}"
     if process.exitcode == 0:  # it was ending anyway
         return ""
     text = said(folder)
