@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONHOME PYTHONSTARTUP
 
 .DEFAULT_GOAL := help
-.PHONY: help envs wheels compare probe quick test soak lab lock docs clean
+.PHONY: help envs wheels compare quick test soak lab lock docs clean
 
 help:     ## what can be made
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -27,12 +27,7 @@ wheels:   ## all that make envs downloads, into wheels/, for a machine without a
 # that one could not), reports the others, and then ends with an error itself.
 compare:  ## runs the notebooks on this machine and compares them (ARGS="--help" for the choices)
 	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
-	@$(LAB)/compare $(ARGS)
-
-# Does not make environments first: it is for finding out what is wrong with what is there.
-probe:    ## what works here, kernel by kernel, as a table for a bug report (ARGS="--help")
-	@[ -x $(LAB)/python ] || { echo "error: no environments here: run 'make envs'" >&2; exit 1; }
-	@$(LAB)/python -m helpers.runner.probe $(ARGS)
+	@$(LAB)/rosetta run $(ARGS)
 
 quick:    ## style, types and the quick tests; needs the lab's environment alone
 	@$(PYTHON) tools/run_checks.py --quick $(ARGS)

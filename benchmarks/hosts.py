@@ -8,7 +8,7 @@ how much of the links an all-reduce of MPI's gets: bus bandwidth, 2 (n - 1) / n 
 message by the time (nccl-tests' definition).
 
     .venvs/lab/bin/python benchmarks/hosts.py --hosts 4 -- \\
-        .venvs/lab/bin/compare --nodes 4 --devices 1 --notebooks PyTorch_MultiGPU
+        .venvs/lab/bin/rosetta run --nnodes 4 --devices 1 --notebooks PyTorch_MultiGPU
 
 Hosts are network and UTS namespaces of Linux, joined by a bridge; every link has a token bucket in
 both directions. Each has some of the machine's cores to itself as long as there are enough, and

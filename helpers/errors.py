@@ -73,7 +73,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
 
     What the system refuses (a full disk, a folder that may not be written) is such a thing too. A
     KeyboardInterrupt may bring another ``code``. A command whose output nobody reads any more
-    (``compare --help | head``) ends without a line, with exit code 141.
+    (``rosetta run --help | head``) ends without a line, with exit code 141.
     """
 
     @wraps(main)

@@ -110,7 +110,7 @@ class Suite:
 
     def compare(self, *arguments: str) -> int:
         """The command in this process, on one device and the small data folder."""
-        given = list(arguments)
+        given = ["run", *arguments]
         if "--resume" not in given:
             given += ["--recipe", "demo"]
             given += [] if "--data" in given else ["--data", str(self.data)]
@@ -142,7 +142,7 @@ class Suite:
             "for n in ('notebooks', 'runs', 'venvs'))\n"
             f"{WITHOUT_CHARTS}{first}\nfrom helpers.__main__ import main; sys.exit(main())"
         )
-        given = [*arguments, "--recipe", "demo", "--data", str(self.data)]
+        given = ["run", *arguments, "--recipe", "demo", "--data", str(self.data)]
         given += [] if "--devices" in given else ["--devices", "1"]
         given += [] if "--cores-per-device" in given else ["--cores-per-device", "1"]
         return [sys.executable, "-c", code, *given]

@@ -72,6 +72,6 @@ def require_jupyter() -> Any:
     except ImportError as error:
         raise UserError(
             f"{error.name} is not in this Python ({sys.executable}): "
-            "run 'make compare', or .venvs/lab/bin/compare after 'make envs'"
+            "run 'make compare', or .venvs/lab/bin/rosetta after 'make envs'"
         ) from None
     return jupyter_client

@@ -157,7 +157,7 @@ _SBATCH_OWN = (
     *("gpus", "gpus-per-task", "gpus-per-socket", "gpu-bind", "ntasks-per-gpu", "cpus-per-gpu"),
     *("tres-per-task", "tres-bind"),
 )
-"""Options of sbatch that ``compare slurm`` gives itself, or that its script could not live with.
+"""Options of sbatch that ``rosetta slurm`` gives itself, or that its script could not live with.
 
 As a job may have more ranks on a node than sbatch heard of, GPUs are asked for by the node.
 """
@@ -217,7 +217,7 @@ SLURM = {
     ),
     "options": _list_of(
         Key("", "", _is_option),
-        "a list of further options of sbatch, each one word, and none that compare slurm gives",
+        "a list of further options of sbatch, each one word, and none that rosetta slurm gives",
         '["--constraint=a100"]',
     ),
     "requeue": Key("true or false", "true", lambda value: isinstance(value, bool)),

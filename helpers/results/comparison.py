@@ -161,7 +161,7 @@ def load(
     if isinstance(batches, str | Path):
         batches = [batches]
     # Latest is a link to a batch that may be named beside it.
-    found = {folder.resolve(): folder for folder in map(_folder, batches)}
+    found = {folder.resolve(): folder for folder in map(folder_of, batches)}
     folders = tuple(found.values())
     gone = [folder for folder in folders if not folder.is_dir()]
     if gone and len(folders) > 1:
@@ -311,7 +311,7 @@ def _measured(content: dict[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _folder(batch: str | Path) -> Path:
+def folder_of(batch: str | Path) -> Path:
     """A batch by its name under ``runs/``, else a folder as it is given."""
     given, named = Path(batch), paths.RUNS / batch
     return given.absolute() if given.is_dir() and not named.exists() else named

@@ -189,7 +189,7 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
     if name is not None and is_taken(paths.RUNS / name):
         raise UserError(
             f"{paths.RUNS / name}: exists with another plan, or has finished; "
-            f"choose another --name, or go on with: compare --resume {name}"
+            f"choose another --name, or go on with: rosetta run --resume {name}"
         )
     return Batch(_free_folder(name), plan, _now())
 

@@ -137,7 +137,7 @@ def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
     return (
         epochs if plan.epochs == "default" else plan.epochs,
         batch if plan.batch_size == "default" else plan.batch_size,
-        plan.workers,
+        plan.num_workers,
         plan.cores_per_device,
         tuple(sorted(plan.recipe_digests.items())) if plan.recipe.endswith(".toml") else (),
     )

@@ -133,7 +133,7 @@ def where_to_look(batch: Batch, problems: list[str]) -> int:
         again = ", or submit the job again" if locks.in_job() else ""
         say(
             f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
-            f"fix the cause, then: compare --resume {batch.name}{again}",
+            f"fix the cause, then: rosetta run --resume {batch.name}{again}",
             error=True,
         )
     return 1 if bad or problems else 0

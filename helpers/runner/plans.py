@@ -98,7 +98,8 @@ class Plan:
     runs: list[RunState]
     epochs: int | str = "default"
     batch_size: int | str = "default"
-    workers: int | str = "default"
+    num_workers: int | str = "default"
+    """For each device."""
     warmup_epochs: float | str = "default"
     launcher: str = "auto"
     """What starts the ranks of several nodes."""
@@ -115,7 +116,7 @@ class Plan:
             "data": self.data,
             "epochs": self.epochs,
             "batch_size": self.batch_size,
-            "workers": self.workers,
+            "num_workers": self.num_workers,
             "warmup_epochs": self.warmup_epochs,
             "cores_per_device": self.cores_per_device,
             "loader_cores": self.loader_cores,
@@ -137,7 +138,7 @@ class Plan:
         given = {
             "epochs": self.epochs,
             "batch size": self.batch_size,
-            "workers": self.workers,
+            "workers": self.num_workers,
             "warm-up epochs": self.warmup_epochs,
             "loader cores": self.loader_cores,
         }
@@ -187,9 +188,9 @@ def make_plan(
     precision: Sequence[str] = PRECISIONS[:1],
     epochs: int | str = "default",
     batch_size: int | str = "default",
-    workers: int | str = "default",
+    num_workers: int | str = "default",
     warmup_epochs: float | str = "default",
-    nodes: Sequence[int | str] = (1,),
+    nnodes: Sequence[int | str] = (1,),
     launcher: str = "auto",
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
@@ -216,11 +217,11 @@ def make_plan(
         epochs: of every run; ``default``: the recipe's.
         batch_size: images per device, the learning rate as the recipe scales it; ``default``: the
             recipe's; ``auto``: each run finds the largest that fits.
-        workers: of the loader, for all devices together; ``default``: by the cores; ``auto``: each
-            run measures.
+        num_workers: of the loader, for each device; ``default``: by the cores; ``auto``: each run
+            measures.
         warmup_epochs: in which the learning rate climbs to that of all devices; ``default``: the
             recipe's.
-        nodes: how many machines, several in turn; virtual ones unless the launcher reaches others.
+        nnodes: how many machines, several in turn; virtual ones unless the launcher reaches others.
         launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
         cores_per_device: of each CPU device; ``auto``: an equal part of all cores for the most
             devices of these; ``shared``: the devices share all cores.
@@ -242,8 +243,8 @@ def make_plan(
         epochs = parameters.check_epochs(epochs)
     with _choosing("batch_size"):
         batch_size = parameters.check_batch_size(batch_size)
-    with _choosing("workers"):
-        workers = parameters.check_workers(workers)
+    with _choosing("num_workers"):
+        num_workers = parameters.check_num_workers(num_workers)
     with _choosing("warmup_epochs"):
         warmup = parameters.epochs_of_warmup(warmup_epochs)
     if data != "auto":
@@ -256,8 +257,8 @@ def make_plan(
     with _choosing("devices"):
         free = [device_helpers.resolve(number, gpus, cpu_cores.SHARED) for number in devices]
     counts = dict.fromkeys(each.count for each in free)
-    with _choosing("nodes"):
-        each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nodes)
+    with _choosing("nnodes"):
+        each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nnodes)
     with _choosing("launcher"):
         engine = engines.choose(launcher, max(each_nodes))
     place = chosen.loader_cores if loader_cores == "default" else loader_cores
@@ -316,7 +317,7 @@ def make_plan(
         runs,
         epochs,
         batch_size,
-        workers,
+        num_workers,
         warmup,
         engine.asked,
         cores,

@@ -18,7 +18,7 @@ EXAMPLES = {
     "frameworks": '["pytorch", "keras"]',
     "notebooks": '["PyTorch_MultiGPU"]',
     "devices": "[1, 2, 4, 8]",
-    "nodes": "[1, 2]",
+    "nnodes": "[1, 2]",
     "precision": '["fp32"]',
     "seeds": "[0, 1, 2]",
     "gpus": "1",
@@ -27,7 +27,7 @@ EXAMPLES = {
     "data": '"data/nih-264"',
     "epochs": "5",
     "batch_size": "64",
-    "workers": "8",
+    "num_workers": "4",
     "warmup_epochs": "0.5",
     "launcher": '"mpiexec"',
     "cores_per_device": "4",
@@ -36,7 +36,7 @@ EXAMPLES = {
 }
 """The keys, and what each may be given."""
 TABLE = "sweep"
-LISTS = ("frameworks", "notebooks", "devices", "nodes", "precision", "seeds")
+LISTS = ("frameworks", "notebooks", "devices", "nnodes", "precision", "seeds")
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
 
 
@@ -107,7 +107,7 @@ def _list(where: str, key: str, value: Any) -> list[Any]:
         raise UserError(
             f"{where}: '{key}' takes a list of names or numbers, such as {EXAMPLES[key]}"
         )
-    return items if key in ("devices", "nodes", "seeds") else [str(item) for item in items]
+    return items if key in ("devices", "nnodes", "seeds") else [str(item) for item in items]
 
 
 def _one(where: str, key: str, value: Any) -> Any:

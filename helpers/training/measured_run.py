@@ -132,7 +132,7 @@ def begin(*given: Any) -> Any:
     label = run_label(notebook, framework.KERNEL)
     if (why := rows_of(row)[0].ranks_only if rows_of(row) else "") and here is None:
         raise UserError(
-            f"{why}, which a launcher starts: run compare --notebooks {notebook} --devices N in a "
+            f"{why}, which a launcher starts: run: rosetta run --notebooks {notebook} --devices N in a "
             "terminal"
         )
     given_ones = {name: names[name] for name in PARAMETERS}

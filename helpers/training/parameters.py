@@ -80,7 +80,7 @@ def resolve(
     run: str | Path = "auto",
     seed: int = 0,
     precision: str = "fp32",
-    workers: int | str = "default",
+    num_workers: int | str = "default",
     batch_size: int | str = "default",
     epochs: int | str = "default",
     warmup_epochs: float | str = "default",
@@ -107,8 +107,9 @@ def resolve(
             where the devices share ``g`` GPUs.
         seed: of split, seeded weights and augmentation.
         precision: one of ``helpers.recipe.PRECISIONS``.
-        workers: of the loader, for all devices together. ``default`` is up to 8 a device and no
-            more than the CPU cores that may be used; ``auto`` has the notebook measure.
+        num_workers: of the loader, for each device. ``default`` is up to 8 and, of all devices
+            together, no more than the CPU cores that may be used; ``auto`` has the notebook
+            measure.
         batch_size: images per device; the learning rate follows as the recipe scales it.
             ``default`` is the recipe's; ``auto`` has the notebook find the largest that fits.
         epochs: ``default`` is the recipe's.
@@ -146,11 +147,8 @@ def resolve(
         chosen = replace(chosen, loader_cores=loader_cores)
     if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
         found = device_helpers.resolve(devices, gpus, cores_per_device, chosen.loader_cores)
-    images, epochs, workers = (
-        check_batch_size(batch_size),
-        check_epochs(epochs),
-        check_workers(workers),
-    )
+    images, epochs = check_batch_size(batch_size), check_epochs(epochs)
+    each = check_num_workers(num_workers)
     if isinstance(images, int):
         chosen = chosen.with_batch(images)
     if isinstance(epochs, int):
@@ -165,10 +163,10 @@ def resolve(
         chosen.on(nodes * found.count),
         folder,
         Path(run).resolve(),
-        workers
-        if isinstance(workers, int)
+        each * found.count * nodes
+        if isinstance(each, int)
         else default_workers(found, nodes, nodes == 1 or virtual_nodes),
-        measure_workers=workers == "auto",
+        measure_workers=each == "auto",
         search_batch=images == "auto",
         nodes=nodes,
         virtual_nodes=virtual_nodes,
@@ -234,13 +232,13 @@ def check_epochs(value: int | str) -> int | str:
     return _number_or_word("epochs", value, ("default",), least=1)
 
 
-def check_workers(value: int | str) -> int | str:
-    """Loader workers as a user gave them: a number, ``default`` or ``auto``.
+def check_num_workers(value: int | str) -> int | str:
+    """Loader workers per device as a user gave them: a number, ``default`` or ``auto``.
 
     Raises:
         UserError: it is none of these.
     """
-    return _number_or_word("workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
+    return _number_or_word("num_workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
 
 
 def check_seed(value: int | str) -> int:

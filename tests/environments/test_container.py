@@ -80,7 +80,7 @@ def test_both_run_the_same_commands() -> None:
     assert 'make envs ARGS="{{ ARGS }}"' in theirs and "rm -f data_prep/*.so" in theirs
     assert "ARGS=--gpu" in sections(APPTAINER)["arguments"]
     assert ("ARG", "ARGS=--gpu") in instructions(DOCKER)
-    compare = f"{PLACE}/.venvs/lab/bin/compare"
+    compare = f"{PLACE}/.venvs/lab/bin/rosetta"
     assert dict(instructions(DOCKER))["ENTRYPOINT"] == f'["{compare}"]'
     assert sections(APPTAINER)["runscript"] == [f'exec {compare} "$@"']
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
@@ -136,5 +136,5 @@ def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
         start = [program, "run", "--rm", tag]
     if program == "buildah":  # runs commands, and no entry point
         container = has_worked(program, "from", tag).split()[-1]
-        start = [program, "run", container, "--", f"{PLACE}/.venvs/lab/bin/compare"]
+        start = [program, "run", container, "--", f"{PLACE}/.venvs/lab/bin/rosetta"]
     assert "usage: compare" in has_worked(*start, "--help")

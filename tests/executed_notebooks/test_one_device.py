@@ -33,7 +33,9 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     choices += ["--data", str(folder / "data"), "--recipe", str(folder / "recipe.toml")]
     with executed_batch.folder_of(BATCH) as runs:
         done = subprocess.run(
-            [paths.VENVS / "lab" / "bin" / "compare", *choices], capture_output=True, text=True
+            [paths.VENVS / "lab" / "bin" / "rosetta", "run", *choices],
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         yield runs

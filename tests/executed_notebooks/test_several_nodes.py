@@ -33,7 +33,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     choices += ["--data", str(folder / "data"), "--recipe", str(folder / "recipe.toml")]
     with executed_batch.folder_of(BATCH) as runs:
         done = subprocess.run(
-            [paths.VENVS / "lab" / "bin" / "compare", *choices, "--name", BATCH],
+            [paths.VENVS / "lab" / "bin" / "rosetta", "run", *choices, "--name", BATCH],
             capture_output=True,
             text=True,
         )

@@ -25,7 +25,7 @@ JOURNAL: dict[str, Any] = {
     "warmup_epochs": 0,
     "runs": [RUN],
 }
-RESUME = ["compare", "--resume", "given"]
+RESUME = ["rosetta", "run", "--resume", "given"]
 
 
 def given(folder: Path) -> Path:
@@ -119,22 +119,22 @@ def device_beside(folder: Path) -> list[str]:
 
 
 def strange_name(folder: Path) -> list[str]:
-    return ["compare", "--resume", "\x1b[2J\x07../\udce9"]
+    return ["rosetta", "run", "--resume", "\x1b[2J\x07../\udce9"]
 
 
 def gpus(value: str) -> Callable[[Path], list[str]]:
-    return lambda folder: ["compare", "--dry-run", "--devices", "4", "--gpus", value]
+    return lambda folder: ["rosetta", "run", "--dry-run", "--devices", "4", "--gpus", value]
 
 
 def setting(option: str, value: str) -> Callable[[Path], list[str]]:
-    return lambda folder: ["compare", "--dry-run", option, value]
+    return lambda folder: ["rosetta", "run", "--dry-run", option, value]
 
 
 def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         path = folder / "sweep.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return ["compare", "--dry-run", "--sweep", str(path)]
+        return ["rosetta", "run", "--dry-run", "--sweep", str(path)]
 
     return lay
 
@@ -142,7 +142,7 @@ def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
 def sweep_sparse(folder: Path) -> list[str]:
     with (folder / "sweep.toml").open("wb") as file:
         file.truncate(2**40)
-    return ["compare", "--dry-run", "--sweep", str(folder / "sweep.toml")]
+    return ["rosetta", "run", "--dry-run", "--sweep", str(folder / "sweep.toml")]
 
 
 RUNS = "seeds: !!python/object/apply:os.abort []"

@@ -269,14 +269,14 @@ def in_a_batch(put: Put) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         (folder / "Strange-2x").mkdir()
         put(folder / "Strange-2x" / "record.json")
-        return ["compare", "report", str(folder)]
+        return ["rosetta", "report", str(folder)]
 
     return lay
 
 
 def against(folder: Path) -> list[str]:
     in_a_batch(text("{"))(folder)
-    return ["compare", "--against", str(folder)]
+    return ["rosetta", "diff", str(folder)]
 
 
 def a_link_where_tables_go(folder: Path) -> list[str]:
@@ -285,7 +285,7 @@ def a_link_where_tables_go(folder: Path) -> list[str]:
     (folder / "own").mkdir()
     (folder / "own" / "runs.csv").write_text("mine")
     (folder / "csv").symlink_to("own")
-    return ["compare", "report", str(folder)]
+    return ["rosetta", "report", str(folder)]
 
 
 CASES = [

@@ -94,7 +94,7 @@ class Kernel:
         self.epochs, resume = self.draw.choice([2, 3]), self.draw.random() < 0.3
         given: dict[str, Any] = {"recipe": str(self.folder / "recipe" / "mine.toml"), "gpus": 0}
         given |= {"devices": self.devices, "run": str(self.folder / "run"), "resume": resume}
-        given |= {"epochs": self.epochs, "batch_size": 100 // self.devices, "workers": 0}
+        given |= {"epochs": self.epochs, "batch_size": 100 // self.devices, "num_workers": 0}
         given["seed"] = 0 if resume else self.draw.randrange(100)
         for cell in [*self.cells[:first], *self.cells[first + 1 :]]:
             if "this_run.rehearse(" in cell:

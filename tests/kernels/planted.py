@@ -281,7 +281,7 @@ def trained(
         return text
 
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
-    how |= {"batch_size": 8, "epochs": 2, "workers": 2}
+    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1}
     checked = any(plant.checked for plant in plants)
     names = run_cells(notebook, until="## 11.", checked=checked, changed=changed, **how, **given)
     assert not waiting, f"{notebook} has none of {[list(plant.texts) for plant in waiting]}"

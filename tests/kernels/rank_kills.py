@@ -201,5 +201,5 @@ def _train(data: str, recipe: str, folder: str, resume: bool) -> None:
 
 def train_on_a_rank(data: str, recipe: str, folder: str, resume: bool) -> None:
     given: dict[str, Any] = {"data": data, "recipe": recipe, "run": folder, "resume": resume}
-    given |= {"devices": 1, "workers": 0}
+    given |= {"devices": 1, "num_workers": 0}
     run_cells(NOTEBOOK, after="this_run.train()", checked=False, **given)

@@ -44,7 +44,7 @@ SOON = 15.0
 
 def names_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> dict[str, Any]:
     """A notebook's names, whose run has its lesson; 8 small images on each device."""
-    how: dict[str, Any] = {"until": CERTIFIED, "checked": False, "batch_size": 8, "workers": 0}
+    how: dict[str, Any] = {"until": CERTIFIED, "checked": False, "batch_size": 8, "num_workers": 0}
     return namespace_of(notebook, folder, data=str(images(folder)), **how, **given)
 
 

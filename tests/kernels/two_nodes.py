@@ -45,7 +45,7 @@ def names_of(notebook: str, folder: Path, devices: int, **more: Any) -> Names:
     recipe = folder / "small.toml"
     if not recipe.exists():
         recipe.write_text(SMALL)
-    given: dict[str, Any] = {"recipe": str(recipe), "batch_size": 8, "workers": 2} | more
+    given: dict[str, Any] = {"recipe": str(recipe), "batch_size": 8, "num_workers": 1} | more
     return namespace_of(notebook, folder, devices=devices, until=CERTIFIED, checked=False, **given)
 
 

@@ -135,7 +135,7 @@ def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Pa
         return f"{new}\nlook(this_run)" if any(stage in text for stage in STAGES) else new
 
     given: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "look": _look}
-    given |= {"devices": 2, "batch_size": 8, "epochs": 2, "workers": 2}
+    given |= {"devices": 2, "batch_size": 8, "epochs": 2, "num_workers": 1}
     names = run_cells(f"{notebook}_MultiGPU", until="## 11.", changed=changed, **given)
     run = names["this_run"]
     losses = [[row["train_loss"], row["valid_loss"]] for row in run.history]

@@ -309,7 +309,7 @@ def test_against_an_older_batch(
     records.save(tmp_path / "new", class_records.make(top1=top1))
     found = regression.compare(*(comparison.load(tmp_path / name) for name in ("old", "new")))
     assert found.set_index("figure")["verdict"]["test top-1"] == verdict
-    code = main(["--against", str(tmp_path / "old"), "--name", str(tmp_path / "new")])
+    code = main(["diff", str(tmp_path / "old"), str(tmp_path / "new")])
     told = capsys.readouterr().out
     assert code == (verdict != "same")
     assert re.search(
@@ -402,7 +402,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
         "cars; give batches of one task"
     )
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
-    assert main(["--against", str(tmp_path / "xrays"), "--name", str(tmp_path / "cars")]) == 2
+    assert main(["diff", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "xrays is of the task findings and cars of classes" in line
 

@@ -74,7 +74,7 @@ class Jobs:
         self.nodes, self.name = nodes, f"mine-{nodes}n"
         words = words or suite.command()
         line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(words[3:])}\n'
-        compare = suite.folder / ".venvs" / "lab" / "bin" / "compare"
+        compare = suite.folder / ".venvs" / "lab" / "bin" / "rosetta"
         compare.parent.mkdir(parents=True)
         compare.write_text("#!/bin/bash\n" + line, encoding="utf-8")
         compare.chmod(0o755)

@@ -76,7 +76,7 @@ def test_broken_data(
     damage(folder)
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
 
-    assert main(["--data", str(folder), "--notebooks", "PyTorch_MultiGPU"]) == 2
+    assert main(["run", "--data", str(folder), "--notebooks", "PyTorch_MultiGPU"]) == 2
     printed = capsys.readouterr().err.strip()
     assert printed.startswith("error: ") and "\n" not in printed
     assert named in printed

@@ -53,7 +53,7 @@ def test_a_hostile_sweep_is_refused(
     suite.notebook("A", BEGIN, FINISH)
     file = tmp_path / "sweep.toml"
     file.write_text(text)
-    assert main(["--dry-run", "--sweep", str(file)]) == 2
+    assert main(["run", "--dry-run", "--sweep", str(file)]) == 2
     line = refused(capsys)
     assert said in line and str(file) in line
 
@@ -62,7 +62,7 @@ def test_a_home_that_nobody_has_is_a_folder_that_is_not_there(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite.notebook("A", BEGIN, FINISH)
-    assert main(["--dry-run", "--sweep", "~nobody-has-this-name/sweep.toml"]) == 2
+    assert main(["run", "--dry-run", "--sweep", "~nobody-has-this-name/sweep.toml"]) == 2
     assert "~nobody-has-this-name/sweep.toml: the sweep cannot be read" in refused(capsys)
 
 

@@ -26,7 +26,7 @@ def planned(**choices: object) -> list[tuple[str, int, int]]:
 
 
 def test_each_number_of_nodes_is_a_run_of_its_own() -> None:
-    found = planned(notebooks=["PyTorch_MultiGPU"], nodes=["1", "2"], devices=[1, 2])
+    found = planned(notebooks=["PyTorch_MultiGPU"], nnodes=["1", "2"], devices=[1, 2])
     assert found == [("PyTorch_MultiGPU", nodes, each) for nodes in (1, 2) for each in (1, 2)]
 
 
@@ -36,8 +36,8 @@ def test_what_is_for_several_nodes_runs_only_there_unless_it_is_named(suite: Sui
     one, two = ("ChainerMN_MultiNode", 1, 1), ("ChainerMN_MultiNode", 2, 1)
     plain = ("PyTorch_MultiGPU", 1, 1)
     assert planned(devices=[1]) == [plain]
-    assert set(planned(devices=[1], nodes=[1, 2])) == {plain, ("PyTorch_MultiGPU", 2, 1), two}
-    assert planned(devices=[1], notebooks=["ChainerMN_MultiNode"], nodes=[1, 2]) == [one, two]
+    assert set(planned(devices=[1], nnodes=[1, 2])) == {plain, ("PyTorch_MultiGPU", 2, 1), two}
+    assert planned(devices=[1], notebooks=["ChainerMN_MultiNode"], nnodes=[1, 2]) == [one, two]
 
 
 def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite: Suite) -> None:
@@ -56,7 +56,7 @@ def test_of_a_notebooks_rows_each_says_itself_whether_it_spans_nodes(suite: Suit
     """Keras on JAX does; the two others were asked for too, and are skipped with their reasons."""
     suite.notebook("Keras_MultiGPU", framework="Keras")
     words = ["keras", "keras-jax", "keras-torch"]
-    runs = plans.make_plan(recipe="demo", frameworks=words, devices=[1], nodes=[2]).runs
+    runs = plans.make_plan(recipe="demo", frameworks=words, devices=[1], nnodes=[2]).runs
     reasons = {run.kernel: why_not(run.notebook, run.kernel, run.devices, 2) for run in runs}
     assert list(reasons) == ["tiny", "jax", "pytorch"]
     assert "keras-team/keras/issues/20585" in reasons["tiny"]
@@ -132,14 +132,14 @@ def test_a_sweeps_file_takes_nodes(
     file = tmp_path / "sweep.toml"
     text = "nodes = [1, 2]\ndevices = 1\nlauncher = 'torchrun'\nrecipe = 'demo'\n"
     file.write_text(text, encoding="utf-8")
-    assert main(["--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
+    assert main(["run", "--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "every run with launcher torchrun" in shown
     assert "PyTorch_MultiGPU on 2 nodes with 1 device each, kernel tiny" in shown
     reason = "Keras_MultiGPU on 2 nodes with 1 device each, will be skipped: Keras 3's fit does not"
     assert reason in shown
     file.write_text("nodes = ['many']\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
     assert f"{file}, line 1: nodes is 'many'" in capsys.readouterr().err
 
 
@@ -222,5 +222,5 @@ def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.Mon
     monkeypatch.setattr(device_helpers, "visible", list)
     with pytest.raises(plans.ChoiceError, match="give 1 at most, or cores_per_device 'shared'"):
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
-    plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nodes=[2])
+    plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nnodes=[2])
     assert plan.cores_here() == "auto", "the devices of several nodes share all cores"

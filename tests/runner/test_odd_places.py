@@ -82,7 +82,7 @@ def test_what_no_terminal_shows_is_not_shown(
     plan = plans.make_plan(devices=[1], recipe="demo", data=str(suite.data))
     plan.data = "/no/\x1b[2Jsuch"
     batch_folder.choose(plan, name="b", resume=None).open()
-    assert main(["--resume", "b"]) == 2
+    assert main(["run", "--resume", "b"]) == 2
     assert r"\x1b[2Jsuch" in capsys.readouterr().err
 
 

@@ -91,7 +91,7 @@ def test_code_among_the_runs_is_never_run(
 def test_the_plan_says_beforehand_what_will_be_skipped(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(["--recipe", str(file), "--devices", "1", "--dry-run"]) == 0
+    assert command.main(["run", "--recipe", str(file), "--devices", "1", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     about = {line.split()[0]: line for line in lines if "_MultiGPU" in line}
     assert "will be skipped: the recipe mine has no network" in about["Keras_MultiGPU"]
@@ -128,7 +128,7 @@ def test_the_sweep_stands_in_the_recipe(
         (["--sweep", str(sweep)], {7}, "other", 2),
         (["--sweep", str(sweep), "--repeats", "1"], {7}, "other", 1),
     ):
-        assert command.main([*given, "--devices", "1"]) == 0, capsys.readouterr().err
+        assert command.main(["run", *given, "--devices", "1"]) == 0, capsys.readouterr().err
         plan, called = asked.pop()
         assert {run.seed for run in plan.runs} == seeds and called == name
         assert {run.framework for run in plan.runs} == {"PyTorch"}
@@ -139,7 +139,7 @@ def test_a_choice_that_cannot_be_had_is_named_with_its_line(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text(f"{TEXT}[sweep]\ndevices = [0]\n")
-    assert command.main(["--recipe", str(file), "--dry-run"]) == 2
+    assert command.main(["run", "--recipe", str(file), "--dry-run"]) == 2
     said = f"error: {file}, line 7: devices 0: a run needs at least one"
     assert capsys.readouterr().err.startswith(said)
 

@@ -198,8 +198,8 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
         (["--batch"], "--name for the folder of the runs, or --batch-size for images"),
         (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
         (["--inputs", "real,synthetic"], "unrecognized arguments: --inputs"),
-        (["--colour"], "--colour (compare --help shows all options)"),
-        (["report", "--colour"], "--colour (compare report --help shows all options)"),
+        (["--colour"], "--colour (rosetta run --help shows all options)"),
+        (["report", "--colour"], "--colour (rosetta report --help shows all options)"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(

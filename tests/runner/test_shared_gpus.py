@@ -195,15 +195,15 @@ def test_a_sweep_and_the_command_ask_for_the_same(
     suite.notebook("PyTorch_MultiGPU")
     file = tmp_path / "sweep.toml"
     file.write_text("devices = [2, 4]\ngpus = 0\nrecipe = 'demo'\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
+    assert main(["run", "--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "PyTorch_MultiGPU on 2 CPU devices, kernel tiny" in shown
-    assert main(["--sweep", str(file), "--gpus", "3", "--dry-run"]) == 2
+    assert main(["run", "--sweep", str(file), "--gpus", "3", "--dry-run"]) == 2
     said = "gpus 3: this process sees no GPU; leave gpus out\n"
     assert capsys.readouterr().err == f"error: {said}"
     file.write_text("devices = [2, 4]\ngpus = 3\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
     assert capsys.readouterr().err == f"error: {file}, line 2: {said}"
     file.write_text("gpus = [1, 2]\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
     assert "line 1: 'gpus' takes one value, such as 1" in capsys.readouterr().err

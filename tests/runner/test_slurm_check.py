@@ -1,4 +1,4 @@
-"""`compare slurm FILE.toml --check`: what a short job finds, in a real Slurm and in words."""
+"""`rosetta slurm FILE.toml --check`: what a short job finds, in a real Slurm and in words."""
 
 import subprocess
 from pathlib import Path

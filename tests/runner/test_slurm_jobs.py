@@ -73,7 +73,7 @@ def test_a_job_that_is_asked_to_stop_before_its_runner_listens_is_requeued(
 ) -> None:
     suite.notebook("Train", BEGIN, FINISH)
     jobs = Jobs(suite, cluster, monkeypatch)
-    compare = suite.folder / ".venvs" / "lab" / "bin" / "compare"
+    compare = suite.folder / ".venvs" / "lab" / "bin" / "rosetta"
     begun = suite.folder / "begun"
     late = f"[ -e {begun} ] || {{ touch {begun}; exec sleep 600; }}\n"
     compare.write_text(compare.read_text().replace("exec ", f"{late}exec ", 1), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`compare slurm FILE.toml`: the batch script, and what a stranger's file cannot put into it."""
+"""`rosetta slurm FILE.toml`: the batch script, and what a stranger's file cannot put into it."""
 
 import shlex
 import shutil
@@ -56,8 +56,8 @@ def test_the_script_is_what_one_would_write_by_hand(
     loaded = lines.index("module load cuda/12.6 || exit")
     assert lines[loaded + 1] == "unset PYTHONPATH PYTHONHOME"
     assert lines.index("trap again USR1 # until the runner has begun") < loaded
-    assert loaded + 1 < lines.index(f"{script.COMPARE} --recipe {path} \\")
-    assert f".venvs/lab/bin/compare --recipe {path} \\" in lines
+    assert loaded + 1 < lines.index(f"{script.ROSETTA} --recipe {path} \\")
+    assert f".venvs/lab/bin/rosetta run --recipe {path} \\" in lines
     assert "COMPARE_STOP_SECONDS" not in said, "it is the runner's own number"
     check_shell(said, tmp_path)
 
@@ -112,10 +112,10 @@ def test_a_signal_at_any_moment_has_the_job_queued_again(when: str, tmp_path: Pa
     lines = f'[slurm]\nbefore = ["touch there", "{WAITS}"]\n' if before else ""
     (tmp_path / "job.sh").write_text(script.text(script.job_of(write(tmp_path, lines))))
     runs = f"{LISTENS if when == 'while it runs' else 'import time'}\nopen('there', 'w')\n"
-    beside = tmp_path / Path(script.COMPARE).parent
+    beside = tmp_path / Path(script.ROSETTA).parent
     beside.mkdir(parents=True)
     for path, text in (
-        (tmp_path / script.COMPARE, f"#!{sys.executable}\n{runs}\ntime.sleep(600)\n"),
+        (tmp_path / script.ROSETTA, f"#!{sys.executable}\n{runs}\ntime.sleep(600)\n"),
         (beside / "scontrol", "#!/bin/sh\necho $* > queued\n"),
     ):
         path.write_text(text, encoding="utf-8")
@@ -137,7 +137,7 @@ BAD = {
     "a time that is none": ('time = "two hours"', "give a time limit as sbatch takes it"),
     "a time that is over at once": ('time = "00:04:00"', "which Slurm may begin 60 s sooner"),
     "no time at all": ('time = "00:02:00"', "leaves nothing before the 180 s"),
-    "an option of ours": ('options = ["--nodes=9"]', "none that compare slurm gives"),
+    "an option of ours": ('options = ["--nodes=9"]', "none that rosetta slurm gives"),
     "lines in lines": ('before = ["a\\nb"]', "a list of lines of shell"),
     "no number of cores": ("cpus = 0", "a whole number from 1"),
     "yes": ('requeue = "yes"', "give true or false"),

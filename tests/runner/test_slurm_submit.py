@@ -1,4 +1,4 @@
-"""`compare slurm FILE.toml --submit` in a real Slurm: the same command goes on with a batch."""
+"""`rosetta slurm FILE.toml --submit` in a real Slurm: the same command goes on with a batch."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def test_after_a_failure_the_same_command_keeps_what_finished_and_tries_the_rest
     (paths.RUNS / "go").touch()
     cluster.wait(job, "FAILED", "COMPLETED", seconds=240)
     assert suite.states("mine-1n") == {"Waits": "finished", "Ill": "failed"}, user.jobs.about(job)
-    assert "then: compare --resume mine-1n, or submit the job again" in user.jobs.log(job)
+    assert "then: rosetta run --resume mine-1n, or submit the job again" in user.jobs.log(job)
 
     for other, differing in (
         (text.replace("[sweep]", "[train]\nepochs = 7\n[sweep]"), "mine.toml was changed"),
@@ -101,7 +101,7 @@ def test_after_a_failure_the_same_command_keeps_what_finished_and_tries_the_rest
     )
     assert cluster.state(again) == "COMPLETED", user.jobs.about(again)
     code, said = user.submits(text)
-    assert code == 2 and "mine-1n has finished: compare report mine-1n" in said
+    assert code == 2 and "mine-1n has finished: rosetta report mine-1n" in said
 
 
 DEMO = """\

@@ -1,4 +1,4 @@
-"""`compare slurm --submit` and `compare status` where Slurm, the files or the user are out of luck.
+"""`rosetta slurm --submit` and `rosetta status` where Slurm, the files or the user are out of luck.
 
 Slurm's programs are stand-ins here, which answer as no cluster of a test would: each of these ends
 in one plain line, or goes on.
@@ -131,7 +131,7 @@ def test_what_is_queued_whole_or_ended_is_told_apart(folder: Path, said: Said) -
     program(folder, "squeue", "exit 0")
     begin(folder, 2, "finished")
     code, out, _ = said("slurm", file, "--submit")
-    assert code == 0 and "Not queued: mine-2n has finished: compare report mine-2n" in out
+    assert code == 0 and "Not queued: mine-2n has finished: rosetta report mine-2n" in out
     program(folder, "squeue", 'case "$*" in *mine-1n*) echo 5;; esac')
     (folder / "queued").unlink()
     code, out, error = said("slurm", file, "--submit")

@@ -129,7 +129,7 @@ def test_stand_in_every_form_runs_or_says_why_not(form: str, machine: str) -> No
         assert why.isprintable()
 
 
-# --- make envs, compare --dry-run and the documentation agree ---------------------------------
+# --- make envs, rosetta run --dry-run and the documentation agree ---------------------------------
 
 
 @functools.cache

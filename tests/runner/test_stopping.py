@@ -360,7 +360,7 @@ def test_a_run_may_wait_for_ever_where_that_is_asked_for(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("given", ["-1", "nan", "inf", "soon"])
 def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--stall-minutes", given]) == 2
+    assert main(["run", "--stall-minutes", given]) == 2
     assert "give minutes, 0 or more" in capsys.readouterr().err
 
 
@@ -422,7 +422,7 @@ def test_a_notebooks_escapes_do_not_reach_the_terminal(
         "PyTorch_MultiGPU", BEGIN, "raise ValueError('\\x1b]0;owned\\x07\\x1b[2Jgone\\x08')"
     )
     assert suite.compare("--name", "loud") == 1
-    assert main(["--data", "no\x1b[2J\u202esuch"]) == 2
+    assert main(["run", "--data", "no\x1b[2J\u202esuch"]) == 2
     shown = capsys.readouterr()
     assert all(line.isprintable() for line in (shown.out + shown.err).splitlines())
     told = r"ValueError: \x1b]0;owned\x07\x1b[2Jgone\x08"

@@ -28,7 +28,8 @@ from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wa
 from gpumon import sharing
 from gpumon.series import Unavailable
 from helpers import paths
-from helpers.__main__ import CHOICES, main
+from helpers.__main__ import main
+from helpers.commands.run import CHOICES
 from helpers.launch import processes
 from helpers.recipe import lookup
 from helpers.results import agreement, comparison, limits, three_answers
@@ -200,12 +201,12 @@ def test_the_file_says_what_the_options_say(
         f"precision = \"fp32\"\nrecipe = 'demo'\ndata = '{suite.data}'\nname = \"overnight\"\n"
         'epochs = 3\nbatch_size = "auto"\nworkers = 0\nwarmup_epochs = 0.5\n',
     )
-    assert main(["--dry-run", "--sweep", file]) == 0
+    assert main(["run", "--dry-run", "--sweep", file]) == 0
     from_file = capsys.readouterr().out
     options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
     options += ["--epochs", "3", "--batch-size", "auto", "--workers", "0", "--warmup-epochs", "0.5"]
-    assert main(["--dry-run", "--name", "overnight", *options]) == 0
+    assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
     assert "Batch overnight: 16 runs" in from_file
     assert "every run with epochs 3, batch size auto, workers 0, warm-up epochs 0.5\n" in from_file
@@ -213,7 +214,7 @@ def test_the_file_says_what_the_options_say(
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
     options = ["--notebooks", "Keras_MultiGPU", "--seed", "3", "--repeats", "1", "--devices", "1"]
     options += ["--epochs", "default", "--batch-size", "default", "--workers", "default"]
-    assert main(["--dry-run", "--sweep", file, *options]) == 0
+    assert main(["run", "--dry-run", "--sweep", file, *options]) == 0
     shown = capsys.readouterr().out
     assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, kernel" in shown
     assert "every run with warm-up epochs 0.5\n" in shown
@@ -240,7 +241,7 @@ def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_pat
     assert given("option") == "(2, 16, 0, 1.5)"
     text = 'epochs = "1"\nbatch_size = "auto"\nworkers = "auto"\nwarmup_epochs = 0.5\n'
     file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
-    assert main(["--sweep", file, "--name", "file", "--devices", "1"]) == 0
+    assert main(["run", "--sweep", file, "--name", "file", "--devices", "1"]) == 0
     assert given("file") == "(1, 'auto', 'auto', 0.5)"
     assert suite.compare("--name", "neither") == 0
     assert given("neither") == "('default', 'default', 'default', 'default')"
@@ -328,7 +329,7 @@ def test_a_mistake_in_the_file_is_one_line_with_its_name(
 ) -> None:
     two_frameworks(suite)
     file = sweep_file(tmp_path, text)
-    assert main(["--dry-run", "--sweep", file]) == 2
+    assert main(["run", "--dry-run", "--sweep", file]) == 2
     captured = capsys.readouterr()
     assert said in captured.err and file in captured.err
     assert len(captured.err.splitlines()) == 1 and not captured.out
@@ -339,7 +340,7 @@ def test_a_mistake_beside_the_file_is_not_the_file_s(
 ) -> None:
     two_frameworks(suite)
     file = sweep_file(tmp_path, "epochs = 0\n")
-    assert main(["--dry-run", "--sweep", file, "--epochs", "-1"]) == 2
+    assert main(["run", "--dry-run", "--sweep", file, "--epochs", "-1"]) == 2
     assert capsys.readouterr().err.startswith("error: epochs is '-1': give")
 
 
@@ -364,7 +365,7 @@ def test_yaml_is_refused_with_the_line_that_converts_it(
     )
     Path(name).write_text(old, encoding="utf-8")
     before = set(tmp_path.iterdir())
-    assert main(["--dry-run", f"--sweep={name}"]) == 2
+    assert main(["run", "--dry-run", f"--sweep={name}"]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1 and set(tmp_path.iterdir()) == before
     line = said.partition(" of it: ")[2]
@@ -372,11 +373,11 @@ def test_yaml_is_refused_with_the_line_that_converts_it(
     assert Path(name).read_text("utf-8") == old, "the user's file was written over"
     (made,) = set(tmp_path.iterdir()) - before
     assert made.suffix == ".toml" and f"makes {made.name} of it" in said
-    assert main(["--dry-run", "--sweep", str(made)]) == 0
+    assert main(["run", "--dry-run", "--sweep", str(made)]) == 0
     from_file = capsys.readouterr().out
     options = ["--frameworks", "keras,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--recipe", "demo", "--warmup-epochs", "0.5", "--data", str(suite.data)]
-    assert main(["--dry-run", "--name", "overnight", *options]) == 0
+    assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file and "Batch overnight: 8 runs" in from_file
 
 
@@ -385,7 +386,7 @@ def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
 ) -> None:
     for name in ("sweep.yaml", "sweep.yml", "sweep.YAML"):
         (tmp_path / name).write_text("{devices: [1]}\n", encoding="utf-8")
-        assert main(["--dry-run", "--sweep", str(tmp_path / name)]) == 2
+        assert main(["run", "--dry-run", "--sweep", str(tmp_path / name)]) == 2
         assert "YAML, but a sweep is TOML" in capsys.readouterr().err
 
 
@@ -397,7 +398,7 @@ def test_yaml_from_a_pipe_is_to_be_saved_first(
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("devices: [1]\n",))
     writer.start()
-    assert main(["--dry-run", "--sweep", str(pipe)]) == 2
+    assert main(["run", "--dry-run", "--sweep", str(pipe)]) == 2
     writer.join()
     said = "YAML, but a sweep is TOML: save it as a file, and give that file's name"
     assert capsys.readouterr().err == f"error: {pipe}: {said}\n"
@@ -409,7 +410,7 @@ def test_a_converted_sweep_takes_no_other_file_s_place(
     for name in ("sweep.toml", "sweep-2.toml"):
         (tmp_path / name).write_text("epochs = 1\n", encoding="utf-8")
     (tmp_path / "sweep.yaml").write_text("devices: [1]\n", encoding="utf-8")
-    assert main(["--sweep", str(tmp_path / "sweep.yaml")]) == 2
+    assert main(["run", "--sweep", str(tmp_path / "sweep.yaml")]) == 2
     assert capsys.readouterr().err.endswith(f"> {tmp_path / 'sweep-3.toml'}\n")
 
 
@@ -418,10 +419,10 @@ def test_a_file_that_is_none(
 ) -> None:
     (tmp_path / "latin").write_bytes(b"seeds: \xe9")
     for name in ("gone.toml", "gone.yaml", ".", "latin"):
-        assert main(["--sweep", str(tmp_path / name)]) == 2
+        assert main(["run", "--sweep", str(tmp_path / name)]) == 2
         shown = capsys.readouterr().err
         assert "the sweep cannot be read" in shown and len(shown.splitlines()) == 1
-    assert main(["--resume", "--sweep", "x.toml"]) == 2
+    assert main(["run", "--resume", "--sweep", "x.toml"]) == 2
     assert "leave out --sweep" in capsys.readouterr().err
 
 

@@ -418,7 +418,9 @@ def test_the_first_ranks_record_is_that_of_all(
 def test_a_notebook_of_mpi_says_how_it_is_run(
     name: str, cell: dict[str, Any], tmp_path: Path
 ) -> None:
-    said = f"which a launcher starts: run compare --notebooks {name} --devices N in a terminal$"
+    said = (
+        f"which a launcher starts: run: rosetta run --notebooks {name} --devices N in a terminal$"
+    )
     with pytest.raises(UserError, match=said):
         begin(module("chainermn"), cell | said_to_be(name, tmp_path))
 

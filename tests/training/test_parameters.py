@@ -210,7 +210,7 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
     ("given", "said"),
     [
         (
-            {"workers": "many"},
+            {"num_workers": "many"},
             "workers is 'many': give a whole number from 0 to 1024, or 'default'",
         ),
         (
@@ -221,7 +221,7 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
         ({"epochs": 0}, "epochs is 0: give a whole number from 1 to 2147483647, or 'default'"),
         ({"epochs": "auto"}, "epochs is 'auto': give a whole number from 1"),
         ({"epochs": 1.5}, "epochs is 1.5: give a whole number from 1"),
-        ({"workers": 1025}, "workers is 1025: give a whole number from 0 to 1024"),
+        ({"num_workers": 1025}, "num_workers is 1025: give a whole number from 0 to 1024"),
         ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
     ],
 )
@@ -277,7 +277,9 @@ def test_epochs_and_batch_size_are_the_recipe_s_or_one_s_own(generated: Path) ->
 
 def test_workers_serve_all_devices_together(generated: Path) -> None:
     def resolved(workers: int | str) -> parameters.Setup:
-        return parameters.resolve("N", recipe="demo", data=generated, devices=1, workers=workers)
+        return parameters.resolve(
+            "N", recipe="demo", data=generated, devices=1, num_workers=workers
+        )
 
     assert resolved("default").workers == min(8, loader_workers.usable_cores())
     assert resolved(3).workers == resolved("3").workers == 3

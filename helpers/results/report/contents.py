@@ -106,7 +106,7 @@ def _cost(compared: Comparison) -> Section:
             + (
                 "Money is for the time of training and validation, on all machines of the run."
                 if priced
-                else "With 'compare report --price 12.24/h' money is shown too."
+                else "With 'rosetta report --price 12.24/h' money is shown too."
             ),
         ),
         Chart("energy", "Energy", charts.energy, chart_descriptions.energy(compared)),

@@ -126,7 +126,7 @@ def more_devices(compared: Comparison) -> Section:
         if not several and not tried and sharing.empty:
             one = (
                 "No framework has uninterrupted runs on several numbers of devices. "
-                "Run 'compare --devices 1,2' to add scaling."
+                "Run 'rosetta run --devices 1,2' to add scaling."
             )
             blocks.append(Texts("Scaling", [one]))
     lead = joined(lead, unranked(compared))

@@ -27,7 +27,7 @@ EARLY = 60
 """Seconds by which Slurm may say so sooner than it was asked to (``sbatch --signal``)."""
 LOG = "slurm-%x-%j.log"
 """Under ``runs/``: what a job prints; sbatch puts in its name and number."""
-COMPARE = ".venvs/lab/bin/compare"
+ROSETTA = ".venvs/lab/bin/rosetta"
 ON_NODES = ("devices", "gpus", "launcher", "data")
 """Choices of which a login node cannot tell whether they can be had."""
 
@@ -73,9 +73,9 @@ class Job:
         Raises:
             plans.ChoiceError: it cannot be had.
         """
-        left_out = (*ON_NODES, "name", "nodes")
+        left_out = (*ON_NODES, "name", "nnodes")
         choices = {key: value for key, value in self.choices.items() if key not in left_out}
-        where: dict[str, Any] = {"nodes": [nodes], "devices": [1], "gpus": 0}
+        where: dict[str, Any] = {"nnodes": [nodes], "devices": [1], "gpus": 0}
         return plans.make_plan(recipe=str(self.recipe), **where, **choices)
 
 
@@ -98,10 +98,10 @@ def job_of(path: str, name: str | None = None) -> Job:
     batch_folder.check_name(str(name))
     try:
         nodes = tuple(
-            dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nodes", [1]))
+            dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nnodes", [1]))
         )
     except UserError as error:
-        raise UserError(f"{sweep.where('nodes')}: {error}") from None
+        raise UserError(f"{sweep.where('nnodes')}: {error}") from None
     notice, given = found.slurm.get("notice", NOTICE), found.slurm.get("time")
     if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
@@ -139,8 +139,8 @@ def text(job: Job) -> str:
         f"sbatch --nodes={nodes} --job-name={job.batch(nodes)} job.sh" for nodes in job.nodes
     )
     command = (
-        f"{COMPARE} --recipe {recipe} \\\n"
-        f'    --nodes "$SLURM_JOB_NUM_NODES" --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
+        f"{ROSETTA} run --recipe {recipe} \\\n"
+        f'    --nnodes "$SLURM_JOB_NUM_NODES" --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
     )
     lines = [
         "#!/bin/bash",

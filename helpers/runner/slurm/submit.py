@@ -44,7 +44,7 @@ def check_as_queued(recipe: str, batch: str | None) -> None:
     if queued is not None and queued != digest(script.job_of(recipe, batch)):
         raise UserError(
             f"{recipe}: was changed since this job was queued, so nothing is run: put it back, or "
-            f"queue it again (compare slurm {recipe} --submit)"
+            f"queue it again (rosetta slurm {recipe} --submit)"
         )
 
 
@@ -89,7 +89,7 @@ def _queue(job: Job) -> None:
             kept = sum(map(batch.is_finished, batch.runs))
             say(f"  It goes on with that batch: {kept} of {len(batch.runs)} runs are finished")
     names = " ".join(job.batch(nodes) for nodes in job.nodes)
-    say(f"How far they are: compare status {names}; afterwards: compare report {names}")
+    say(f"How far they are: rosetta status {names}; afterwards: rosetta report {names}")
 
 
 def _why_not(job: Job, nodes: int, begun: Mapping[int, Batch | None]) -> str | None:
@@ -99,7 +99,7 @@ def _why_not(job: Job, nodes: int, begun: Mapping[int, Batch | None]) -> str | N
         number = queued[0]
         return f"job {number} is called {name} already: wait for it, or end it (scancel {number})"
     if batch is not None and batch.finished is not None and not batch.failed:
-        return f"{name} has finished: compare report {name}"
+        return f"{name} has finished: rosetta report {name}"
     return None
 
 

@@ -1,7 +1,6 @@
-"""``make probe``: what each kernel can do on each device here, as a table for a bug report."""
+"""``rosetta doctor``: what each framework can do on each device here, as a table for a bug report."""
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -9,38 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 
 from helpers import paths
-from helpers.errors import UserError, exits_cleanly
+from helpers.commands.parser import Commands, command, listed, number
+from helpers.errors import UserError
 from helpers.frameworks import NOTEBOOKS, cpu_cores, devices, installed, optional_kernels
 from helpers.frameworks.devices import Devices
 from helpers.runner import kernel_processes, locks, plans, stopping
-from helpers.runner.options import Parser, listed
 from helpers.runner.probe import known, machine, outside
 from helpers.runner.probe.outside import Outcome, numbered
 from helpers.terminal import Line, say, table
 
 WHAT = ("start", *known.LAYERS, known.ALL_REDUCE)
 
-EXAMPLES = """\
+EPILOG = """\
 examples:
-  make probe                                     every kernel, on all GPUs (or two virtual CPU
-                                                 devices where there is none)
-  make probe ARGS="--kernels pytorch,mxnet --devices 1,2"
-  python -m helpers.runner.probe --here pytorch         PyTorch in this Python, without 'make envs'
+  rosetta doctor                               every environment, on all GPUs (or two CPU devices)
+  rosetta doctor --environments pytorch,mxnet --devices 1,2
+  python -m helpers doctor --here pytorch      PyTorch in this Python, without 'make envs'
 
-Exit code: 0 everything works, 1 something does not, 2 a mistake in the command, 130 Ctrl-C.
+Exit codes: 0 everything works, 1 something does not.
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with ``arguments`` (``sys.argv`` by default); returns the exit code."""
-    return exits_cleanly(_main)(sys.argv[1:] if arguments is None else arguments)
-
-
-def _main(arguments: Sequence[str]) -> int:
-    given = _parser().parse_args(arguments)
+def run(given: argparse.Namespace) -> int:
+    """Try everything and print the table; the exit code."""
     names = _chosen(given)
     try:
-        sets = [devices.resolve(number, "auto", cpu_cores.SHARED) for number in given.devices]
+        sets = [devices.resolve(count, "auto", cpu_cores.SHARED) for count in given.devices]
     except devices.DriverError as error:
         say(machine.plain(_table([], str(error))))
         return 1
@@ -62,7 +55,7 @@ def _chosen(given: argparse.Namespace) -> list[str]:
         known = [kernel for kernel in kernels_named if kernel in NOTEBOOKS]
         extra = optional_kernels()
         made = [name for name in known if name not in extra or installed.problem(name) is None]
-        asked, what = given.kernels or made, "kernel"
+        asked, what = given.environments or made, "environment"
     for name in asked:
         if name not in known:
             raise UserError(f"unknown {what} '{name}': the {what}s are {', '.join(known)}")
@@ -141,61 +134,46 @@ def _cells(outcome: Outcome, device: int) -> list[str]:
     return list(said.values())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m helpers.runner.probe",
-        description="Try the layers and the all-reduce of each kernel on each device, and say what "
-        "works on which versions and hardware.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "doctor",
+        help="check each framework on each device, and print a table for a bug report",
+        epilog=EPILOG,
     )
-    parser.help_by = "--help"
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--kernels",
+        "--environments",
         type=listed,
         metavar="NAME,...",
-        help="which of them (default: all that have a framework)",
+        help="check these environments (default: all that have a framework)",
     )
     which.add_argument(
         "--here",
         type=listed,
         metavar="NAME,...",
-        help="these frameworks in this very Python, not in the kernels' environments",
+        help="check these frameworks in this Python, not in their environments",
     )
     parser.add_argument(
         "--devices",
+        "--nproc-per-node",
         type=listed,
         default=["auto"],
         metavar="N,...",
-        help="on how many devices, one probe for each number (default: auto, all there are)",
+        help="check on N devices, one check for each number (default: all)",
     )
     parser.add_argument(
         "--limit",
-        type=_seconds,
+        type=lambda text: number(text, "seconds", above=True),
         default=outside.LIMIT_SECONDS,
         metavar="SECONDS",
-        help=f"end a probe that takes longer (default: {outside.LIMIT_SECONDS:g})",
+        help=f"end a check after SECONDS (default: {outside.LIMIT_SECONDS:g})",
     )
     parser.add_argument(
         "--logs",
         type=Path,
         default=paths.RUNS / ".probe",
         metavar="FOLDER",
-        help="where each probe's own output goes (default: runs/.probe)",
+        help="write each check's output into FOLDER (default: runs/.probe)",
     )
-    return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}': give seconds, more than 0")
-    return seconds
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    parser.set_defaults(run=run)
