@@ -1,4 +1,4 @@
-"""``rosetta doctor``: what each framework can do on each device here, as a table for a bug report."""
+"""``rosetta doctor``: a table of what each framework can do on each device of this machine."""
 
 import argparse
 import os

@@ -49,10 +49,8 @@ def _recipes(given: argparse.Namespace) -> int:
     for name in RECIPES:
         recipe = lookup(name)
         size = f"{recipe.crop} px, {recipe.reader}"
-        rows.append(
-            [name, recipe.network, size, recipe.task]
-            + [str(recipe.epochs), str(recipe.batch), recipe.rule.name]
-        )
+        numbers = (str(recipe.epochs), str(recipe.batch))
+        rows.append([name, recipe.network, size, recipe.task, *numbers, recipe.rule.name])
     say(terminal.table(header, rows))
     return 0
 

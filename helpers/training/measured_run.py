@@ -132,8 +132,8 @@ def begin(*given: Any) -> Any:
     label = run_label(notebook, framework.KERNEL)
     if (why := rows_of(row)[0].ranks_only if rows_of(row) else "") and here is None:
         raise UserError(
-            f"{why}, which a launcher starts: run: rosetta run --notebooks {notebook} --devices N in a "
-            "terminal"
+            f"{why}, which a launcher starts: in a terminal run: rosetta run "
+            f"--notebooks {notebook} --devices N"
         )
     given_ones = {name: names[name] for name in PARAMETERS}
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)

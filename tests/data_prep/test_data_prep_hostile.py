@@ -22,7 +22,7 @@ from data_prep.errors import LONGEST, printable
 from data_prep.lists import split_by_lists
 from data_prep.readers.nih_labels import keep_rows, parse_label_file
 from gpumon import __main__ as gpumon_command
-from helpers import __main__ as compare_command
+from helpers import __main__ as rosetta_command
 
 RAMP = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
 
@@ -232,7 +232,7 @@ def test_one_version_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     for program, run in {
         "data-prep": main,
         "gpumon": gpumon_command.main,
-        "compare": compare_command.main,
+        "rosetta": rosetta_command.main,
     }.items():
         with pytest.raises(SystemExit) as ended:
             run(["--version"])

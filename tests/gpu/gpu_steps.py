@@ -77,7 +77,8 @@ def steps(here: Here) -> Iterator[Step]:
         60,
         [
             [
-                *_helpers(here, "helpers.runner.probe"),
+                *_helpers(here, "helpers"),
+                "doctor",
                 "--here",
                 ",".join(kernels),
                 "--logs",

@@ -213,8 +213,8 @@ def test_neither_the_shell_nor_keras_json_decides_and_the_right_kernel_is_named(
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         "backend is 'tensorflow', but this kernel has no tensorflow: choose the kernel "
-        "'tensorflow', or run: rosetta run --frameworks keras; if it is that kernel, its environment is "
-        "older than its lock: make envs",
+        "'tensorflow', or run: rosetta run --frameworks keras; if it is that kernel, its "
+        "environment is older than its lock: make envs",
         "jax jax float32 channels_last",
     ]
 

@@ -73,11 +73,11 @@ class Jobs:
         self.suite, self.cluster = suite, cluster
         self.nodes, self.name = nodes, f"mine-{nodes}n"
         words = words or suite.command()
-        line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(words[3:])}\n'
-        compare = suite.folder / ".venvs" / "lab" / "bin" / "rosetta"
-        compare.parent.mkdir(parents=True)
-        compare.write_text("#!/bin/bash\n" + line, encoding="utf-8")
-        compare.chmod(0o755)
+        line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(words[4:])}\n'
+        rosetta = suite.folder / ".venvs" / "lab" / "bin" / "rosetta"
+        rosetta.parent.mkdir(parents=True)
+        rosetta.write_text("#!/bin/bash\n" + line, encoding="utf-8")
+        rosetta.chmod(0o755)
         cluster.environment["PYTHONPATH"] = str(ROOT)
         cluster.environment["CUDA_VISIBLE_DEVICES"] = ""
         cluster.environment["JUPYTER_PATH"] = os.environ.get("JUPYTER_PATH", "")

@@ -22,11 +22,12 @@ from probe_tools import HANGS, plant, probed
 from runner_tools import wait_for
 
 from helpers import paths
+from helpers.__main__ import main
+from helpers.commands.doctor import _chosen
 from helpers.frameworks import ROWS, installed
 from helpers.launch import processes
 from helpers.runner import kernel_processes
 from helpers.runner.probe import inside, known, machine, outside
-from helpers.runner.probe.__main__ import _chosen, main
 from helpers.runner.probe.outside import Outcome
 
 TWO = ("CPU device 0", "CPU device 1")
@@ -258,7 +259,7 @@ def test_an_error_is_one_line(error: Exception, line: str) -> None:
 def test_the_command_prints_a_table(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kernel in ("pytorch", "mxnet"):
         plant(small, kernel)
-    assert main(["--kernels", "mxnet,pytorch", "--devices", "2,1"]) == 0
+    assert main(["doctor", "--environments", "mxnet,pytorch", "--devices", "2,1"]) == 0
     shown = capsys.readouterr()
     rows = [re.split("  +", line) for line in shown.out.splitlines()]
     heading = rows.index(["kernel", "devices", "device", "start", *known.LAYERS, "all-reduce"])
@@ -283,7 +284,7 @@ def test_an_optional_kernel_is_probed_where_it_is_made_or_asked_for(
     monkeypatch.setattr(installed, "problem", lambda kernel: None if kernel in made else "not made")
 
     def probed(*asked: str) -> set[str]:
-        return set(_chosen(Namespace(here=[], kernels=list(asked))))
+        return set(_chosen(Namespace(here=[], environments=list(asked))))
 
     assert probed() == unasked  # though none of them is made: what the table is to say
     assert probed("jax") == {"jax"}
@@ -298,7 +299,9 @@ def test_the_command_says_what_does_not_work(
     plant(small, "pytorch", FAULTS["raises"][0])
     paths.VENVS.mkdir()
     (paths.VENVS / "mxnet.json").write_text('{"ok": false, "reason": "no compiler"}')
-    assert main(["--kernels", "pytorch,mxnet", "--devices", "2", "--logs", "kept"]) == 1
+    assert (
+        main(["doctor", "--environments", "pytorch,mxnet", "--devices", "2", "--logs", "kept"]) == 1
+    )
     out = capsys.readouterr().out
     assert re.search(r"^pytorch +2 +CPU device 1 .* failed +\d\.\d\d s +-$", out, re.M)
     assert re.search(r"^mxnet +2 +CPU device 1( +-){5}$", out, re.M)
@@ -313,27 +316,30 @@ def test_the_command_says_what_does_not_work(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--kernels", "torch"], "unknown kernel 'torch': the kernels are pytorch, tensorflow"),
+        (
+            ["--environments", "torch"],
+            "unknown environment 'torch': the environments are pytorch, tensorflow",
+        ),
         (["--here", "zoo"], "unknown framework 'zoo': the frameworks are pytorch, keras"),
         (["--devices", "two"], "devices 'two': give a number, or auto"),
         (["--devices", "0"], "devices 0: a run needs at least one"),
         (["--limit", "-1"], "argument --limit: '-1': give seconds, more than 0"),
-        (["--kernels", ","], "argument --kernels: give at least one"),
-        (["--here", "pytorch", "--kernels", "pytorch"], "not allowed with argument"),
+        (["--environments", ","], "argument --environments: give at least one"),
+        (["--here", "pytorch", "--environments", "pytorch"], "not allowed with argument"),
         (["all"], "unrecognized arguments: all"),
     ],
 )
 def test_bad_arguments_are_one_line(
     words: list[str], says: str, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == 2
+    assert main(["doctor", *words]) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and says in shown.err and shown.err.count("\n") == 1
 
 
 def test_a_framework_in_this_very_python(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The lab has none, and says so in its own words."""
-    assert main(["--here", "mxnet", "--devices", "1"]) == 1
+    assert main(["doctor", "--here", "mxnet", "--devices", "1"]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("mxnet, 1 device: start: ModuleNotFoundError: No module named 'mxnet' (")
 
@@ -343,10 +349,10 @@ def start(folder: Path, *words: str, first: str = "", **env: str) -> subprocess.
     code = (
         "import sys; from pathlib import Path; from helpers import paths\n"
         f"paths.RUNS = Path({str(folder / 'runs')!r})\n{first}"
-        "from helpers.runner.probe.__main__ import _chosen, main; sys.exit(main())"
+        "; sys.exit(main())"
     )
     whole = {**os.environ, "PYTHONPATH": str(paths.ROOT), **env}
-    command = [sys.executable, "-c", code, *words]
+    command = [sys.executable, "-c", code, "doctor", *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=whole, stdout=pipe, stderr=pipe, text=True)
 
@@ -355,7 +361,7 @@ def test_the_command_on_gpus_stand_in(small: Path) -> None:
     plant(small, "pytorch")
     (small / "script").write_text(fake_nvml.machine(H100, H100))
     fake = fake_nvml.environment(small / "script") | {"CUDA_VISIBLE_DEVICES": "1,0"}
-    running = start(small, "--kernels", "pytorch", "--devices", "auto,1", **fake)
+    running = start(small, "--environments", "pytorch", "--devices", "auto,1", **fake)
     out, errors = running.communicate(timeout=120)
     assert running.returncode == 0, out + errors
     assert re.search("^GPU 0 +NVIDIA H100, generation 9.0", out, re.M)
@@ -378,7 +384,7 @@ def test_without_environments_make_says_so() -> None:
 
 def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
     plant(small, "pytorch", HANGS)
-    running = start(small, "--kernels", "pytorch", "--devices", "2")
+    running = start(small, "--environments", "pytorch", "--devices", "2")
     pids = small / "planted" / "pids"
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
     running.send_signal(signal.SIGINT)
@@ -392,7 +398,7 @@ def test_it_ends_no_process_of_a_batch_below_its_logs(small: Path) -> None:
     batch = os.environ | {kernel_processes.MARK: str(small / "other" / "runs" / "b")}
     with subprocess.Popen(["sleep", "600"], env=batch) as other:
         try:
-            said = start(small, "--kernels", "pytorch", "--logs", str(small)).communicate(
+            said = start(small, "--environments", "pytorch", "--logs", str(small)).communicate(
                 timeout=60
             )
             assert other.poll() is None, said
@@ -454,14 +460,16 @@ def test_a_gpu_that_is_lost_is_in_the_table_or_in_one_line_stand_in(small: Path)
     )
     plant(small, "pytorch")
     fake = fake_nvml.environment(small / "script")
-    running = start(small, "--kernels", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="0")
+    running = start(
+        small, "--environments", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="0"
+    )
     assert running.communicate(timeout=60) == (
         "",
         "error: GPU 1: the driver says 'GPU is lost'; see 'nvidia-smi' "
         "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)\n",
     )
     assert running.returncode == 2
-    running = start(small, "--kernels", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="")
+    running = start(small, "--environments", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="")
     out, errors = running.communicate(timeout=60)
     assert running.returncode == 0, out + errors
     assert re.search("^GPU 1 +the driver cannot reach it\nGPU 2 +NVIDIA H100, ", out, re.M)

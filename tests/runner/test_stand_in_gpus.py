@@ -455,7 +455,7 @@ def test_stand_in_make_envs_refuses_a_driver_that_does_not_start() -> None:
 
 
 def test_stand_in_the_probe_finds_a_driver_that_does_not_start() -> None:
-    done = run(MISMATCH, sys.executable, "-m", "helpers.runner.probe")
+    done = run(MISMATCH, sys.executable, "-m", "helpers", "doctor")
     assert done.returncode == 1 and not done.stderr, done.stderr
     assert re.search(r"^driver +does not start \(Driver/library version", done.stdout, re.MULTILINE)
     *_, last = done.stdout.splitlines()
