@@ -112,7 +112,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
 
 
 def refusal(error: OSError) -> str:
-    """``runs/b/batch.json: No space left on device``."""
+    """``runs/b/experiment.json: No space left on device``."""
     what, where = error.strerror or str(error), error.filename2 or error.filename
     return f"{where}: {what}" if where else what
 

@@ -151,7 +151,7 @@ class Suite:
         return self.folder / "runs" / batch / f"{name}-1x"
 
     def journal(self, batch: str = "latest") -> dict[str, Any]:
-        text = (self.folder / "runs" / batch / "batch.json").read_text("utf-8")
+        text = (self.folder / "runs" / batch / "experiment.json").read_text("utf-8")
         content: dict[str, Any] = json.loads(text)
         return content
 

@@ -208,8 +208,7 @@ def load(name: str) -> Batch:
             raise UserError(f"{paths.RUNS / name}: leads to {folder}, out of {paths.RUNS}")
         plan, about = journal.read(folder)
     except FileNotFoundError:
-        found = paths.RUNS.glob(f"*/{journal.FILE}")
-        others = sorted(path.parent.name for path in found if path.parent.name != LATEST)
+        others = [folder.name for folder in journal.folders()]
         hint = f"the batches are {', '.join(others)}" if others else "there is none yet"
         raise UserError(f"no batch '{name}' in {paths.RUNS}: {hint}") from None
     for path in folder.iterdir():

@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
@@ -98,10 +97,7 @@ def _earlier() -> Iterable[tuple[str, Key, float]]:
     The runner's own time is taken, with the kernel's start. Notebooks run by hand do not count:
     their clock runs while somebody reads.
     """
-    for path in paths.RUNS.glob(f"*/{journal.FILE}"):
-        folder = path.parent
-        if folder.is_symlink():  # runs/latest, which is there under its name too
-            continue
+    for folder in journal.folders():
         try:
             plan = journal.read(folder)[0]
         except (OSError, UserError):  # a journal that tells nothing

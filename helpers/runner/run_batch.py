@@ -1,7 +1,7 @@
 """The command's work: run the framework notebooks one after the other, then compare them.
 
 A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a journal
-``batch.json`` that says at every moment which run is in which state, and at the end
+``experiment.json`` that says at every moment which run is in which state, and at the end
 ``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
 whether a run is finished is its own record, not the journal. On GPUs each kernel is probed before
 the first run (``helpers.runner.probe``); the runs of one that fails are skipped with the reason.

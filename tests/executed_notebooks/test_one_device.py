@@ -57,5 +57,5 @@ def test_it_finishes_on_one_device(batch: Path, notebook: str) -> None:
 
 def test_the_report_is_written(batch: Path) -> None:
     assert (batch / "report.html").stat().st_size > 100_000
-    journal = json.loads((batch / "batch.json").read_text(encoding="utf-8"))
+    journal = json.loads((batch / "experiment.json").read_text(encoding="utf-8"))
     assert {run["state"] for run in journal["runs"]} == {"finished"}

@@ -17,7 +17,8 @@ RUN: dict[str, Any] = {
     "state": "waiting",
 }
 JOURNAL: dict[str, Any] = {
-    "batch": "given",
+    "schema": 2,
+    "experiment": "given",
     "started": "2026-11-22T09:00:00+00:00",
     "finished": None,
     "recipe": "demo",
@@ -38,7 +39,7 @@ def given(folder: Path) -> Path:
 def raw(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         content = text if isinstance(text, bytes) else text.encode()
-        (given(folder) / "batch.json").write_bytes(content)
+        (given(folder) / "experiment.json").write_bytes(content)
         return RESUME
 
     return lay
@@ -62,7 +63,7 @@ def climbs(variant: str) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         (folder / "precious").write_text("years of work")
         (folder.parent / "runs" / "given" / "PyTorch_MultiGPU-1x-").mkdir(parents=True)
-        path = folder.parent / "runs" / "given" / "batch.json"
+        path = folder.parent / "runs" / "given" / "experiment.json"
         path.write_text(json.dumps(JOURNAL | {"runs": [RUN | {"variant": variant}]}))
         return RESUME
 
@@ -75,7 +76,7 @@ def linked(name: str) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         (folder / "precious").write_text("years of work")
         batch = given(folder)
-        (batch / "batch.json").write_text(json.dumps(JOURNAL))
+        (batch / "experiment.json").write_text(json.dumps(JOURNAL))
         (batch / name).symlink_to(folder if "-1x" in name else folder / "precious")
         return RESUME
 
@@ -83,7 +84,7 @@ def linked(name: str) -> Callable[[Path], list[str]]:
 
 
 def linked_batch(folder: Path) -> list[str]:
-    (folder / "batch.json").write_text(json.dumps(JOURNAL))
+    (folder / "experiment.json").write_text(json.dumps(JOURNAL))
     (folder.parent / "runs").mkdir()
     (folder.parent / "runs" / "given").symlink_to(folder)
     return RESUME
@@ -96,24 +97,24 @@ def linked_to_itself(folder: Path) -> list[str]:
 
 
 def pipe(folder: Path) -> list[str]:
-    os.mkfifo(given(folder) / "batch.json")
+    os.mkfifo(given(folder) / "experiment.json")
     return RESUME
 
 
 def a_folder(folder: Path) -> list[str]:
-    (given(folder) / "batch.json").mkdir()
+    (given(folder) / "experiment.json").mkdir()
     return RESUME
 
 
 def sparse(folder: Path) -> list[str]:
-    with (given(folder) / "batch.json").open("wb") as file:
+    with (given(folder) / "experiment.json").open("wb") as file:
         file.truncate(2**40)
     return RESUME
 
 
 def device_beside(folder: Path) -> list[str]:
     batch = given(folder)
-    (batch / "batch.json").write_text(json.dumps(JOURNAL))
+    (batch / "experiment.json").write_text(json.dumps(JOURNAL))
     os.mkfifo(batch / "report.html")
     return RESUME
 
@@ -186,7 +187,7 @@ CASES = [
     Case("journal: no epochs", changed(epochs=0), "field epochs does not fit"),
     Case("journal: epochs that are text", changed(epochs="many"), "field epochs does not fit"),
     Case("journal: half an image", changed(batch_size=0.5), "field batch_size does not fit"),
-    Case("journal: 100,000 workers", changed(workers=100_000), "field workers does not fit"),
+    Case("journal: 100,000 workers", changed(num_workers=100_000), "field num_workers does not"),
     Case("journal: recipe unknown", changed(recipe="../../x"), r"unknown recipe '\.\./\.\./x'"),
     Case("journal: data not there", changed(), "data folder 'nowhere' does not exist"),
     Case("run: kernel null", a_run(kernel=None), "field runs/0/kernel does not fit"),

@@ -25,7 +25,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.err
 
 
-@pytest.mark.parametrize("option", ["--epochs", "--batch-size", "--workers", "--warmup-epochs"])
+@pytest.mark.parametrize("option", ["--epochs", "--batch-size", "--num-workers", "--warmup-epochs"])
 def test_a_number_of_5000_digits_is_refused(
     suite: Suite, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

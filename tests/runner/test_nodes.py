@@ -108,11 +108,11 @@ def test_ranks_find_the_programs_that_a_kernel_finds(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--nodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
-        (["--nodes", "two"], "nodes is 'two': give"),
+        (["--nnodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
+        (["--nnodes", "two"], "nodes is 'two': give"),
         (["--launcher", "ssh"], "launcher is 'ssh': give auto, mpiexec, srun, torchrun"),
-        (["--launcher", "mpiexec:a", "--nodes", "2"], "1 hosts for 2 nodes; name 2"),
-        (["--launcher", "srun", "--nodes", "2"], "this is no Slurm allocation"),
+        (["--launcher", "mpiexec:a", "--nnodes", "2"], "1 hosts for 2 nodes; name 2"),
+        (["--launcher", "srun", "--nnodes", "2"], "this is no Slurm allocation"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -146,7 +146,7 @@ def test_a_sweeps_file_takes_nodes(
 def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
     """It is not even started, and the record has the reason."""
     suite.notebook("Keras_MultiGPU", "raise SystemExit", framework="Keras")
-    assert suite.compare("--nodes", "2", "--batch-size", "8", "--name", "skips") == 1
+    assert suite.compare("--nnodes", "2", "--batch-size", "8", "--name", "skips") == 1
     found = record.read(suite.folder / "runs" / "skips" / "Keras_MultiGPU-2n-1x")
     assert (found["state"], found["reason"]) == (
         "skipped",

@@ -64,7 +64,7 @@ def test_they_are_run_recorded_and_resumed_apart(rows: Suite) -> None:
 def test_each_is_estimated_by_its_own_runs(rows: Suite) -> None:
     (rows.folder / "mended").touch()
     assert rows.compare("--frameworks", "keras,keras-jax", "--name", "first") == 0
-    path = paths.RUNS / "first" / "batch.json"
+    path = paths.RUNS / "first" / "experiment.json"
     journal = json.loads(path.read_text("utf-8"))
     for run, seconds in zip(journal["runs"], (100.0, 7.0), strict=True):
         run["seconds"] = seconds

@@ -223,7 +223,7 @@ def no_runs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "line"),
     [
-        (half_journal, "mine-1n/batch.json: not JSON"),
+        (half_journal, "mine-1n/experiment.json: not JSON"),
         (stranger, "mine-1n: is no batch: give another --name, or take it away"),
         (file_in_the_way, "mine-1n: is no batch"),
         (link_to_nowhere, "mine-1n: is no batch"),
@@ -379,7 +379,7 @@ def test_the_status_without_an_answer_of_squeues_shows_the_batches(
 def test_the_status_goes_by_no_damaged_journal(folder: Path, said: Said) -> None:
     half_journal(folder)
     code, _, error = said("status", "mine-1n")
-    assert code == 2 and error.count("\n") == 1 and "batch.json: not JSON" in error
+    assert code == 2 and error.count("\n") == 1 and "experiment.json: not JSON" in error
     begin(folder, 2, "running", whole=False)
     code, out, _ = said("status")
     assert code == 0 and "mine-2n" in out and "mine-1n" not in out

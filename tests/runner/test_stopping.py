@@ -100,7 +100,7 @@ def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:
     for number, moment in zip(SIGNALS * 2, (0.3, 1.0, 1.7, 2.4, 3.1, 3.8), strict=True):
         batch = f"at-{moment}"
         command = suite.start("--name", batch, errors=subprocess.PIPE)
-        wait_for(lambda b=batch: (paths.RUNS / b / "batch.json").exists())  # type: ignore[misc]
+        wait_for(lambda b=batch: (paths.RUNS / b / "experiment.json").exists())  # type: ignore[misc]
         time.sleep(moment)
         for _ in range(2):
             if command.poll() is None:
@@ -203,7 +203,7 @@ def test_nohup_outlives_the_terminal(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, "import time; time.sleep(2)", FINISH)
     ignored = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     command = suite.start("--name", "night", first=ignored)
-    wait_for((paths.RUNS / "night" / "batch.json").exists)
+    wait_for((paths.RUNS / "night" / "experiment.json").exists)
     for _ in range(3):
         command.send_signal(signal.SIGHUP)
         time.sleep(0.2)
@@ -371,7 +371,7 @@ def test_a_batch_from_a_stranger_ends_no_process_but_its_own(suite: Suite) -> No
     stranger = subprocess.Popen(wait, start_new_session=True, stdout=subprocess.PIPE)
     try:
         assert stranger.stdout and stranger.stdout.readline()
-        path = paths.RUNS / "given" / "batch.json"
+        path = paths.RUNS / "given" / "experiment.json"
         content = json.loads(path.read_text("utf-8"))
         content["runs"][0] |= {
             "state": "running",
@@ -392,7 +392,7 @@ def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:
     ours, theirs = os.pipe()
     command = suite.start("--name", "piped", output=theirs, errors=subprocess.PIPE)
     os.close(theirs)
-    wait_for((paths.RUNS / "piped" / "batch.json").exists)
+    wait_for((paths.RUNS / "piped" / "experiment.json").exists)
     os.close(ours)
     _, errors = command.communicate(timeout=300)
     assert command.returncode == 2

@@ -91,7 +91,7 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
 
     for least, most in ((0, 4), (5, 9)):
         command = suite.start(*sweep)
-        wait_for((batch / "batch.json").exists)
+        wait_for((batch / "experiment.json").exists)
         enough = moments.randint(least, most)
         wait_for(lambda enough=enough: len(finished()) >= enough)  # type: ignore[misc]
         time.sleep(moments.uniform(0, 2.5))
@@ -143,7 +143,7 @@ def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
 ) -> None:
     two_frameworks(suite, LOGGED)
     assert suite.compare("--name", "near", "--repeats", "2") == 0
-    path = paths.RUNS / "near" / "batch.json"
+    path = paths.RUNS / "near" / "experiment.json"
     content = json.loads(path.read_text("utf-8"))
     content["finished"] = None
     for run in content["runs"][:3]:
@@ -227,7 +227,7 @@ def test_every_key_is_an_option_and_every_example_is_taken(suite: Suite, tmp_pat
         assert key in sweeps.read(sweep_file(tmp_path, f"{key} = {example}\n")).choices
 
 
-SETTINGS = ("epochs", "batch_size", "workers", "warmup_epochs")
+SETTINGS = ("epochs", "batch_size", "num_workers", "warmup_epochs")
 
 
 def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
     options = {"--epochs": "2", "--batch-size": "16", "--workers": "1"}
     words = [word for pair in options.items() for word in pair]
     assert suite.compare("--name", "cut", *words) == 0
-    path = paths.RUNS / "cut" / "batch.json"
+    path = paths.RUNS / "cut" / "experiment.json"
     content = json.loads(path.read_text("utf-8")) | {"finished": None}
     path.write_text(json.dumps(content), encoding="utf-8")
     capsys.readouterr()
@@ -449,7 +449,7 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     assert "(2 earlier" in capsys.readouterr().out
     # A broken record or journal is no reason not to start.
     (paths.RUNS / "bad" / "x-1x").mkdir(parents=True)
-    (paths.RUNS / "bad" / "batch.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
+    (paths.RUNS / "bad" / "experiment.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
 
@@ -643,14 +643,22 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
 def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     assert suite.compare("--name", "old") == 0
-    path = paths.RUNS / "old" / "batch.json"
+    path = paths.RUNS / "old" / "experiment.json"
     content = json.loads(path.read_text("utf-8")) | {"seed": 4}
-    for name in (*SETTINGS, "recipe_digests"):
+    for name in (*SETTINGS, "recipe_digests", "schema", "experiment"):
         del content[name]
     for run in content["runs"]:
         for name in ("seed", "precision", "variant", "earlier"):
             del run[name]
-    path.write_text(json.dumps(content), encoding="utf-8")
+    path.unlink()
+    former = path.with_name("batch.json")
+    former.write_text(json.dumps(content | {"batch": "old"}), encoding="utf-8")
     batch = batch_folder.load("old")
     assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs, cores_per_device=1)
     assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])
+    assert suite.compare("--resume", "old") == 0
+    assert path.is_file() and not former.exists(), "one journal, in the words of now"
+    former.write_text(json.dumps(content | {"batch": "old", "workers": 8}), encoding="utf-8")
+    path.unlink()
+    with pytest.raises(UserError, match="8 loader workers for all devices .* --num-workers"):
+        batch_folder.load("old")

@@ -64,11 +64,9 @@ def show(names: Sequence[str]) -> None:
 def unfinished() -> list[Batch]:
     """The batches under ``runs/`` that have not come to their end, by name."""
     found = []
-    for path in sorted(paths.RUNS.glob(f"*/{journal.FILE}")):
-        if path.parent.is_symlink():
-            continue
+    for folder in journal.folders():
         try:
-            batch = batch_folder.load(path.parent.name)
+            batch = batch_folder.load(folder.name)
         except UserError:
             continue  # a folder that somebody has put there; a batch by its name says why
         if batch.finished is None:

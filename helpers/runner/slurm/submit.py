@@ -113,7 +113,7 @@ def _begun(job: Job, nodes: int) -> Batch | None:
     folder = paths.RUNS / name
     if not batch_folder.is_taken(folder):
         return None
-    if not (folder / journal.FILE).exists():
+    if folder not in journal.folders():
         raise UserError(f"{folder}: is no batch: give another --name, or take it away")
     batch = batch_folder.load(name)
     if differing := _differing(batch, job, nodes):
