@@ -64,7 +64,7 @@ def folders() -> list[Path]:
 
 def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """A journal of the first version, with the names of now."""
-    if content.get("schema", 1) != 1:
+    if content.get("schema", 1) != 1 or content.get("schema") is True:
         return content
     found = {key: value for key, value in content.items() if key not in ("batch", "workers")}
     found |= {"schema": SCHEMA, "experiment": content.get("batch", path.parent.name)}

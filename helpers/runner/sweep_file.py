@@ -13,6 +13,7 @@ from typing import Any
 from helpers.errors import UserError
 from helpers.recipe import toml_file
 from helpers.recipe.toml_file import TomlFile
+from helpers.terminal import say
 
 EXAMPLES = {
     "frameworks": '["pytorch", "keras"]',
@@ -38,6 +39,8 @@ EXAMPLES = {
 TABLE = "sweep"
 LISTS = ("frameworks", "notebooks", "devices", "nnodes", "precision", "seeds")
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
+FORMER = {"nodes": "nnodes", "workers": "num_workers"}
+"""Keys of before with their names now."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def read(path: str | Path) -> Sweep:
     file = toml_file.load(path, "sweep", EXAMPLES, 'recipe = "demo" or devices = [1, 2]')
     if not file.content:
         raise UserError(f"{file.path}: nothing in it; a sweep is lines like 'devices = [1, 2]'")
-    return Sweep(file, {key: _value(file, (key,), file.content[key]) for key in file.content})
+    return Sweep(file, _choices(file, (), file.content))
 
 
 def of_recipe(file: TomlFile) -> Sweep:
@@ -85,12 +88,30 @@ def of_recipe(file: TomlFile) -> Sweep:
     found = file.content.get(TABLE, {})
     if "recipe" in found:
         raise UserError(f"{file.where(TABLE, 'recipe')}: this file is the recipe: leave that out")
-    choices = {key: _value(file, (TABLE, key), value) for key, value in found.items()}
-    return Sweep(file, choices, (TABLE,))
+    return Sweep(file, _choices(file, (TABLE,), found), (TABLE,))
 
 
-def _value(file: TomlFile, keys: tuple[str, ...], value: Any) -> Any:
-    where, key = file.where(*keys), keys[-1]
+def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -> dict[str, Any]:
+    choices = {}
+    for key, value in found.items():
+        now = FORMER.get(key, key)
+        if now != key:
+            where = file.where(*table, key)
+            if now in found:
+                raise UserError(f"{where}: '{key}' is the old name of '{now}': give one of them")
+            if key == "workers" and value not in ("auto", "default"):
+                raise UserError(
+                    f"{where}: 'workers' was for all devices together; give 'num_workers', for "
+                    "each device"
+                )
+            say(f"{where}: the old name '{key}' is still read; the new one: {now}", error=True)
+        choices[now] = _value(file, (*table, key), value, now)
+    return choices
+
+
+def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:
+    """What ``key`` is given, which stands as the last of ``keys`` in the file."""
+    where = file.where(*keys)
     if key == "batch":
         raise UserError(f"{where}: {BATCH}")
     if key not in EXAMPLES:

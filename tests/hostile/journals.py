@@ -152,7 +152,7 @@ KEEPS = ("precious",)
 NO_JSON = "not JSON that is written here"
 
 CASES = [
-    Case("journal: empty", raw(""), r"batch\.json: not JSON that is written here"),
+    Case("journal: empty", raw(""), r"experiment\.json: not JSON that is written here"),
     Case("journal: zeros", raw(b"\0" * 4096), NO_JSON),
     Case("journal: not UTF-8", raw(b"\xff\xfe{}"), NO_JSON),
     Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), NO_JSON),
@@ -170,8 +170,8 @@ CASES = [
         raw('{"schema": ' + "9" * 5000 + "}"),
         NO_JSON,
     ),
-    Case("journal: a folder", a_folder, r"batch\.json: not a file"),
-    Case("journal: a pipe", pipe, r"batch\.json: not a file"),
+    Case("journal: a folder", a_folder, r"experiment\.json: not a file"),
+    Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
     Case("journal: a terabyte", sparse, "more than 16 MiB"),
     Case("journal: of a newer version", changed(schema=7), r"newer version .*schema 7.*update"),
     Case("journal: of version true", changed(schema=True), "field schema"),
@@ -239,6 +239,10 @@ CASES = [
     Case("sweep: a number of 5,000 digits", sweep(f"seeds = [{'9' * 5000}]"), r"sweep\.toml"),
     Case("sweep: text with a null", sweep(b"seeds = [\0]"), "line 1: not TOML"),
     Case("command: 10^400 epochs", setting("--epochs", f"1{'0' * 400}"), "epochs is '10+': give"),
-    Case("command: escapes for workers", setting("--workers", "1\x1b[2J"), r"workers is '1\\x1b"),
+    Case(
+        "command: escapes for workers",
+        setting("--num-workers", "1\x1b[2J"),
+        r"num_workers is '1\\x1b",
+    ),
     Case("command: a batch size of text", setting("--batch-size", "; rm"), "batch_size is '; rm'"),
 ]

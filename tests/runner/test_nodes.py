@@ -44,7 +44,7 @@ def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite:
     for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"):
         suite.notebook(name)
     suite.notebook("Keras_MultiGPU", framework="Keras")
-    two = {"devices": [1], "nodes": [2]}
+    two = {"devices": [1], "nnodes": [2]}
     spans, keras = ("PyTorch_MultiGPU", 2, 1), ("Keras_MultiGPU", 2, 1)
     assert planned(**two) == [spans, keras]  # of Keras there is no other: it says why it cannot
     assert planned(frameworks=["pytorch"], **two) == [spans]
@@ -133,12 +133,13 @@ def test_a_sweeps_file_takes_nodes(
     text = "nodes = [1, 2]\ndevices = 1\nlauncher = 'torchrun'\nrecipe = 'demo'\n"
     file.write_text(text, encoding="utf-8")
     assert main(["run", "--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
+    shown, said = capsys.readouterr()
+    assert said == f"{file}, line 1: the old name 'nodes' is still read; the new one: nnodes\n"
     assert "every run with launcher torchrun" in shown
     assert "PyTorch_MultiGPU on 2 nodes with 1 device each, kernel tiny" in shown
     reason = "Keras_MultiGPU on 2 nodes with 1 device each, will be skipped: Keras 3's fit does not"
     assert reason in shown
-    file.write_text("nodes = ['many']\n", encoding="utf-8")
+    file.write_text("nnodes = ['many']\n", encoding="utf-8")
     assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
     assert f"{file}, line 1: nodes is 'many'" in capsys.readouterr().err
 

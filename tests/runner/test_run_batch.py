@@ -190,23 +190,25 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
         (["--batch-size", "0"], "batch_size is '0': give a whole number from 1"),
         (["--batch-size", "-16"], "batch_size is '-16': give a whole number from 1"),
         (["--batch-size", "9999999999"], "batch_size is '9999999999': give a whole number"),
-        (["--workers", "two"], "workers is 'two': give a whole number from 0 to 1024"),
-        (["--workers", "1000000"], "workers is '1000000': give a whole number from 0 to 1024"),
+        (["--num-workers", "two"], "num_workers is 'two': give a whole number from 0 to 1024"),
+        (
+            ["--num-workers", "1000000"],
+            "num_workers is '1000000': give a whole number from 0 to 1024",
+        ),
         (["--warmup-epochs", "x"], "warmup_epochs is 'x'"),
-        (["--batch", "x"], "--name for the folder of the runs, or --batch-size for images"),
-        (["--batch=16"], "--name for the folder of the runs, or --batch-size for images"),
-        (["--batch"], "--name for the folder of the runs, or --batch-size for images"),
+        (["--batch", "x"], "--batch is now --name for the folder of the runs, or --batch-size"),
         (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
         (["--inputs", "real,synthetic"], "unrecognized arguments: --inputs"),
         (["--colour"], "--colour (rosetta run --help shows all options)"),
-        (["report", "--colour"], "--colour (rosetta report --help shows all options)"),
+        (["--nodes", "2"], "--nodes is now --nnodes"),
+        (["--batch_size", "2"], "did you mean --batch-size?"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(
     suite: Suite, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    assert main(arguments) == 2
+    assert main(["run", *arguments]) == 2
     captured = capsys.readouterr()
     assert said in captured.err and len(captured.err.splitlines()) == 1
     assert not list(paths.RUNS.glob("[!.]*"))
