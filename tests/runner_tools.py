@@ -24,7 +24,7 @@ from helpers.frameworks import cpu_cores
 ROOT = Path(__file__).resolve().parent.parent
 
 PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
-PARAMETERS += '\nseed = 0\nprecision = "fp32"\nworkers = "default"\nbatch_size = "default"'
+PARAMETERS += '\nseed = 0\nprecision = "fp32"\nnum_workers = "default"\nbatch_size = "default"'
 PARAMETERS += (
     '\nepochs = "default"\nwarmup_epochs = "default"\nnodes = 1\nlauncher = "auto"\nresume = False'
     '\ncores_per_device = "auto"\nloader_cores = "default"'

@@ -283,7 +283,7 @@ MONITOR = "import gpumon; monitor = gpumon.Monitor(Path(run) / 'trace'); monitor
 
 def test_a_run_that_hangs_is_ended_and_says_so(suite: Suite) -> None:
     suite.notebook(SLOW, REAL, MONITOR, WAIT)  # whose monitor goes on writing
-    assert suite.compare("--name", "hung", "--stall-minutes", "0.1") == 1
+    assert suite.compare("--name", "hung", "--hang-timeout", "0.1") == 1
     content = record.read(suite.run("hung", SLOW))
     assert content["state"] == "failed"
     assert content["reason"].startswith("stopped as hung: for 0.1 minutes no step, no output")
@@ -360,7 +360,7 @@ def test_a_run_may_wait_for_ever_where_that_is_asked_for(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("given", ["-1", "nan", "inf", "soon"])
 def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--stall-minutes", given]) == 2
+    assert main(["run", "--hang-timeout", given]) == 2
     assert "give minutes, 0 or more" in capsys.readouterr().err
 
 

@@ -200,13 +200,22 @@ def test_the_file_says_what_the_options_say(
         tmp_path,
         'frameworks = ["mxnet", "PyTorch"]\ndevices = [1, 2]\nseeds = "0, 7"\nrepeats = 2\n'
         f"precision = \"fp32\"\nrecipe = 'demo'\ndata = '{suite.data}'\nname = \"overnight\"\n"
-        'epochs = 3\nbatch_size = "auto"\nworkers = 0\nwarmup_epochs = 0.5\n',
+        'epochs = 3\nbatch_size = "auto"\nnum_workers = 0\nwarmup_epochs = 0.5\n',
     )
     assert main(["run", "--dry-run", "--sweep", file]) == 0
     from_file = capsys.readouterr().out
     options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
-    options += ["--epochs", "3", "--batch-size", "auto", "--workers", "0", "--warmup-epochs", "0.5"]
+    options += [
+        "--epochs",
+        "3",
+        "--batch-size",
+        "auto",
+        "--num-workers",
+        "0",
+        "--warmup-epochs",
+        "0.5",
+    ]
     assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
     assert "Batch overnight: 16 runs" in from_file
@@ -214,7 +223,7 @@ def test_the_file_says_what_the_options_say(
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
     options = ["--notebooks", "Keras_MultiGPU", "--seed", "3", "--repeats", "1", "--devices", "1"]
-    options += ["--epochs", "default", "--batch-size", "default", "--workers", "default"]
+    options += ["--epochs", "default", "--batch-size", "default", "--num-workers", "default"]
     assert main(["run", "--dry-run", "--sweep", file, *options]) == 0
     shown = capsys.readouterr().out
     assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, kernel" in shown
@@ -235,12 +244,21 @@ def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_pat
     def given(batch: str) -> str:
         return (suite.run(batch, "A") / "given").read_text()
 
-    told = "Path(run, 'given').write_text(repr((epochs, batch_size, workers, warmup_epochs)))"
+    told = "Path(run, 'given').write_text(repr((epochs, batch_size, num_workers, warmup_epochs)))"
     suite.notebook("A", BEGIN, told, FINISH)
-    options = ["--epochs", "2", "--batch-size", "16", "--workers", "0", "--warmup-epochs", "1.5"]
+    options = [
+        "--epochs",
+        "2",
+        "--batch-size",
+        "16",
+        "--num-workers",
+        "0",
+        "--warmup-epochs",
+        "1.5",
+    ]
     assert suite.compare("--name", "option", *options) == 0
     assert given("option") == "(2, 16, 0, 1.5)"
-    text = 'epochs = "1"\nbatch_size = "auto"\nworkers = "auto"\nwarmup_epochs = 0.5\n'
+    text = 'epochs = "1"\nbatch_size = "auto"\nnum_workers = "auto"\nwarmup_epochs = 0.5\n'
     file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
     assert main(["run", "--sweep", file, "--name", "file", "--devices", "1"]) == 0
     assert given("file") == "(1, 'auto', 'auto', 0.5)"
@@ -255,7 +273,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
 ) -> None:
     """A batch that was cut short is gone on with where all of them are the same, and only there."""
     suite.notebook("A", BEGIN, FINISH)
-    options = {"--epochs": "2", "--batch-size": "16", "--workers": "1"}
+    options = {"--epochs": "2", "--batch-size": "16", "--num-workers": "1"}
     words = [word for pair in options.items() for word in pair]
     assert suite.compare("--name", "cut", *words) == 0
     path = paths.RUNS / "cut" / "experiment.json"
@@ -300,8 +318,8 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("epochs = 'auto'", "line 1: epochs is 'auto': give a whole number from 1"),
         ("epochs = [1, 2]", "line 1: 'epochs' takes one value, such as 5"),
         ("batch_size = 'all'", "line 1: batch_size is 'all': give a whole number from 1"),
-        ("workers = -1", "line 1: workers is -1: give a whole number from 0 to 1024"),
-        ("workers = 9999", "line 1: workers is 9999: give a whole number from 0 to 1024"),
+        ("num_workers = -1", "line 1: num_workers is -1: give a whole number from 0 to 1024"),
+        ("num_workers = 9999", "line 1: num_workers is 9999: give a whole number from 0 to 1024"),
         ("repeats = 0", "line 1: repeats 0: give a whole number from 1"),
         ("repeats = 99999", "runs; plan 10000 or fewer"),
         ("recipe = 'demo'\ndevices = [0]", "line 2: devices 0: a run needs at least one"),
@@ -442,7 +460,7 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     assert "PyTorch_MultiGPU on 2 devices, kernel tiny\n" in shown
     assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
     # Nor is it told from a run of other epochs, batch size or workers.
-    for option in ("--epochs", "--batch-size", "--workers"):
+    for option in ("--epochs", "--batch-size", "--num-workers"):
         assert suite.compare("--dry-run", *plan, option, "3") == 0
         assert "Estimate: none" in capsys.readouterr().out
     spelled_out = ["--epochs", str(lookup("demo").epochs), "--batch-size", "64"]
