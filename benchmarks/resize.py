@@ -144,7 +144,7 @@ def _pillow_name() -> str:
 def ours(source: Path, target: Path, *, format: str, workers: int) -> None:
     """The command's own path, processes and all."""
     data_prep.resize_folder(
-        source, target, size=SIZE, format=format, workers=workers, progress=False
+        source, target, size=SIZE, format=format, num_workers=workers, progress=False
     )
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from data_prep.arguments import Version, parser
+from data_prep.arguments import Version, parse
 from data_prep.errors import READER_GONE, DataError, printable
 
 __all__ = ["Version", "main"]
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _have_output()
     try:
         try:
-            options = parser().parse_args(arguments)
+            options = parse(sys.argv[1:] if arguments is None else arguments)
         except SystemExit:  # argparse's, once it has printed the help
             sys.stdout.flush()
             raise
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     except MemoryError:
-        print("data-prep: not enough memory; try again with fewer --workers", file=sys.stderr)
+        print("data-prep: not enough memory; try again with fewer --num-workers", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(

@@ -13,12 +13,12 @@ from typing import Any, TextIO
 from data_prep.errors import DataError, printable
 
 
-def demo(options: argparse.Namespace) -> int:
+def generate(options: argparse.Namespace) -> int:
     from data_prep import demo, demo_classes, demo_table
 
-    given = {"images": options.images, "size": options.size, "seed": options.seed}
+    given = {"images": options.num_images, "size": options.size, "seed": options.seed}
     asked = {name: value for name, value in given.items() if value is not None}
-    asked["workers"] = options.workers
+    asked["num_workers"] = options.num_workers
     of = ""
     if options.format == "nih":
         made = demo.make_demo(options.folder, **asked)
@@ -47,12 +47,12 @@ def resize(options: argparse.Namespace) -> int:
         size=options.size,
         format=options.format,
         quality=options.quality,
-        workers=options.workers,
-        only_present=options.only_present,
+        num_workers=options.num_workers,
+        skip_missing=options.skip_missing,
         strict=options.strict,
         reader=options.reader,
-        channels=3 if options.colour else 1,
-        fit=options.fit,
+        channels=3 if options.rgb else 1,
+        resize_mode=options.resize_mode,
         options=_reader_options(options),
     )
     return _say(options.target, made)
@@ -71,8 +71,8 @@ def nih(options: argparse.Namespace) -> int:
         size=options.size,
         format=options.format,
         quality=options.quality,
-        originals=options.originals,
-        workers=options.workers,
+        keep_originals=options.keep_originals,
+        num_workers=options.num_workers,
         connections=options.connections,
     )
     if made["absent"]:
@@ -128,9 +128,9 @@ def verify(options: argparse.Namespace) -> int:
     reader = _reader(options)
     asked = {
         "seed": options.seed,
-        "decode": not options.no_decode,
-        "drop_leaks": options.drop_leaks,
-        "workers": options.workers,
+        "decode": not options.quick,
+        "drop_duplicates": options.drop_duplicates,
+        "num_workers": options.num_workers,
     }
     if reader == "nih":
         report = verify_folder(options.folder, **asked)
@@ -147,16 +147,16 @@ def pack(options: argparse.Namespace) -> int:
     made = pack_folder(
         options.source,
         options.target,
-        workers=options.workers,
+        num_workers=options.num_workers,
         reader=options.reader,
-        channels=3 if options.colour else None,
+        channels=3 if options.rgb else None,
         options=_reader_options(options),
     )
     _print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
     return 0
 
 
-def catalog(options: argparse.Namespace) -> int:
+def stats(options: argparse.Namespace) -> int:
     from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST, split_by_lists
     from data_prep.manifest import MANIFEST
     from data_prep.packed import is_packed
@@ -167,24 +167,24 @@ def catalog(options: argparse.Namespace) -> int:
     from data_prep.verify import labelled, wrong_sizes
 
     if (reader := _reader(options)) != "nih":
-        return _reader_catalog(options, reader)
+        return _reader_stats(options, reader)
     folder = Path(options.folder)
     if options.labels_only or is_packed(folder):
         catalog = labelled(folder)
     else:
-        catalog = read_catalog(folder, only_present=options.only_present)
+        catalog = read_catalog(folder, skip_missing=options.skip_missing)
     if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
         raise DataError(
             f"{folder}: {number(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
             f" written, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
         )
-    if options.nih_lists:
+    if options.official_split:
         lists = folder / TRAIN_VALID_LIST, folder / TEST_LIST
         parts = split_by_lists(catalog, *lists, seed=options.seed)
     else:
         parts = split_by_patient(catalog, seed=options.seed)
     columns = {"all": catalog, **parts}
-    how = "by the NIH's lists, valid" if options.nih_lists else "by patient"
+    how = "by the NIH's lists, valid" if options.official_split else "by patient"
     _print(f"{options.folder}, split {how} with seed {options.seed}")
     print(f"{'':20}" + "".join(f"{name:>10}" for name in columns))
     for title, count in (
@@ -199,16 +199,17 @@ def catalog(options: argparse.Namespace) -> int:
     return 0
 
 
-def _reader_catalog(options: argparse.Namespace, reader: str) -> int:
+def _reader_stats(options: argparse.Namespace, reader: str) -> int:
     """The counts of any reader's images by part, and by class or finding."""
     import numpy as np
 
     from data_prep.catalog import UNCERTAIN, split
     from data_prep.readers import find
 
-    for asked in ("only_present", "nih_lists", "labels_only"):
+    for asked in ("skip_missing", "official_split", "labels_only"):
         if getattr(options, asked):
-            raise DataError(f"--{asked.replace('_', '-')} is of the NIH's form, not of {reader}")
+            option = f"--{asked.replace('_', '-')}"
+            raise DataError(f"{option} works with the reader nih only, not {reader}; remove it")
     found, _ = find(reader, options.folder, **_reader_options(options))
     parts = {"all": np.arange(len(found)), **split(found, seed=options.seed)}
     groups = np.array(found.images if found.groups is None else found.groups, dtype=object)

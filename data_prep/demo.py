@@ -66,7 +66,7 @@ def make_demo(
     images: int = 1600,
     seed: int = 0,
     size: int = 1024,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Generate a data folder: `Data_Entry_2017.csv` and `images/*.png`, 8-bit grey.
@@ -80,7 +80,7 @@ def make_demo(
         images: number of images.
         seed: of the findings and pictures.
         size: pixels of a side.
-        workers: number of processes; None: one per core.
+        num_workers: number of processes; None: one per core.
         progress: show a progress bar.
 
     Returns:
@@ -105,7 +105,7 @@ def make_demo(
         {f"images/{job[0]}": job for job in jobs},
         work,
         {LABEL_FILE: table.encode()},
-        workers=workers,
+        num_workers=num_workers,
         progress=progress,
     )
     return {

@@ -106,7 +106,7 @@ def make_cifar10(
     *,
     images: int = 6000,
     seed: int = 0,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Generate CIFAR-10's binary version: five batches, a test batch and the classes' names.
@@ -131,7 +131,7 @@ def make_cifar10(
         jobs,
         work,
         {"batches.meta.txt": meta},
-        workers=workers,
+        num_workers=num_workers,
         progress=progress,
         unit=" files",
     )
@@ -158,7 +158,7 @@ def make_imagefolder(
     seed: int = 0,
     size: int = 256,
     archive: bool = False,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Generate JPEGs in a folder a class, under `train/` and `val/` (a sixth of each class).
@@ -179,7 +179,7 @@ def make_imagefolder(
     kind = "imagenet" if archive else "imagefolder"
     settings = {"tool": TOOL, "format": kind, "images": images, "seed": seed, "size": size}
     common: dict[str, Any] = {"folder": os.fspath(folder), "seed": seed, "size": size}
-    options: dict[str, Any] = {"workers": workers, "progress": progress}
+    options: dict[str, Any] = {"workers": num_workers, "progress": progress}
     if archive:
         one = {ARCHIVE: per_class}
         work: Callable[[Any], int] = partial(_make_archive, **common)

@@ -39,7 +39,7 @@ def make_set(
     work: Callable[[Sequence[Job]], int],
     last: Mapping[str, bytes],
     *,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
     unit: str = " images",
 ) -> int:
@@ -67,7 +67,7 @@ def make_set(
                 sweep(folder / place)
             done = {path for path in jobs if (folder / path).is_file()}
             if not all((folder / name).exists() for name in last):
-                done = _whole(sorted(done), folder, workers)
+                done = _whole(sorted(done), folder, num_workers)
             todo = [job for path, job in jobs.items() if path not in done]
             with tqdm(
                 total=len(jobs),
@@ -76,7 +76,7 @@ def make_set(
                 unit=unit,
                 disable=not progress,
             ) as bar:
-                for count in on_all_cores(work, in_batches(todo, BATCH), workers):
+                for count in on_all_cores(work, in_batches(todo, BATCH), num_workers):
                     bar.update(count)
             sync(folder)
             for name, data in last.items():
@@ -87,14 +87,14 @@ def make_set(
     return len(todo)
 
 
-def _whole(paths: list[str], folder: Path, workers: int | None) -> set[str]:
+def _whole(paths: list[str], folder: Path, num_workers: int | None) -> set[str]:
     """Which files of a set that is not complete hold what they should; a power cut may empty some.
 
     Files that are no images are made again: there are few.
     """
     images = [path for path in paths if path.lower().endswith(KINDS)]
     work = partial(_whole_some, folder=os.fspath(folder))
-    found = on_all_cores(work, in_batches(images, BATCH), workers)
+    found = on_all_cores(work, in_batches(images, BATCH), num_workers)
     return {path for some in found for path in some}
 
 

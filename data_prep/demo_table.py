@@ -54,7 +54,7 @@ def make_table(
     images: int = 1600,
     seed: int = 0,
     size: int = 320,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Generate `train.csv`, the grey JPEGs that it names and the `table.toml` that reads it.
@@ -91,7 +91,7 @@ def make_table(
         jobs,
         partial(_make_some, folder=os.fspath(folder), seed=seed, size=size),
         {"table.toml": MAPPING.encode(), "train.csv": ("\n".join(lines) + "\n").encode()},
-        workers=workers,
+        num_workers=num_workers,
         progress=progress,
     )
     return {**settings, "written": written, "seconds": time.monotonic() - started}

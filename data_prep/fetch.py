@@ -70,8 +70,8 @@ def prepare_nih(
     size: int = 264,
     format: str = "png",
     quality: int = 90,
-    originals: str | os.PathLike[str] | None = None,
-    workers: int | None = None,
+    keep_originals: str | os.PathLike[str] | None = None,
+    num_workers: int | None = None,
     connections: int = 2,
     progress: bool = True,
 ) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def prepare_nih(
         size: pixels of a side.
         format: `png` or `jpeg`.
         quality: of JPEG, 1 to 95.
-        originals: a folder that keeps the 1024 px files.
-        workers: number of processes; None: one per core.
+        keep_originals: a folder that keeps the 1024 px files.
+        num_workers: number of processes; None: one per core.
         connections: number of downloads at a time.
         progress: show a progress bar.
 
@@ -104,11 +104,11 @@ def prepare_nih(
             one that is too small, a hostile archive.
     """
     target, started = Path(target), time.monotonic()
-    kept = None if originals is None else Path(originals)
+    kept = None if keep_originals is None else Path(keep_originals)
     if kept is not None and (same_place(kept, target) or one_in_the_other(kept, target)):
         raise DataError(
             f"{kept}: the originals would lie among the small images of {target};"
-            " name a folder outside for --originals"
+            " name a folder outside for --keep-originals"
         )
     sources = sources or nih_sources()
     settings = {
@@ -124,7 +124,7 @@ def prepare_nih(
                 " hold: use it as it is, or remove it and run again, which fetches all archives"
             )
         workshop = target / WORKSHOP
-        rows = still_good(target, before, FORMATS[format], workers)  # by image
+        rows = still_good(target, before, FORMATS[format], num_workers)  # by image
         if kept is not None:  # an image whose original was not kept is read once more
             rows = {image: row for image, row in rows.items() if _original(kept, image).is_file()}
         if before.complete and len(rows) == len(before.rows):
@@ -149,7 +149,7 @@ def prepare_nih(
                 with manifest.added_to(target, rows) as add:
                     for remote, archive in coming:
                         _trust(remote, archive, sources)
-                        _read_archive(remote.name, archive, run, add, workers, images_bar)
+                        _read_archive(remote.name, archive, run, add, num_workers, images_bar)
                         mark_done(remote.name, rows, workshop, asked, [target, run.originals])
                         if sources.folder is None:
                             discard(workshop, remote.name)
@@ -294,7 +294,7 @@ def _read_archive(
     archive: Path,
     run: _Run,
     add: Callable[[Iterable[Row]], None],
-    workers: int | None,
+    num_workers: int | None,
     bar: tqdm[Any],
 ) -> None:
     """Resize what an archive holds, as far as it is not there yet."""
@@ -322,7 +322,7 @@ def _read_archive(
     if run.originals is not None:
         (run.originals / "images").mkdir(parents=True, exist_ok=True)
     work = partial(_shrink, target=os.fspath(run.target), settings=run.settings)
-    for made in on_all_cores(work, batches(), workers):
+    for made in on_all_cores(work, batches(), num_workers):
         add(made)
         run.written += sum(not row.problem for row in made)
         bar.update(len(made))

@@ -294,7 +294,7 @@ def in_batches(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:
 def on_all_cores(
     work: Callable[[Sequence[Job]], Result],
     jobs: Iterable[Sequence[Job]],
-    workers: int | None = None,
+    num_workers: int | None = None,
 ) -> Iterator[Result]:
     """`work(batch)` for each batch of jobs in processes of their own, results as they come.
 
@@ -302,28 +302,28 @@ def on_all_cores(
     early (an error, Ctrl-C) the batches under way are finished and the rest is dropped. Workers end
     by themselves when this process is killed.
     """
-    workers = core_count() if workers is None else workers
-    if workers < 1:
-        raise DataError(f"workers is {workers}: at least 1 is needed")
+    num_workers = core_count() if num_workers is None else num_workers
+    if num_workers < 1:
+        raise DataError(f"num_workers is {num_workers}: use 1 or more")
     # fork starts in milliseconds and needs no importable main module, which a notebook lacks.
     method = "fork" if sys.platform == "linux" else "spawn"
     try:
         pool = ProcessPoolExecutor(
-            workers,
+            num_workers,
             mp_context=multiprocessing.get_context(method),
             initializer=_start_worker,
             initargs=(os.getpid(),),
         )
     except (OSError, ValueError) as error:  # no memory to share, more workers than there can be
-        raise _no_workers(workers, error) from None
+        raise _no_workers(num_workers, error) from None
     waiting = iter(jobs)
     under_way: set[Future[Result]] = set()
     try:
         while True:
             for batch in waiting:
                 with _interrupt_held_back():
-                    under_way.add(_submit(pool, work, batch, workers))
-                if len(under_way) >= 2 * workers:
+                    under_way.add(_submit(pool, work, batch, num_workers))
+                if len(under_way) >= 2 * num_workers:
                     break
             if not under_way:
                 break
@@ -334,7 +334,7 @@ def on_all_cores(
     except BrokenProcessPool:
         raise DataError(
             "a worker process was killed, most often for want of memory;"
-            " run the same command again, with fewer --workers"
+            " run the same command again, with fewer --num-workers"
         ) from None
     finally:
         with _interrupt_held_back():
@@ -345,7 +345,7 @@ def _submit(
     pool: ProcessPoolExecutor,
     work: Callable[[Sequence[Job]], Result],
     batch: Sequence[Job],
-    workers: int,
+    num_workers: int,
 ) -> Future[Result]:
     """Hand a batch to a pool; the first time this starts its processes, all or none."""
     others = multiprocessing.active_children()
@@ -356,14 +356,14 @@ def _submit(
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()
             process.join()
-        raise _no_workers(workers, error) from None
+        raise _no_workers(num_workers, error) from None
 
 
-def _no_workers(workers: int, error: Exception) -> DataError:
+def _no_workers(num_workers: int, error: Exception) -> DataError:
     reason = getattr(error, "strerror", None) or error
     return DataError(
-        f"{workers:,} worker processes cannot be started ({reason});"
-        " run the same command again, with fewer --workers"
+        f"{num_workers:,} worker processes cannot be started ({reason});"
+        " run the same command again, with fewer --num-workers"
     )
 
 

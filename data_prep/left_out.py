@@ -1,7 +1,8 @@
-"""left_out.csv: images of a data folder that nothing is to use, and why.
+"""Read and write left_out.csv, the list of images to exclude from a data folder, with reasons.
 
-It lies beside the label file, with a header and a row an image. `verify --drop-leaks` writes it;
-whatever reads the folder's catalog heeds it. Whoever wants an image back removes its row.
+The file lies beside the label file and has one row per excluded image. `verify --drop-duplicates`
+writes this file, and everything that reads the folder's catalog respects it. Remove a row to use
+the image again.
 """
 
 from __future__ import annotations

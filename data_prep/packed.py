@@ -57,7 +57,7 @@ def pack_folder(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
     reader: str | None = None,
     channels: int | None = None,
@@ -71,7 +71,7 @@ def pack_folder(
     Args:
         source: a complete data folder of square images, or what `reader` reads.
         target: where to write; empty, new, or a packed folder.
-        workers: number of processes; None: one per core.
+        num_workers: number of processes; None: one per core.
         progress: show a progress bar.
         reader: format of the source, see `data_prep.readers`; None: the NIH's, or whatever the
             source was made from.
@@ -129,7 +129,7 @@ def pack_folder(
                 for at, (name, place) in enumerate(zip(names, has.places, strict=True))
             ]
             work = partial(_fill_some, file=str(temporary), home=has.home, kind=has.kind)
-            rows = _fill(work, jobs, workers, progress)
+            rows = _fill(work, jobs, num_workers, progress)
             temporary.replace(target / IMAGES)
             manifest.write(target, [rows[at] for at in range(len(rows))])
             for name, content in has.label_files(None)(set(names)).items():
@@ -219,13 +219,13 @@ Job = tuple[int, str, str, str]
 def _fill(
     work: Callable[[Sequence[Job]], tuple[int, list[Row]]],
     jobs: list[Job],
-    workers: int | None,
+    num_workers: int | None,
     progress: bool,
 ) -> dict[int, Row]:
     """The rows, by place, of the images that have been put into the file."""
     rows: dict[int, Row] = {}
     with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
-        for start, made in on_all_cores(work, in_batches(jobs, BATCH), workers):
+        for start, made in on_all_cores(work, in_batches(jobs, BATCH), num_workers):
             rows |= dict(enumerate(made, start))
             bar.update(len(made))
     return rows

@@ -42,7 +42,7 @@ class Look(NamedTuple):
 def look_at(
     jobs: Sequence[Job],
     packed: Path | None,
-    workers: int | None,
+    num_workers: int | None,
     progress: bool,
     *,
     home: str = "",
@@ -56,7 +56,7 @@ def look_at(
     looks: list[Look] = []
     work = partial(_look_at_some, packed=packed, home=home, kind=kind, channels=channels)
     with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
-        for some in on_all_cores(work, in_batches(jobs, BATCH), workers):
+        for some in on_all_cores(work, in_batches(jobs, BATCH), num_workers):
             looks += some
             bar.update(len(some))
     return looks

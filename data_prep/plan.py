@@ -42,12 +42,12 @@ class Plan:
 
 
 def contents(
-    source: Path, reader: str | None, options: Mapping[str, Any], only_present: bool = False
+    source: Path, reader: str | None, options: Mapping[str, Any], skip_missing: bool = False
 ) -> Contents:
     """What a data folder of the NIH's form holds, or whatever `reader` reads."""
     _refuse_packed(source)
     if reader is None or reader == "nih":
-        catalog = read_catalog(source, only_present=only_present)
+        catalog = read_catalog(source, skip_missing=skip_missing)
         file = find_label_file(source)
         places = [os.path.relpath(path, source) for path in catalog["path"]]
         names = catalog["image"].tolist()
@@ -71,7 +71,7 @@ def _refuse_packed(source: Path) -> None:
 def make_plan(
     source: Path,
     target: Path,
-    only_present: bool,
+    skip_missing: bool,
     format: str,
     reader: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -87,7 +87,7 @@ def make_plan(
     ending = FORMATS[format]
     _refuse_packed(source)
     if reader is not None or any((source / name).is_file() for name in LABEL_FILES):
-        has = contents(source, reader, options or {}, only_present)
+        has = contents(source, reader, options or {}, skip_missing)
         rows = [
             Row(name, image_file(name, ending), source=place)
             for name, place in zip(has.images, has.places, strict=True)

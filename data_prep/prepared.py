@@ -26,6 +26,7 @@ from data_prep.files import (
     write_json,
     write_whole,
 )
+from data_prep.former_names import PREPARED_KEYS, with_current_keys
 from data_prep.manifest import MANIFEST, Row
 from data_prep.readers import source
 
@@ -47,6 +48,9 @@ NOTE_TYPES = {
 #: Formats that can be written, with the ending of their files.
 FORMATS = {"png": ".png", "jpeg": ".jpg"}
 
+#: What happens to an image that is not square.
+RESIZE_MODES = ("stretch", "center-crop")
+
 #: Endings taken for images in a folder without a label file.
 KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
 
@@ -63,20 +67,20 @@ class Before(NamedTuple):
 
 
 #: Settings that stand in prepared.json only where they are not the first ones there were.
-LATER = ("channels", "fit", "reader")
+LATER = ("channels", "resize_mode", "reader")
 
 #: Given the images that are ready: the label files to write, and those to remove (None), by name.
 LabelFiles = Callable[[set[str]], dict[str, bytes | None]]
 
 
 def check_settings(
-    size: int, format: str, quality: int, channels: int = 1, fit: str = "stretch"
+    size: int, format: str, quality: int, channels: int = 1, resize_mode: str = "stretch"
 ) -> dict[str, Any]:
     """The settings that decide what a file holds, as prepared.json keeps them."""
     if channels not in (1, 3):
         raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")
-    if fit not in ("stretch", "crop"):
-        raise DataError(f"fit '{fit}' is not known; it is stretch or crop")
+    if resize_mode not in RESIZE_MODES:
+        raise DataError(f"resize_mode '{resize_mode}' is unknown; use {' or '.join(RESIZE_MODES)}")
     if format not in FORMATS:
         raise DataError(f"format '{format}' is not known; it is {' or '.join(FORMATS)}")
     if not 1 <= size <= 16384:
@@ -88,8 +92,8 @@ def check_settings(
         settings["quality"] = quality
     if channels != 1:
         settings["channels"] = channels
-    if fit != "stretch":
-        settings["fit"] = fit
+    if resize_mode != "stretch":
+        settings["resize_mode"] = resize_mode
     return {**settings, "resampling": _resampling()}
 
 
@@ -132,6 +136,7 @@ def read_note(folder: Path) -> dict[str, Any] | None:
     note = read_json(folder / NOTE, manifest.CURE)
     if note is None:
         return None
+    note = with_current_keys(note, PREPARED_KEYS, str(folder / NOTE))
     needed = ("complete", "images") if note.get("complete") else ("complete",)
     wrong = [key for key in needed if key not in note]
     wrong += [key for key in note if type(note[key]) is not NOTE_TYPES.get(key, type(note[key]))]
@@ -246,7 +251,7 @@ def reason_only(error: DataError, path: str) -> str:
 
 def encode(image: np.ndarray, settings: dict[str, Any]) -> bytes:
     """An image, uint8 (height, width) or (height, width, 3), as the file these settings ask for."""
-    if settings.get("fit") == "crop":  # the square in its middle
+    if settings.get("resize_mode") == "center-crop":  # the square in its middle
         height, width = image.shape[:2]
         side = min(height, width)
         top, left = (height - side) // 2, (width - side) // 2

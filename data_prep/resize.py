@@ -50,13 +50,13 @@ def resize_folder(
     size: int = 264,
     format: str = "png",
     quality: int = 90,
-    workers: int | None = None,
-    only_present: bool = False,
+    num_workers: int | None = None,
+    skip_missing: bool = False,
     strict: bool = False,
     progress: bool = True,
     reader: str | None = None,
     channels: int = 1,
-    fit: str = "stretch",
+    resize_mode: str = "stretch",
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write every image of `source` into `target` as a square, grey or RGB.
@@ -81,13 +81,13 @@ def resize_folder(
         size: pixels of a side.
         format: "png" or "jpeg".
         quality: of JPEG, 1 to 95.
-        workers: number of processes; None: one per core.
-        only_present: leave out images that the NIH's label file names but that are missing.
+        num_workers: number of processes; None: one per core.
+        skip_missing: leave out images that the NIH's label file names but that are missing.
         strict: raise an error at the first image that cannot be read.
         progress: show a progress bar.
         reader: format of the source, see `data_prep.readers`; None: a folder as above.
         channels: 1 (grey, as `read_grey` reads it) or 3 (RGB).
-        fit: "stretch" what is not square, or "crop" the square in its middle.
+        resize_mode: "stretch" an image that is not square, or "center-crop" it.
         options: the reader's own.
 
     Returns:
@@ -99,21 +99,21 @@ def resize_folder(
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()
-    settings = {"tool": TOOL, **check_settings(size, format, quality, channels, fit)}
+    settings = {"tool": TOOL, **check_settings(size, format, quality, channels, resize_mode)}
     made_of = reader
     if kept.made_here(source):  # whose labels go along, and the name of what reads them
         reader = reader or "table"
         made_of = (read_note(source) or {}).get("reader", reader)
     if made_of not in (None, "nih"):
         settings["reader"] = made_of
-    plan = make_plan(source, target, only_present, format, reader, options)
+    plan = make_plan(source, target, skip_missing, format, reader, options)
     with sole_writer(target):
         before = begin(target, settings)
         _refuse_another_source(source, target, before.rows, plan)
         for folder in sorted({os.path.dirname(row.file) for row in plan.rows}):  # noqa: PTH120
             (target / folder).mkdir(parents=True, exist_ok=True)
             sweep(target / folder)
-        rows = _still_good(plan, target, before.rows, not before.complete, workers)
+        rows = _still_good(plan, target, before.rows, not before.complete, num_workers)
         todo = [row for row in plan.rows if row.image not in rows]
         if todo:
             mark_incomplete(target, settings)
@@ -126,7 +126,7 @@ def resize_folder(
                 strict=strict,
             )
             bar = partial(tqdm, desc=f"resize to {size} px", unit=" images", disable=not progress)
-            _make_all(work, todo, rows, target, workers, bar)
+            _make_all(work, todo, rows, target, num_workers, bar)
         note = {**settings, "source": os.path.realpath(source), "decoders": decoders()}
         if not todo and before.complete:
             note["decoders"] = before.note.get("decoders", note["decoders"])
@@ -160,12 +160,12 @@ def _still_good(
     target: Path,
     before: dict[str, Row],
     thorough: bool,
-    workers: int | None,
+    num_workers: int | None,
 ) -> dict[str, Row]:
     """The rows, by image, of what need not be made again."""
     known = [(row, before[row.image]) for row in plan.rows if row.image in before]
     work = partial(_check_some, source=plan.home, kind=plan.kind, target=target, thorough=thorough)
-    good = on_all_cores(work, in_batches(known, CHECKED), workers)
+    good = on_all_cores(work, in_batches(known, CHECKED), num_workers)
     return {row.image: row for rows in good for row in rows}
 
 
@@ -195,7 +195,7 @@ def _make_all(
     todo: list[Row],
     rows: dict[str, Row],
     target: Path,
-    workers: int | None,
+    num_workers: int | None,
     bar: Callable[..., tqdm[NoReturn]],
 ) -> None:
     """Make what is to be made, and note it in `rows` and the manifest as it comes."""
@@ -205,7 +205,7 @@ def _make_all(
             bar(total=total, initial=len(rows)) as shown,
             manifest.added_to(target, rows) as add,
         ):
-            for made in on_all_cores(work, in_batches(todo, BATCH), workers):
+            for made in on_all_cores(work, in_batches(todo, BATCH), num_workers):
                 add(made)
                 shown.update(len(made))
     except OSError as error:

@@ -17,7 +17,9 @@ from data_prep.sources import Sources
 BATCH = 256
 
 
-def still_good(target: Path, before: Before, ending: str, workers: int | None) -> dict[str, Row]:
+def still_good(
+    target: Path, before: Before, ending: str, num_workers: int | None
+) -> dict[str, Row]:
     """The rows, by image, of what need not be made again, and of what could not be made.
 
     In a folder that is not complete every byte is looked at, for a power cut may have taken some.
@@ -28,7 +30,7 @@ def still_good(target: Path, before: Before, ending: str, workers: int | None) -
         if row.problem or row.file == image_file(row.image, ending)
     ]
     work = partial(_good_ones, target=target, thorough=not before.complete)
-    good = on_all_cores(work, in_batches(rows, BATCH), workers)
+    good = on_all_cores(work, in_batches(rows, BATCH), num_workers)
     return {row.image: row for some in good for row in some}
 
 

@@ -54,8 +54,8 @@ def verify_folder(
     *,
     seed: int = 0,
     decode: bool = True,
-    drop_leaks: bool = False,
-    workers: int | None = None,
+    drop_duplicates: bool = False,
+    num_workers: int | None = None,
     progress: bool = True,
 ) -> Report:
     """Check a data folder: files against label file both ways, decoding, duplicates, leakage.
@@ -68,15 +68,15 @@ def verify_folder(
     (the NIH's set has some), findings whose share is far from the NIH's. Packed folders are checked
     in the same way.
 
-    With `drop_leaks` pictures that come under more than one patient stay under the first of them;
-    the others go into the folder's `left_out.csv`, which `read_catalog` heeds.
+    With `drop_duplicates` an image that occurs under several patients is kept under the first one;
+    the copies are listed in the folder's `left_out.csv`, which `read_catalog` respects.
 
     `frequencies` has a row a finding: `here`, `share`, `nih`, `nih_share`. `decode=False` skips
     whatever needs the pixels. Raises `DataError` where the label file itself is wrong.
     """
     folder = Path(folder)
     packed = is_packed(folder)
-    if drop_leaks and packed:
+    if drop_duplicates and packed:
         raise DataError(
             f"{folder} is packed: drop leaks from the folder it was packed from, and pack again"
         )
@@ -87,14 +87,14 @@ def verify_folder(
     missing = [] if packed else _missing(folder, catalog)
     present = catalog[~catalog["image"].isin(missing)]
     looks: list[Look] = []
-    if decode or drop_leaks:
+    if decode or drop_duplicates:
         jobs = [
             (image, path, place, rows[image].sha256 if image in rows else "")
             for place, image, path in present[["image", "path"]].itertuples()
         ]
-        looks = look_at(jobs, folder / IMAGES if packed else None, workers, progress)
+        looks = look_at(jobs, folder / IMAGES if packed else None, num_workers, progress)
     same = twins(looks)
-    if drop_leaks:
+    if drop_duplicates:
         leave_out(folder, of_other_patients(same, _by_image(catalog, "patient")))
         catalog = labelled(folder)
         kept = set(catalog["image"])
@@ -242,7 +242,7 @@ def check_twins(
     report.notes.append(
         f"{number(same, 'picture comes', 'pictures come')} more than once, the first: {first}"
     )
-    way_out = f"'data-prep verify --drop-leaks' leaves out all but one of the {report.of}'"
+    way_out = f"'data-prep verify --drop-duplicates' leaves out all but one of the {report.of}'"
     for title, split in splits.items():
         part_of = {image: part for part, rows in split.items() for image in rows["image"]}
         leaks = [group for group in same if len({part_of[image] for image in group}) > 1]

@@ -27,8 +27,8 @@ def verify_reader(
     *,
     seed: int = 0,
     decode: bool = True,
-    drop_leaks: bool = False,
-    workers: int | None = None,
+    drop_duplicates: bool = False,
+    num_workers: int | None = None,
     progress: bool = True,
     options: Mapping[str, Any] | None = None,
 ) -> Report:
@@ -45,11 +45,11 @@ def verify_reader(
     found, _ = find(reader, folder, **(options or {}))
     ours, packed = kept.made_here(folder), is_packed(folder)
     note = read_note(folder) if ours else None
-    if drop_leaks and (not ours or packed):
+    if drop_duplicates and (not ours or packed):
         raise DataError(f"{folder}: leaks are dropped from a resized folder; resize this one first")
     rows = manifest.read(folder) if ours else {}
     looks: list[Look] = []
-    if decode or drop_leaks:
+    if decode or drop_duplicates:
         jobs = [
             (image, place, at, rows[image].sha256 if image in rows else "")
             for at, (image, place) in enumerate(zip(found.images, found.sources, strict=True))
@@ -57,7 +57,7 @@ def verify_reader(
         looks = look_at(
             jobs,
             folder / IMAGES if packed else None,
-            workers,
+            num_workers,
             progress,
             home=os.fspath(found.folder),
             kind=found.kind,
@@ -65,11 +65,11 @@ def verify_reader(
         )
     same = twins(looks)
     groups = list(found.images if found.groups is None else found.groups)
-    if drop_leaks:
+    if drop_duplicates:
         group_of = dict(zip(found.images, groups, strict=True))
         leave_out(folder, of_other_patients(same, group_of))
         return verify_reader(
-            folder, reader, seed=seed, workers=workers, progress=progress, options=options
+            folder, reader, seed=seed, num_workers=num_workers, progress=progress, options=options
         )
     of = "single images" if found.groups is None else "groups"
     report = Report(len(found), len(set(groups)), len(looks), of)

@@ -82,12 +82,12 @@ def _files(
             name += "_"
         return name
 
-    image, file, part, group = map(free, ("image", "file", "part", "group"))
+    image, file, part, group = map(free, ("image", "file", "split", "group"))
     header = [image, file]
     columns = {"file": LABELS, "path": file, "name": image}
     if found.parts is not None:
         header.append(part)
-        columns["part"] = part
+        columns["split"] = part
     if found.groups is not None:
         header.append(group)
         columns["group"] = group

@@ -5,7 +5,7 @@
                                     # the first 2 characters of one column and all of another
     group = "PatientID"             # whose image it is: a column or a pattern
     group_pattern = "patient[0-9]+" # of that, only what this regular expression finds
-    part = "split"                  # a column of train, valid (val, validate, validation), test
+    split = "split"                 # a column of train, valid (val, validate, validation), test
     join = {file = "labels.csv", on = ["study_id"]}  # columns of a second file
 
 and one of three kinds of labels:
@@ -13,9 +13,9 @@ and one of three kinds of labels:
     findings = ["Edema", "Mass"]    # a column each, of the texts in positive, negative, uncertain
                                     # and missing
     labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
-    form = "list"                   # ... written as Python's list: "['edema', 'mass']"
-    none = ["No Finding"]           # names that mean none of them
-    others = "ignore"               # what becomes of names not in findings: "refuse" or "ignore"
+    label_format = "list"           # ... written as Python's list: "['edema', 'mass']"
+    no_finding = ["No Finding"]     # names that mean none of them
+    handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
     class = "label"                 # one column of the class's name; classes = [...] for an order
 """
 
@@ -32,6 +32,7 @@ from typing import Any
 
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.former_names import TABLE_KEYS, with_current_keys
 from data_prep.readers.inside import UNSAFE
 from data_prep.split import PARTS
 
@@ -48,14 +49,14 @@ class Columns:
     name: str = ""
     group: str = ""
     group_pattern: str = ""
-    part: str = ""
+    split: str = ""
     join: dict[str, Any] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
     labels: str = ""
     separator: str = "|"
-    form: str = "separated"
-    none: tuple[str, ...] = ("No Finding",)
-    others: str = "refuse"
+    label_format: str = "separated"
+    no_finding: tuple[str, ...] = ("No Finding",)
+    handle_unknown: str = "error"
     class_: str = ""
     classes: tuple[str, ...] = ()
     positive: tuple[str, ...] = ("1", "1.0")
@@ -65,8 +66,18 @@ class Columns:
 
 
 KEYS = tuple(f.name.rstrip("_") for f in fields(Columns) if f.name != "where")
-TEXTS = ("path", "name", "group", "group_pattern", "part", "labels", "separator", "form", "others")
-LISTS = ("findings", "none", "classes", "positive", "negative", "uncertain", "missing")
+TEXTS = (
+    "path",
+    "name",
+    "group",
+    "group_pattern",
+    "split",
+    "labels",
+    "separator",
+    "label_format",
+    "handle_unknown",
+)
+LISTS = ("findings", "no_finding", "classes", "positive", "negative", "uncertain", "missing")
 
 
 def read(folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None) -> Columns:
@@ -91,6 +102,7 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
     def wrong(key: str, says: str) -> DataError:
         return DataError(f"{where}{_line(text, key)}: '{key}' {says}")
 
+    content = with_current_keys(content, TABLE_KEYS, where)
     for key, value in content.items():
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, n=1)
@@ -113,10 +125,12 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
         )
     if "labels" in content and "findings" not in content:
         raise wrong("labels", "needs 'findings', the names to learn, in their order")
-    if content.get("form", "separated") not in ("separated", "list"):
-        raise wrong("form", f"is {content['form']!r}; it is 'separated' or 'list'")
-    if content.get("others", "refuse") not in ("refuse", "ignore"):
-        raise wrong("others", f"is {content['others']!r}; it is 'refuse' or 'ignore'")
+    if content.get("label_format", "separated") not in ("separated", "list"):
+        value = content["label_format"]
+        raise wrong("label_format", f"is {value!r}; use 'separated' or 'list'")
+    if content.get("handle_unknown", "error") not in ("error", "ignore"):
+        value = content["handle_unknown"]
+        raise wrong("handle_unknown", f"is {value!r}; use 'error' or 'ignore'")
     try:
         re.compile(content.get("group_pattern", ""))
     except re.error as error:

@@ -18,7 +18,7 @@ def read_catalog(
     folder: str | os.PathLike[str],
     *,
     check_images: bool = True,
-    only_present: bool = False,
+    skip_missing: bool = False,
 ) -> pd.DataFrame:
     """Read a data folder's label file into a checked table, one row per image, in the file's order.
 
@@ -30,7 +30,7 @@ def read_catalog(
     Args:
         folder: the data folder.
         check_images: require every image to be there.
-        only_present: leave out the rows whose image is missing instead.
+        skip_missing: leave out the rows whose image is missing instead.
 
     Returns:
         Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
@@ -50,7 +50,7 @@ def read_catalog(
     names = table["image"].tolist()
     paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if path is None]
-    if missing and only_present:
+    if missing and skip_missing:
         keep = np.array([path is not None for path in paths])
         if not keep.any():
             raise DataError(
@@ -62,7 +62,7 @@ def read_catalog(
         raise DataError(
             f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
             f" missing, the first is {missing[0]} (looked in images/ and images_*/images/);"
-            f" add them, or use only those that are there with --only-present"
+            f" add them, or use only those that are there with --skip-missing"
         )
     inside = str(folder / "images") + os.sep
     found = [
@@ -113,10 +113,10 @@ def _as_jpeg(name: str) -> str:
     return f"{name.rpartition('.')[0]}.jpg"
 
 
-def catalog(folder: Path, only_present: bool = False) -> Catalog:
+def catalog(folder: Path, skip_missing: bool = False) -> Catalog:
     """The general catalogue of a data folder; see `read_catalog`, which says what is checked.
 
-    `only_present` leaves out images that are named but not there. Of a packed folder row i is
+    `skip_missing` leaves out images that are named but not there. Of a packed folder row i is
     image i of its array.
     """
     from data_prep import packed  # which reads such folders itself
@@ -124,7 +124,7 @@ def catalog(folder: Path, only_present: bool = False) -> Catalog:
     if packed.is_packed(folder):
         table = packed.open_packed(folder)[1]
     else:
-        table = read_catalog(folder, only_present=only_present)
+        table = read_catalog(folder, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
     return Catalog(
         folder,

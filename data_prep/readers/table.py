@@ -115,7 +115,7 @@ def _read(
     path_of = rows.pattern(given.path)
     name_of = rows.pattern(given.name) if given.name else None
     group_of = rows.pattern(given.group) if given.group else None
-    part_of = rows.pattern(given.part) if given.part else None
+    part_of = rows.pattern(given.split) if given.split else None
     cells_of = rows.cells(labels.columns)
     before = 0
     for block in blocks:
@@ -138,7 +138,7 @@ def _read(
             found.groups += _groups(texts, given, partial(where, column=given.group))
         if part_of is not None:
             texts = [part_of(row).strip().lower() for row in block]
-            found.parts += _parts(texts, partial(where, column=given.part))
+            found.parts += _parts(texts, partial(where, column=given.split))
         elif part:
             found.parts += [PART_NAMES[part]] * len(block)
         before += len(block)

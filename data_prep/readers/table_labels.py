@@ -106,22 +106,22 @@ class Labels:
         if cell.strip() in given.missing:
             return [MISSING] * len(given.findings)
         names = {name for name in self._split(cell, where) if name}
-        for name in names - set(given.findings) - set(given.none):
-            if given.others == "ignore":
+        for name in names - set(given.findings) - set(given.no_finding):
+            if given.handle_unknown == "ignore":
                 continue
             near = difflib.get_close_matches(name, given.findings, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else 'or set others = "ignore"'
+            hint = f"did you mean '{near[0]}'?" if near else 'or set handle_unknown = "ignore"'
             raise DataError(f"{where(given.labels)}: {name!r} is not one of the findings; {hint}")
-        if names & set(given.none) and names & set(given.findings):
+        if names & set(given.no_finding) and names & set(given.findings):
             raise DataError(
-                f"{where(given.labels)}: {min(names & set(given.none))!r} beside a"
+                f"{where(given.labels)}: {min(names & set(given.no_finding))!r} beside a"
                 " finding; mend the row"
             )
         return [int(finding in names) for finding in given.findings]
 
     def _split(self, cell: str, where: Callable[[str], str]) -> list[str]:
         """The names in a cell; of a list as Python writes it, read letter by letter, not run."""
-        if self.given.form == "separated":
+        if self.given.label_format == "separated":
             return [name.strip() for name in cell.split(self.given.separator)]
         inner = cell.strip()
         names, at, more = [], 1, ","

@@ -193,7 +193,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     if folder is not None and recipe.planes == 3 and _planes_made(folder) == 1:
         raise UserError(
             f"{where}: data-prep made grey images of these, and the recipe {recipe.name} asks for "
-            'rgb: make them again with --colour, or write colour = "grey" under [data]'
+            'rgb: make them again with --rgb, or write colour = "grey" under [data]'
         )
     pixels = _pixels(reader)
     most = max(LARGEST, recipe.resized) if recipe.resized else LARGEST_UNSIZED

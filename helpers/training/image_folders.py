@@ -67,7 +67,7 @@ STAND_INS = {
         f"demo-imagefolder-{_version(demo_classes.TOOL)}",
         "pictures in ten classes",
         demo_classes.make_imagefolder,
-        {"reader": "imagefolder", "format": "jpeg", "fit": "crop"},
+        {"reader": "imagefolder", "format": "jpeg", "resize_mode": "center-crop"},
     ),
     "cifar10": StandIn(
         f"demo-cifar10-{_version(demo_classes.TOOL)}",

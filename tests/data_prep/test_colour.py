@@ -88,7 +88,7 @@ def test_each_plane_is_resized_as_grey_is() -> None:
 def test_the_middle_is_taken_where_asked() -> None:
     wide = np.zeros((10, 30, 3), dtype=np.uint8)
     wide[:, 10:20] = 255
-    settings = check_settings(10, "png", 90, channels=3, fit="crop")
+    settings = check_settings(10, "png", 90, channels=3, resize_mode="center-crop")
     small = np.asarray(Image.open(io.BytesIO(encode(wide, settings))))
     assert small.shape == (10, 10, 3) and (small == 255).all()
     stretched = encode(wide, check_settings(10, "png", 90, channels=3))
@@ -98,8 +98,8 @@ def test_the_middle_is_taken_where_asked() -> None:
 def test_settings_that_are_wrong() -> None:
     with pytest.raises(DataError, match="channels is 2"):
         check_settings(10, "png", 90, channels=2)
-    with pytest.raises(DataError, match="fit 'pad' is not known"):
-        check_settings(10, "png", 90, fit="pad")
+    with pytest.raises(DataError, match="resize_mode 'pad' is unknown"):
+        check_settings(10, "png", 90, resize_mode="pad")
 
 
 def test_the_settings_of_grey_folders_are_what_they_were() -> None:

@@ -73,4 +73,6 @@ def test_every_write_of_pack(tmp_path: Path) -> None:
 
 @faults.alone
 def test_every_write_of_demo(tmp_path: Path) -> None:
-    every_write_fails(tmp_path / "demo", "demo", tmp_path / "demo", "--images", 4, "--size", 64)
+    every_write_fails(
+        tmp_path / "demo", "generate", tmp_path / "demo", "--num-images", 4, "--size", 64
+    )

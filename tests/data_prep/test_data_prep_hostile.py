@@ -180,7 +180,7 @@ def test_reports_are_printable(tmp_path: Path) -> None:
         assert printable(name) in done.stdout
         (source / "images" / name).unlink()
     done = command("verify", source.rename(tmp_path / "\x1b[2J"))
-    done = command("catalog", tmp_path / "\x1b[2J")
+    done = command("stats", tmp_path / "\x1b[2J")
     assert done.returncode == 0 and "\x1b" not in done.stdout
 
 

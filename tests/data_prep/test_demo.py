@@ -111,7 +111,7 @@ def test_published_counts_agree_with_the_combinations() -> None:
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder, workers, seed in (("a", 1, 5), ("b", 3, 5), ("c", 2, 6)):
         make_demo(
-            tmp_path / folder, images=20, seed=seed, size=128, workers=workers, progress=False
+            tmp_path / folder, images=20, seed=seed, size=128, num_workers=workers, progress=False
         )
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
     first, other = digest(tmp_path / "a"), digest(tmp_path / "c")
@@ -126,8 +126,10 @@ def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
         make_demo(tmp_path / "demo", images=11, size=64, progress=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("keep")
-    assert "contains other files" in the_line(command("demo", tmp_path / "other"))
-    assert "1 to 1,000,000 images" in the_line(command("demo", tmp_path / "new", "--images", 0))
+    assert "contains other files" in the_line(command("generate", tmp_path / "other"))
+    assert "1 to 1,000,000 images" in the_line(
+        command("generate", tmp_path / "new", "--num-images", 0)
+    )
     assert not (tmp_path / "new").exists()
 
 
@@ -156,8 +158,8 @@ def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
 
 
 def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "data_prep", "demo", str(tmp_path / "demo")]
-    command += ["--images", "240", "--size", "128"]
+    command = [sys.executable, "-m", "data_prep", "generate", str(tmp_path / "demo")]
+    command += ["--num-images", "240", "--size", "128"]
     running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     wanted, until = random.randint(5, 60), time.monotonic() + 300
     images = tmp_path / "demo" / "images"

@@ -27,7 +27,7 @@ def test_without_pydicom_one_line_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "in" / "x.dcm").write_bytes(NOT_HERE)
     with pytest.raises(DataError, match=r"x\.dcm: a DICOM file, which needs .* pip install"):
         read_grey(tmp_path / "in" / "x.dcm")
-    words = ("resize", tmp_path / "in", tmp_path / "out", "--size", 8, "--workers", 1)
+    words = ("resize", tmp_path / "in", tmp_path / "out", "--size", 8, "--num-workers", 1)
     assert "x.dcm: a DICOM file, which needs the package pydicom" in the_line(command(*words))
 
 

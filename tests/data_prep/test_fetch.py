@@ -62,7 +62,7 @@ def test_a_folder_of_archives_and_originals(tmp_path: Path) -> None:
     before = digest(tmp_path / "archives")
     done = command(
         "nih", tmp_path / "small", "--archives", tmp_path / "archives", "--sources", listing,
-        "--size", 8, "--originals", tmp_path / "large",
+        "--size", 8, "--keep-originals", tmp_path / "large",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert digest(tmp_path / "archives") == before

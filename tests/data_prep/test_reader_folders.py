@@ -19,7 +19,7 @@ from data_prep.catalog import MISSING, UNCERTAIN
 from data_prep.demo_classes import CLASSES, make_cifar10, make_imagefolder, picture
 from data_prep.demo_table import make_table
 
-QUIET: dict[str, Any] = {"progress": False, "workers": 1}
+QUIET: dict[str, Any] = {"progress": False, "num_workers": 1}
 
 
 def make_archive(folder: Path) -> object:
@@ -69,14 +69,24 @@ def test_resize_keeps_pixels_labels_parts_and_groups(
 def test_grey_where_colour_was_not_asked_for(source: tuple[str, Path], tmp_path: Path) -> None:
     reader, folder = source
     words = ("resize", folder, tmp_path / "small", "--size", 8, "--reader", reader)
-    done = command(*words, "--workers", 1)
+    done = command(*words, "--num-workers", 1)
     assert done.returncode == 0 and "grey images of 8 px" in done.stdout
     with Image.open(next((tmp_path / "small" / "images").rglob("*.png"))) as image:
         assert image.mode == "L"
-    assert "another channels" in the_line(command(*words, "--colour"))
-    colour = ("resize", folder, tmp_path / "rgb", "--size", 8, "--reader", reader, "--workers", 1)
-    assert command(*colour, "--colour", "--fit", "crop").returncode == 0
-    assert "another channels and fit" in the_line(command(*colour))
+    assert "another channels" in the_line(command(*words, "--rgb"))
+    colour = (
+        "resize",
+        folder,
+        tmp_path / "rgb",
+        "--size",
+        8,
+        "--reader",
+        reader,
+        "--num-workers",
+        1,
+    )
+    assert command(*colour, "--rgb", "--resize-mode", "center-crop").returncode == 0
+    assert "another channels and resize_mode" in the_line(command(*colour))
 
 
 def test_the_same_command_goes_on(source: tuple[str, Path], tmp_path: Path) -> None:
@@ -117,23 +127,25 @@ def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: P
     reader, folder = source
     small, packed = tmp_path / "small", tmp_path / "packed"
     words = ("--reader", reader)
-    done = command("resize", folder, small, "--size", 8, "--colour", "--workers", 1, *words)
+    done = command("resize", folder, small, "--size", 8, "--rgb", "--num-workers", 1, *words)
     assert done.returncode == 0 and "RGB images" in done.stdout
-    assert command("pack", small, packed, "--workers", 1).returncode == 0
+    assert command("pack", small, packed, "--num-workers", 1).returncode == 0
     for place, more in ((folder, words), (small, ()), (packed, ())):
-        done = command("verify", place, "--workers", 1, *more)
+        done = command("verify", place, "--num-workers", 1, *more)
         assert done.returncode == 0, done.stdout
         assert "no problems" in done.stdout
-        counted = command("catalog", place, *more)
+        counted = command("stats", place, *more)
         assert counted.returncode == 0, counted.stderr
         assert open_reader(reader, folder).classes[0] in counted.stdout
     first = next(iter(manifest.read(small).values()))
     Image.new("RGB", (8, 8)).save(small / first.file)
-    done = command("verify", small, "--workers", 1)
+    done = command("verify", small, "--num-workers", 1)
     assert (
         done.returncode == 1 and f"PROBLEM: 1 image is not what {manifest.MANIFEST}" in done.stdout
     )
-    assert "not the manifest's" in the_line(command("pack", small, tmp_path / "p2", "--workers", 1))
+    assert "not the manifest's" in the_line(
+        command("pack", small, tmp_path / "p2", "--num-workers", 1)
+    )
     (small / first.file).unlink()
     assert "1 of the" in the_line(command("verify", small))
 
@@ -161,7 +173,7 @@ def test_a_packed_folder_is_no_source(source: tuple[str, Path], tmp_path: Path) 
         ("resize", tmp_path / "packed", tmp_path / "again", "--size", 4),
         ("resize", tmp_path / "packed", tmp_path / "again", "--size", 4, "--reader", reader),
     ):
-        line = the_line(command(*words, "--workers", 1))
+        line = the_line(command(*words, "--num-workers", 1))
         assert "is a packed folder" in line and "name the folder that it was packed from" in line
         assert not (tmp_path / "again").exists()
 
@@ -186,7 +198,7 @@ def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
     bad = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
     bad.write_bytes(b"no image")
     words = ("resize", tmp_path / "set", tmp_path / "small", "--reader", "imagefolder", "--size", 8)
-    line = the_line(command(*words, "--workers", 1))
+    line = the_line(command(*words, "--num-workers", 1))
     assert f"1 of 60 images were left out, the first is train/disc/{bad.name}" in line
     reader = open_reader("imagefolder", tmp_path / "small")
     assert len(reader) == 59 and f"train/disc/{bad.name}" not in reader.catalog.images
@@ -200,19 +212,21 @@ def test_a_picture_in_two_parts_is_a_leak_that_can_be_dropped(tmp_path: Path) ->
     held = sorted((tmp_path / "set" / "val" / "disc").iterdir())[0]
     shutil.copy(train, held)
     resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="imagefolder", **QUIET)
-    done = command("verify", tmp_path / "small", "--workers", 1)
+    done = command("verify", tmp_path / "small", "--num-workers", 1)
     assert done.returncode == 1 and "leaks: 1 picture is in two parts" in done.stdout
-    done = command("verify", tmp_path / "small", "--drop-leaks", "--workers", 1)
+    done = command("verify", tmp_path / "small", "--drop-duplicates", "--num-workers", 1)
     assert done.returncode == 0, done.stdout
     assert len(open_reader("imagefolder", tmp_path / "small")) == 59
-    line = the_line(command("verify", tmp_path / "set", "--reader", "imagefolder", "--drop-leaks"))
+    line = the_line(
+        command("verify", tmp_path / "set", "--reader", "imagefolder", "--drop-duplicates")
+    )
     assert "resize this one first" in line
 
 
 def test_cifar_is_packed_straight_from_its_files(tmp_path: Path) -> None:
     make_cifar10(tmp_path / "set", images=120, **QUIET)
-    words = ("pack", tmp_path / "set", tmp_path / "p", "--reader", "cifar10", "--colour")
-    assert command(*words, "--workers", 1).returncode == 0
+    words = ("pack", tmp_path / "set", tmp_path / "p", "--reader", "cifar10", "--rgb")
+    assert command(*words, "--num-workers", 1).returncode == 0
     raw, packed = (open_reader("cifar10", tmp_path / name) for name in ("set", "p"))
     assert raw.array is not None and packed.array is not None
     assert raw.array.tobytes() == packed.array.tobytes()
@@ -239,11 +253,11 @@ def test_the_nihs_folders_keep_colour_too(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set")
     for file in (source / "images").iterdir():
         Image.new("RGB", (16, 16), (200, 30, 30)).save(file)
-    words = ("resize", source, tmp_path / "small", "--size", 8, "--colour", "--reader", "nih")
-    assert command(*words, "--workers", 1).returncode == 0
+    words = ("resize", source, tmp_path / "small", "--size", 8, "--rgb", "--reader", "nih")
+    assert command(*words, "--num-workers", 1).returncode == 0
     assert not (tmp_path / "small" / "labels.csv").exists()
     assert open_reader("nih", tmp_path / "small").read(0)[0, 0].tolist() == [200, 30, 30]
-    assert command("verify", tmp_path / "small", "--workers", 1).returncode == 1  # all alike
+    assert command("verify", tmp_path / "small", "--num-workers", 1).returncode == 1  # all alike
 
 
 # --- Generated sets ----------------------------------------------------------------------------
@@ -259,7 +273,17 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("format", ["nih", "table", "imagefolder", "imagenet", "cifar10"])
 def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     size = () if format == "cifar10" else ("--size", 16)
-    words = ("demo", tmp_path / "set", "--format", format, "--images", 60, "--workers", 1, *size)
+    words = (
+        "generate",
+        tmp_path / "set",
+        "--format",
+        format,
+        "--num-images",
+        60,
+        "--num-workers",
+        1,
+        *size,
+    )
     done = command(*words)
     assert done.returncode == 0 and "60 images" in done.stdout, done.stderr
     before = digest(tmp_path / "set")
@@ -283,13 +307,13 @@ def test_a_demo_cut_short_goes_on(tmp_path: Path) -> None:
 
 def test_sizes_and_numbers_that_make_no_set(tmp_path: Path) -> None:
     for words in (
-        ("cifar10", "--images", 5),
-        ("imagefolder", "--images", 5),
+        ("cifar10", "--num-images", 5),
+        ("imagefolder", "--num-images", 5),
         ("table", "--size", 2),
     ):
-        line = the_line(command("demo", tmp_path / "set", "--format", *words))
+        line = the_line(command("generate", tmp_path / "set", "--format", *words))
         assert "images" in line and not (tmp_path / "set").exists()
-    line = the_line(command("demo", tmp_path / "set", "--format", "cifar10", "--size", 64))
+    line = the_line(command("generate", tmp_path / "set", "--format", "cifar10", "--size", 64))
     assert "32 pixels a side" in line
 
 

@@ -67,7 +67,7 @@ def test_a_second_call_does_nothing(tmp_path: Path) -> None:
 def test_the_number_of_workers_changes_nothing(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set")
     for workers in (1, 3):
-        quiet(source, tmp_path / str(workers), size=8, workers=workers)
+        quiet(source, tmp_path / str(workers), size=8, num_workers=workers)
     assert digest(tmp_path / "1") == digest(tmp_path / "3")
 
 
@@ -178,7 +178,7 @@ def test_a_damaged_or_missing_image_exits_2(tmp_path: Path) -> None:
     bad.unlink()
     line = the_line(command("resize", source, tmp_path / "small", "--size", 8))
     assert bad.name in line and "missing" in line
-    done = command("resize", source, tmp_path / "other", "--size", 8, "--only-present")
+    done = command("resize", source, tmp_path / "other", "--size", 8, "--skip-missing")
     assert done.returncode == 0, done.stderr
     assert len(read_catalog(tmp_path / "other")) == 23  # the row without image is left out
 

@@ -117,7 +117,7 @@ def test_the_nihs_lists(tmp_path: Path) -> None:
     assert split["valid"]["patient"].nunique() == 2 and split["train"]["patient"].nunique() == 14
     assert sum(map(len, split.values())) == len(catalog)
     assert not set(split["valid"]["patient"]) & set(split["train"]["patient"])
-    done = command("catalog", folder, "--nih-lists")
+    done = command("stats", folder, "--official-split")
     assert done.returncode == 0 and "NIH's lists" in done.stdout
     assert verify(folder).fine
     resize_folder(folder, tmp_path / "small", size=8, progress=False)
@@ -145,7 +145,7 @@ def test_wrong_lists(tmp_path: Path) -> None:
     test.unlink()
     with pytest.raises(DataError, match="the list is missing"):
         split_by_lists(catalog, train, test)
-    assert "the list is missing" in the_line(command("catalog", folder, "--nih-lists"))
+    assert "the list is missing" in the_line(command("stats", folder, "--official-split"))
 
 
 def test_packed_images_are_the_files(tmp_path: Path) -> None:

@@ -29,7 +29,16 @@ def laid(make: Callable[[Path], object], name: str = "odd.png") -> Callable[[Pat
         GREY.save(folder / "in" / GOOD)
         make(folder / "in" / name)
         target = str(folder / "out")
-        return ["data-prep", "resize", str(folder / "in"), target, "--size", "8", "--workers", "1"]
+        return [
+            "data-prep",
+            "resize",
+            str(folder / "in"),
+            target,
+            "--size",
+            "8",
+            "--num-workers",
+            "1",
+        ]
 
     return lay
 

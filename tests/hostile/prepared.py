@@ -178,13 +178,13 @@ OTHERS = {
         r"has 1 image that .* has not, the first: \.\./\.\./x\.png",
     ),
     "an image damaged behind the manifest": (
-        partial(prepared, command="catalog", files=manifest(row("00000003_000.png", bytes=1))),
+        partial(prepared, command="stats", files=manifest(row("00000003_000.png", bytes=1))),
         "1 image is not what manifest.csv says was written, the first: 00000003_000.png",
     ),
     "an image the manifest puts elsewhere": (
         partial(
             prepared,
-            command="catalog",
+            command="stats",
             files=manifest(row("00000003_000.png", file="../../../../../etc/hostname")),
         ),
         "1 image is not what manifest.csv says",
@@ -214,7 +214,7 @@ OTHERS = {
         "manifest.csv: .* but a pipe",
     ),
     "a pipe as list of what is left out": (
-        partial(pipe, name="left_out.csv", command="catalog"),
+        partial(pipe, name="left_out.csv", command="stats"),
         "left_out.csv: cannot be read .not a file but a pipe",
     ),
 }

@@ -27,7 +27,7 @@ def table(text: str | bytes, mapping: str = MAPPING) -> Callable[[Path], list[st
         picture(folder / "a.png")
         (folder / LIST).write_bytes(text if isinstance(text, bytes) else text.encode())
         (folder / "table.toml").write_text(mapping)
-        return ["data-prep", "catalog", str(folder), "--reader", "table"]
+        return ["data-prep", "stats", str(folder), "--reader", "table"]
 
     return lay
 
@@ -62,7 +62,7 @@ def classes(*files: str, spoil: Callable[[Path], object] = lambda _: None) -> Ca
         for name in files:
             picture(folder / name)
         spoil(folder)
-        return ["data-prep", "catalog", str(folder), "--reader", "imagefolder"]
+        return ["data-prep", "stats", str(folder), "--reader", "imagefolder"]
 
     return lay
 
@@ -113,7 +113,7 @@ def cifar(**files: bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         for name, data in (sound | files).items():
             (folder / name).write_bytes(data)
-        return ["data-prep", "catalog", str(folder), "--reader", "cifar10"]
+        return ["data-prep", "stats", str(folder), "--reader", "cifar10"]
 
     return lay
 
@@ -123,7 +123,7 @@ def binary(batch: bytes, meta: bytes = b"a\nb\n") -> Callable[[Path], list[str]]
         (folder / "batches.meta.txt").write_bytes(meta)
         (folder / "data_batch_1.bin").write_bytes(batch)
         (folder / "test_batch.bin").write_bytes(bytes(3073))
-        return ["data-prep", "catalog", str(folder), "--reader", "cifar10"]
+        return ["data-prep", "stats", str(folder), "--reader", "cifar10"]
 
     return lay
 
@@ -135,7 +135,7 @@ def packed(*members: tuple[str, bytes]) -> Callable[[Path], list[str]]:
                 header = tarfile.TarInfo(name)
                 header.size = len(data)
                 out.addfile(header, io.BytesIO(data))
-        return ["data-prep", "catalog", str(folder), "--reader", "cifar10"]
+        return ["data-prep", "stats", str(folder), "--reader", "cifar10"]
 
     return lay
 
@@ -192,10 +192,22 @@ CASES = [
     Case("mapping-value-twice", told(MAPPING + 'missing = ["1"]\n'), "'1' stands for two things"),
     Case("mapping-other-name", names("nodule"), "line 2, column 'Labels': 'nodule' is not one"),
     Case("mapping-none-beside", names("mass|No Finding"), "'No Finding' beside a finding"),
-    Case("list-call", names("__import__('os')", 'form = "list"\n'), "no list of names in quotes"),
-    Case("list-open", names("['mass'", 'form = "list"\n'), "no list of names in quotes"),
-    Case("list-of-a-call", names("['mass', f()]", 'form = "list"\n'), "no list of names in quotes"),
-    Case("list-deep", names("[" * 50_000 + "]" * 50_000, 'form = "list"\n'), "no list of names"),
+    Case(
+        "list-call",
+        names("__import__('os')", 'label_format = "list"\n'),
+        "no list of names in quotes",
+    ),
+    Case("list-open", names("['mass'", 'label_format = "list"\n'), "no list of names in quotes"),
+    Case(
+        "list-of-a-call",
+        names("['mass', f()]", 'label_format = "list"\n'),
+        "no list of names in quotes",
+    ),
+    Case(
+        "list-deep",
+        names("[" * 50_000 + "]" * 50_000, 'label_format = "list"\n'),
+        "no list of names",
+    ),
     Case("classes-none", classes("a.png"), "no folder in it"),
     Case("classes-empty", classes("cat/a.png", spoil=lambda f: (f / "dog").mkdir()), "no image in"),
     Case(
@@ -284,10 +296,10 @@ CASES = [
     Case("cifar-names-twice", binary(bytes(3073), b"a\na\n"), "two of one name"),
     Case("cifar-tar-climbing", packed(("../data_batch_1.bin", b"")), "points outside the folder"),
     Case("cifar-tar-of-others", packed(("x/readme.html", b"hi")), "not CIFAR-10"),
-    Case("reader-unknown", lambda f: ["data-prep", "catalog", str(f), "--reader", "nhi"], "'nih'"),
+    Case("reader-unknown", lambda f: ["data-prep", "stats", str(f), "--reader", "nhi"], "'nih'"),
     Case(
         "reader-other-option",
-        lambda f: ["data-prep", "catalog", str(f), "--reader", "cifar10", "--table", "x"],
+        lambda f: ["data-prep", "stats", str(f), "--reader", "cifar10", "--table", "x"],
         "the reader cifar10 has no option 'table'",
     ),
 ]

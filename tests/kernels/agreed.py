@@ -60,8 +60,8 @@ def assert_pixels_are_pillows(
     written, files, packed = (folder / name for name in ("different" + suffix, "files", "packed"))
     write_different_images(folder, suffix)
     how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
-    data_prep.resize_folder(written, files, **how, workers=1, progress=False)
-    data_prep.pack_folder(files, packed, workers=1, progress=False)
+    data_prep.resize_folder(written, files, **how, num_workers=1, progress=False)
+    data_prep.pack_folder(files, packed, num_workers=1, progress=False)
     found = []
     for source in (files, packed, *([written] if suffix == ".png" else [])):
         images = image_data.load_data(replace(names["this_run"].setup, data=source))

@@ -40,7 +40,7 @@ path = "images/{{Image Index}}"
 name = "Image Index"
 group = "Patient ID"
 labels = "Finding Labels"
-none = ["No Finding"]
+no_finding = ["No Finding"]
 findings = {list(data_prep.FINDINGS)}
 """
 
