@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from data_prep.arguments import Version, parse
-from data_prep.errors import READER_GONE, DataError, printable
+from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, printable
 
 __all__ = ["Version", "main"]
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     It is 0, 1 (`verify` found a problem), 2 (a user error), 130 (Ctrl-C) or 141 (`… | head`).
     """
-    _have_output()
+    _open_streams()
     try:
         try:
             options = parse(sys.argv[1:] if arguments is None else arguments)
@@ -33,11 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"data-prep: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has gone, as in `data-prep … | head`
-        _drop_output()
-        return READER_GONE
+        _discard_output()
+        return BROKEN_PIPE_EXIT_CODE
     except OSError as error:  # the disk is full, read-only or gone, or nothing can be printed
-        _drop_output()
-        where = error.filename or ("standard output" if _is_here() else "the working folder")
+        _discard_output()
+        where = error.filename or (
+            "standard output" if _working_folder_exists() else "the working folder"
+        )
         print(
             f"data-prep: {printable(os.fsdecode(where))}: {error.strerror or error}; what is done"
             " is kept, put that right and run the same command again",
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _have_output() -> None:
+def _open_streams() -> None:
     """Give a process that was started without some of its streams (`>&-`) others, which lead
     nowhere, and have those it has print any name: what they cannot encode becomes an escape."""
     for name in ("stdin", "stdout", "stderr"):
@@ -65,12 +67,12 @@ def _have_output() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _drop_output() -> None:
+def _discard_output() -> None:
     """Keep Python from complaining at its end of what it could not print."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _is_here() -> bool:
+def _working_folder_exists() -> bool:
     """Whether the folder this runs in is still there."""
     with contextlib.suppress(OSError):
         return bool(os.getcwd())  # noqa: PTH109

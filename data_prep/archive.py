@@ -16,39 +16,39 @@ from typing import IO, Any
 
 from data_prep.errors import DataError
 from data_prep.files import open_regular
-from data_prep.prepared import KINDS
+from data_prep.prepared_folder import IMAGE_EXTENSIONS
 
-quick_gzip: Any = gzip
+gzip_backend: Any = gzip
 try:
     from isal import igzip
 except ImportError:  # slower, and the same
     pass
 else:
-    quick_gzip = igzip
+    gzip_backend = igzip
 
 #: The NIH's largest image has about 1.2 MB.
 MAX_IMAGE_BYTES = 64 << 20
 MAX_MEMBERS = 1_000_000
 #: PNGs do not shrink further: an archive that grows so much when opened holds something else.
-MAX_GROWTH = 20
-AT_ONCE = 1 << 20
+MAX_EXPANSION = 20
+READ_SIZE = 1 << 20
 #: Bytes from the end of one member to the next: headers of some hundred, and what is read ahead.
 #: `tarfile` would keep headers in memory however long they are.
-MAX_HEADER_BYTES = 3 * AT_ONCE
+MAX_HEADER_BYTES = 3 * READ_SIZE
 
 #: Short enough for every file system, with an ending more.
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,239}")
 
 
-def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
+def iterate_images(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     """Name (without folders) and bytes of each image file of a .tar.gz or .tar, in its order."""
-    return members_in(archive, lambda name: name.lower().endswith(KINDS))
+    return iterate_members(archive, lambda name: name.lower().endswith(IMAGE_EXTENSIONS))
 
 
-def members_in(
+def iterate_members(
     archive: str | os.PathLike[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    """As `images_in`, of the files whose bare names are `wanted`.
+    """As `iterate_images`, of the files whose bare names are `wanted`.
 
     Memory holds one of them at a time. Folders and other regular files are passed over. Raises
     `DataError`, naming archive and member, for a path that leads out, a link, a device, a member
@@ -60,10 +60,10 @@ def members_in(
         with open_regular(archive) as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            stream: Any = quick_gzip.open(file) if packed else file
-            most = MAX_GROWTH * archive.stat().st_size + MAX_IMAGE_BYTES
+            stream: Any = gzip_backend.open(file) if packed else file
+            most = MAX_EXPANSION * archive.stat().st_size + MAX_IMAGE_BYTES
             guard = _Guard(stream, archive, most)
-            with tarfile.open(fileobj=guard, mode="r|", bufsize=AT_ONCE) as members:  # type: ignore[call-overload]
+            with tarfile.open(fileobj=guard, mode="r|", bufsize=READ_SIZE) as members:  # type: ignore[call-overload]
                 for count, member in enumerate(members):
                     if count >= MAX_MEMBERS:
                         raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
@@ -84,7 +84,7 @@ def members_in(
                     assert data is not None  # a regular file
                     yield name, data.read()
             guard.allow(MAX_HEADER_BYTES)
-            while guard.read(AT_ONCE):  # to the end: gzip's checksum of the whole stands there
+            while guard.read(READ_SIZE):  # to the end: gzip's checksum of the whole stands there
                 pass
     except FileNotFoundError:
         raise DataError(f"{archive}: the archive is missing") from None
@@ -141,7 +141,7 @@ class _Guard:
         self.given += len(data)
         if self.given > self.most:
             raise DataError(
-                f"{self.archive}: grows more than {MAX_GROWTH} times when opened, which images"
+                f"{self.archive}: grows more than {MAX_EXPANSION} times when opened, which images"
                 " do not; refused"
             )
         if self.given > self.until:

@@ -79,7 +79,7 @@ class Catalog:
         )
 
 
-def settle(
+def apply_label_policies(
     catalog: Catalog, uncertain: Policy, missing: Policy, where: str = ""
 ) -> tuple[Catalog, np.ndarray]:
     """The images that stay under these policies, and their targets.
@@ -109,7 +109,7 @@ def settle(
     return catalog, targets
 
 
-def split(
+def split_catalog(
     catalog: Catalog,
     *,
     seed: int = 0,
@@ -134,7 +134,7 @@ def split(
         if len(given[part]) == 0:
             raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
     if catalog.groups is not None:
-        _refuse_shared(catalog.groups, given)
+        _refuse_shared_groups(catalog.groups, given)
     if len(given["valid"]) == 0:
         train = given["train"]
         inner = split_groups(
@@ -147,7 +147,7 @@ def split(
     return given
 
 
-def _refuse_shared(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
+def _refuse_shared_groups(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
     seen: dict[Hashable, str] = {}
     for part, images in given.items():
         for group in {groups[i] for i in images.tolist()}:

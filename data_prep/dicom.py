@@ -15,10 +15,10 @@ import numpy as np
 from data_prep.errors import DataError
 
 #: Compressed as a whole: a megabyte may become gigabytes before anybody can look at it.
-DEFLATED = b"1.2.840.10008.1.2.1.99"
+DEFLATED_SYNTAX = b"1.2.840.10008.1.2.1.99"
 
 
-def is_one(data: bytes) -> bool:
+def is_dicom(data: bytes) -> bool:
     """Whether these bytes say that they are a DICOM file."""
     return data[128:132] == b"DICM"
 
@@ -43,11 +43,11 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd metadata; what matters is said below
-            if DEFLATED in data[:4096]:
+            if DEFLATED_SYNTAX in data[:4096]:
                 raise ValueError("deflated as a whole, which is refused; store it plain")
             file = pydicom.dcmread(io.BytesIO(data))
             _refuse_odd_kinds(file, max_pixels)
-            return _shown(file)
+            return _displayed(file)
     except Exception as error:
         # pydicom raises nearly anything on damaged input; to us it all means the same.
         text = " ".join(str(error).split()) or type(error).__name__
@@ -67,14 +67,14 @@ def _refuse_odd_kinds(file: Any, max_pixels: int) -> None:
         raise ValueError(f"{file.Columns} x {file.Rows} pixels, more than an X-ray can have")
 
 
-def _shown(file: Any) -> np.ndarray:
+def _displayed(file: Any) -> np.ndarray:
     """uint8 (height, width) of a file that holds one grey frame."""
     from pydicom.pixels import apply_modality_lut
 
     stored = file.pixel_array
     values = np.asarray(apply_modality_lut(stored, file), dtype=np.float64)
     if "WindowCenter" in file and "WindowWidth" in file:
-        centre, width = _first(file.WindowCenter), _first(file.WindowWidth)
+        centre, width = _first_value(file.WindowCenter), _first_value(file.WindowWidth)
         shown = _window(values, centre, width, str(file.get("VOILUTFunction") or "LINEAR"))
     else:
         bits = int(file.BitsStored)
@@ -107,6 +107,6 @@ def _window(values: np.ndarray, centre: float, width: float, function: str) -> n
     raise ValueError(f"a window of the unknown function {function}")
 
 
-def _first(value: Any) -> float:
+def _first_value(value: Any) -> float:
     """A window may come in several versions, of which the first is the one meant."""
     return float(value if isinstance(value, int | float | str) else next(iter(value)))

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.files import OUT_OF_SPACE, open_regular, sync_file
+from data_prep.files import DISK_FULL_ERRORS, open_regular, sync_file
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
-class BrokenLine(Exception):
+class ConnectionLost(Exception):
     """The line broke, the server is tired or out of reach: worth another try."""
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemoteFile:
     """A file to fetch: what it is called, where it is, and what is known of it."""
 
     name: str
@@ -40,7 +40,7 @@ class Cancelled(Exception):
 
 
 def download(
-    remote: Remote,
+    remote: RemoteFile,
     folder: Path,
     *,
     tries: int = 6,
@@ -81,12 +81,12 @@ def download(
                     f" {remote.name} may have moved: name a mirror or a folder that has it"
                 ) from None
             problem = f"the server answers {error.code} {error.reason}"
-        except BrokenLine as error:
+        except ConnectionLost as error:
             problem = str(error)
         except (ValueError, OverflowError) as error:  # brackets left open, a port beyond all
             raise DataError(f"{remote.url}: not an address to fetch from ({error})") from None
         except OSError as error:
-            if error.errno not in OUT_OF_SPACE:
+            if error.errno not in DISK_FULL_ERRORS:
                 raise DataError(f"{part}: cannot be written ({error.strerror})") from None
             raise DataError(
                 f"{folder}: the disk is full; what has arrived of {remote.name} is kept:"
@@ -117,7 +117,7 @@ def download(
 
 
 def _transfer(
-    remote: Remote,
+    remote: RemoteFile,
     part: Path,
     timeout: float,
     told: Callable[[int], None],
@@ -129,7 +129,7 @@ def _transfer(
     if had:
         request.add_header("Range", f"bytes={had}-")
     try:
-        answer = _from_the_line(partial(urllib.request.urlopen, request, timeout=timeout))
+        answer = _receive(partial(urllib.request.urlopen, request, timeout=timeout))
     except urllib.error.HTTPError as error:
         if error.code == 416 and had:  # nothing after this byte: all is there, or too much is
             total = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
@@ -138,7 +138,7 @@ def _transfer(
                 return
             told(-had)
             part.unlink()
-            raise BrokenLine("the part on disk was longer than the file") from None
+            raise ConnectionLost("the part on disk was longer than the file") from None
         raise
     with answer:
         start = 0
@@ -146,26 +146,26 @@ def _transfer(
             span = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
             start = int(span[1]) if span else -1
             if start != had:
-                raise BrokenLine(f"asked for bytes from {had}, got them from {start}")
+                raise ConnectionLost(f"asked for bytes from {had}, got them from {start}")
         elif had:
             told(-had)  # a server without ranges sends the whole file again
         length = answer.headers.get("Content-Length")
         expected = start + int(length) if length and length.isdecimal() else None
         with part.open("ab" if start else "wb") as file:
-            while chunk := _from_the_line(partial(answer.read, CHUNK)):
+            while chunk := _receive(partial(answer.read, CHUNK_BYTES)):
                 file.write(chunk)
                 told(len(chunk))
                 if stop.is_set():
                     raise Cancelled
             size = file.tell()
     if expected is not None and size < expected:
-        raise BrokenLine(f"the connection broke after {size:,} of {expected:,} bytes")
+        raise ConnectionLost(f"the connection broke after {size:,} of {expected:,} bytes")
     if expected is None and remote.bytes is not None and size < remote.bytes:
-        raise BrokenLine(f"the connection broke after {size:,} of {remote.bytes:,} bytes")
+        raise ConnectionLost(f"the connection broke after {size:,} of {remote.bytes:,} bytes")
 
 
-def _from_the_line(receive: Callable[[], Any]) -> Any:
-    """What `receive` gives; every error of the line, also one of TLS, as `BrokenLine`.
+def _receive(receive: Callable[[], Any]) -> Any:
+    """What `receive` gives; every error of the line, also one of TLS, as `ConnectionLost`.
 
     Kept apart from writing what came, whose errors are of the same class (OSError) and mean
     something else.
@@ -175,14 +175,14 @@ def _from_the_line(receive: Callable[[], Any]) -> Any:
     except urllib.error.HTTPError:  # an answer, though not the file
         raise
     except (OSError, http.client.HTTPException) as error:
-        raise BrokenLine(str(getattr(error, "reason", error)) or type(error).__name__) from None
+        raise ConnectionLost(str(getattr(error, "reason", error)) or type(error).__name__) from None
 
 
 def md5_of(file: Path) -> str:
     """The MD5 of a file, as hexadecimal digits."""
     digest = hashlib.md5(usedforsecurity=False)
     with open_regular(file) as data:
-        while chunk := data.read(CHUNK):
+        while chunk := data.read(CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
 

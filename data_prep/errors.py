@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: Characters of an error's line; a cell or a name of a hostile file may have millions.
-LONGEST = 2000
+MAX_ERROR_LENGTH = 2000
 
 
 class DataError(Exception):
@@ -16,8 +16,10 @@ class DataError(Exception):
 
     def __init__(self, text: str) -> None:
         text = printable(text)
-        if len(text) > LONGEST:  # what and where stand in front, what to do about it at the end
-            text = f"{text[: LONGEST // 2]} [...] {text[-LONGEST // 2 :]}"
+        if (
+            len(text) > MAX_ERROR_LENGTH
+        ):  # what and where stand in front, what to do about it at the end
+            text = f"{text[: MAX_ERROR_LENGTH // 2]} [...] {text[-MAX_ERROR_LENGTH // 2 :]}"
         super().__init__(text)
 
     def _render_traceback_(self) -> list[str]:
@@ -25,7 +27,7 @@ class DataError(Exception):
         return [str(self)]
 
 
-READER_GONE = 141
+BROKEN_PIPE_EXIT_CODE = 141
 """Exit code where the program that reads the output has ended, as of `… | head`: SIGPIPE's."""
 
 

@@ -29,16 +29,16 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 #: Temporary files start with a dot and end so; no reader takes them for images.
-TEMPORARY = ".part-of-data-prep"
+TEMPORARY_SUFFIX = ".part-of-data-prep"
 _HOST = zlib.crc32(socket.gethostname().encode())  # another has processes of the same numbers
 
 #: A label file, a list or a note: for the whole NIH set they have up to 9 MB.
 MAX_TEXT_BYTES = 256 << 20
 
-OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
+def write_atomic(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
     """Write a file so that it is there whole or not at all, also when killed half-way.
 
     A power cut within half a minute may still leave the name without the bytes: for many files
@@ -46,7 +46,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
     """
     folder = os.path.dirname(path)  # noqa: PTH120 (speed)
     # Not made of the file's name, which may be as long as a name can be.
-    mine = f".{_HOST:08x}-{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+    mine = f".{_HOST:08x}-{os.getpid()}-{threading.get_ident()}{TEMPORARY_SUFFIX}"
     temporary = os.path.join(folder, mine)  # noqa: PTH118 (speed)
     try:
         # A stranger's folder may have a link of that name, out of it.
@@ -71,7 +71,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
         raise
 
 
-def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
+def read_limited(path: str | os.PathLike[str], most: int) -> bytes:
     """A file's bytes.
 
     Raises `DataError` for what could hold a program up for ever or take all its memory: a pipe or a
@@ -110,7 +110,7 @@ def _open_regular(path: str | os.PathLike[str]) -> int:
     raise DataError(f"{path}: cannot be read (not a file but a pipe, a device or the like)")
 
 
-def sync(folder: str | os.PathLike[str]) -> None:
+def sync_filesystem(folder: str | os.PathLike[str]) -> None:
     """Wait until all that was written to the file system of a folder is on the disk.
 
     One call for a hundred thousand files, where `fsync` would wait for each. Raises `OSError` where
@@ -148,7 +148,7 @@ def _fsync(handle: int) -> None:
 
 def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write a small JSON file, whole or not at all; when this returns it is on the disk."""
-    write_whole(path, (json.dumps(content, indent=2) + "\n").encode(), durable=True)
+    write_atomic(path, (json.dumps(content, indent=2) + "\n").encode(), durable=True)
 
 
 def read_json(
@@ -156,7 +156,7 @@ def read_json(
 ) -> dict[str, Any] | None:
     """A JSON file's object, or None where there is no such file; `cure` is for a damaged one."""
     try:
-        content = json.loads(read_whole(path, MAX_TEXT_BYTES))
+        content = json.loads(read_limited(path, MAX_TEXT_BYTES))
     except (FileNotFoundError, NotADirectoryError):  # the images may lie in an archive
         return None
     except OSError as error:
@@ -170,32 +170,32 @@ def read_json(
     return content
 
 
-def same_place(one: Path, other: Path) -> bool:
+def is_same_path(one: Path, other: Path) -> bool:
     """Whether two paths lead to the same place, through whatever links."""
     # Not Path.resolve, which raises RuntimeError for links in a circle.
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def one_in_the_other(one: Path, other: Path) -> bool:
+def is_nested(one: Path, other: Path) -> bool:
     """Whether a folder lies, at whatever depth, in the other."""
     here, there = Path(os.path.realpath(one)), Path(os.path.realpath(other))
     return here in there.parents or there in here.parents
 
 
-def sweep(folder: Path) -> None:
+def remove_temporary_files(folder: Path) -> None:
     """Remove temporary files that a killed run left in a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(TEMPORARY):
+            if entry.name.endswith(TEMPORARY_SUFFIX):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(entry.path)  # noqa: PTH108
 
 
-MOMENT = 5.0
+LOCK_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def sole_writer(folder: Path, patience: float = MOMENT) -> Iterator[None]:
+def exclusive_lock(folder: Path, patience: float = LOCK_SECONDS) -> Iterator[None]:
     """Make the folder and hold it: a second writer would mix two results.
 
     The hold is on the folder itself, so nothing is left behind, and ends with the process. The
@@ -211,7 +211,7 @@ def sole_writer(folder: Path, patience: float = MOMENT) -> Iterator[None]:
         raise DataError(f"{folder} cannot be made ({error.strerror})") from None
     try:
         now = time.monotonic()
-        until, told = now + patience, now + MOMENT
+        until, told = now + patience, now + LOCK_SECONDS
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -246,11 +246,11 @@ def core_limit() -> float:
 
     It may be a fraction, such as 1.5, or infinite: which cores they are is said by its affinity.
     """
-    limits = [*_quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_job()]
+    limits = [*_cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_slurm_limit()]
     return min([math.inf, *limits])
 
 
-def _quotas(groups: Path, root: Path) -> Iterator[float]:
+def _cgroup_limits(groups: Path, root: Path) -> Iterator[float]:
     """What each control group around this process lets it have, in CPUs.
 
     A container has a limit of its own at the top of what it sees, a job one somewhere below.
@@ -279,7 +279,7 @@ def _quotas(groups: Path, root: Path) -> Iterator[float]:
                 break
 
 
-def _job() -> Iterator[float]:
+def _slurm_limit() -> Iterator[float]:
     """What Slurm gave this job on this node, also where it binds nobody to that."""
     said = os.environ.get("SLURM_CPUS_ON_NODE", "")
     if "SLURM_JOB_ID" in os.environ and said.isascii() and said.isdigit():
@@ -287,11 +287,11 @@ def _job() -> Iterator[float]:
 
 
 def in_batches(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:
-    """These items, so many at a time: the jobs of `on_all_cores`."""
+    """These items, so many at a time: the jobs of `map_in_processes`."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def on_all_cores(
+def map_in_processes(
     work: Callable[[Sequence[Job]], Result],
     jobs: Iterable[Sequence[Job]],
     num_workers: int | None = None,
@@ -315,19 +315,19 @@ def on_all_cores(
             initargs=(os.getpid(),),
         )
     except (OSError, ValueError) as error:  # no memory to share, more workers than there can be
-        raise _no_workers(num_workers, error) from None
+        raise _cannot_start(num_workers, error) from None
     waiting = iter(jobs)
     under_way: set[Future[Result]] = set()
     try:
         while True:
             for batch in waiting:
-                with _interrupt_held_back():
+                with _interrupt_deferred():
                     under_way.add(_submit(pool, work, batch, num_workers))
                 if len(under_way) >= 2 * num_workers:
                     break
             if not under_way:
                 break
-            with _interrupt_held_back():
+            with _interrupt_deferred():
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
@@ -337,7 +337,7 @@ def on_all_cores(
             " run the same command again, with fewer --num-workers"
         ) from None
     finally:
-        with _interrupt_held_back():
+        with _interrupt_deferred():
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -356,10 +356,10 @@ def _submit(
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()
             process.join()
-        raise _no_workers(num_workers, error) from None
+        raise _cannot_start(num_workers, error) from None
 
 
-def _no_workers(num_workers: int, error: Exception) -> DataError:
+def _cannot_start(num_workers: int, error: Exception) -> DataError:
     reason = getattr(error, "strerror", None) or error
     return DataError(
         f"{num_workers:,} worker processes cannot be started ({reason});"
@@ -368,7 +368,7 @@ def _no_workers(num_workers: int, error: Exception) -> DataError:
 
 
 @contextlib.contextmanager
-def _interrupt_held_back() -> Iterator[None]:
+def _interrupt_deferred() -> Iterator[None]:
     """Ctrl-C takes effect at the end of the block.
 
     KeyboardInterrupt amid a pool's own code can leave the lock of a future taken, for which the
@@ -391,7 +391,7 @@ def _interrupt_held_back() -> Iterator[None]:
 def _start_worker(parent: int) -> None:
     # Ctrl-C reaches every process of the terminal; the parent alone decides what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     # Keep freed megabytes for the next image instead of giving them back to the system each time,
     # which would clear every page anew: a fifth of the time. Known to glibc only.
     with contextlib.suppress(OSError, AttributeError):
@@ -400,7 +400,7 @@ def _start_worker(parent: int) -> None:
             c_library.mallopt(option, value)
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)

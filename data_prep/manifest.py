@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep.errors import DataError
-from data_prep.files import read_whole, write_whole
+from data_prep.files import read_limited, write_atomic
 
 MANIFEST = "manifest.csv"
 
 #: About four million images; the whole NIH set takes 30 MB.
 MAX_BYTES = 1 << 30
 
-CURE = "remove it and run again, which makes the images anew"
+REPAIR_HINT = "remove it and run again, which makes the images anew"
 
 
 class Row(NamedTuple):
@@ -51,25 +51,25 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-def digest(data: bytes | memoryview) -> str:
+def sha256_of(data: bytes | memoryview) -> str:
     """SHA-256 as hexadecimal digits, as `sha256sum` prints it."""
     return hashlib.sha256(data).hexdigest()
 
 
-def state_of(path: str | os.PathLike[str]) -> str:
+def file_state(path: str | os.PathLike[str]) -> str:
     """Bytes and times of a file: what is written to it changes at least the last of them."""
     found = os.stat(path)  # noqa: PTH116 (speed)
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
-def exists(folder: Path) -> bool:
+def has_manifest(folder: Path) -> bool:
     """Whether a folder has a manifest of ours, whole or not."""
     with contextlib.suppress(OSError, DataError):
         return _text(folder / MANIFEST).startswith(HEADER)
     return False
 
 
-def read(folder: Path, *, partial: bool = False) -> dict[str, Row]:
+def read_manifest(folder: Path, *, partial: bool = False) -> dict[str, Row]:
     """The rows of a folder by image; none where it has no manifest.
 
     `partial` is for a folder that is not complete: rows count up to the first that is damaged, as
@@ -81,31 +81,33 @@ def read(folder: Path, *, partial: bool = False) -> dict[str, Row]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror}); {CURE}") from None
+        raise DataError(f"{file}: cannot be read ({error.strerror}); {REPAIR_HINT}") from None
     rows: dict[str, Row] = {}
     try:
         for row in _rows(text):
             rows[row.image] = row
     except (ValueError, csv.Error) as error:
         if not partial:
-            raise DataError(f"{file}, row {len(rows) + 2}: damaged ({error}); {CURE}") from None
+            raise DataError(
+                f"{file}, row {len(rows) + 2}: damaged ({error}); {REPAIR_HINT}"
+            ) from None
     return rows
 
 
-def write(folder: Path, rows: Iterable[Row]) -> None:
+def write_manifest(folder: Path, rows: Iterable[Row]) -> None:
     """Write a folder's manifest, whole and to the disk."""
-    write_whole(folder / MANIFEST, as_bytes(rows), durable=True)
+    write_atomic(folder / MANIFEST, encode_manifest(rows), durable=True)
 
 
-def as_bytes(rows: Iterable[Row]) -> bytes:
+def encode_manifest(rows: Iterable[Row]) -> bytes:
     """The file of these rows."""
     return _encoded([Row._fields, *rows])
 
 
 @contextlib.contextmanager
-def added_to(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable[Row]], None]]:
+def appending(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable[Row]], None]]:
     """Write these rows and hand out what adds more, to the dictionary and to the file."""
-    write(folder, rows.values())
+    write_manifest(folder, rows.values())
     with (folder / MANIFEST).open("ab", buffering=0) as file:
 
         def add(more: Iterable[Row]) -> None:
@@ -118,14 +120,14 @@ def added_to(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable[
         yield add
 
 
-def holds(folder: str | os.PathLike[str], row: Row, *, thorough: bool) -> bool:
+def file_matches(folder: str | os.PathLike[str], row: Row, *, thorough: bool) -> bool:
     """Whether the row's file is there with as many bytes as it says, or, thorough, with those."""
     path = os.path.join(folder, row.file)  # noqa: PTH118 (speed)
     try:
         found = os.stat(path)  # noqa: PTH116 (speed)
         if not stat.S_ISREG(found.st_mode) or found.st_size != row.bytes:
             return False
-        return not thorough or digest(Path(path).read_bytes()) == row.sha256
+        return not thorough or sha256_of(Path(path).read_bytes()) == row.sha256
     except OSError:
         return False
 
@@ -165,4 +167,4 @@ def _encoded(rows: Iterable[Iterable[object]]) -> bytes:
 
 
 def _text(file: Path) -> str:
-    return read_whole(file, MAX_BYTES).decode("utf-8", "surrogateescape")
+    return read_limited(file, MAX_BYTES).decode("utf-8", "surrogateescape")

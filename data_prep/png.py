@@ -20,24 +20,24 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from data_prep.compiled import shrink, unfilter
+from data_prep.c_extension import shrink, unfilter
 
-fast: Any = zlib
+zlib_backend: Any = zlib
 try:
     from isal import isal_zlib
 except ImportError:  # an environment with nothing but the common packages
     pass
 else:
-    fast = isal_zlib
+    zlib_backend = isal_zlib
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-class NotPlainError(Exception):
+class NotGreyPngError(Exception):
     """Not an intact 8-bit grey PNG; Pillow shall look at it."""
 
 
-def decode_plain(data: bytes, max_pixels: int) -> np.ndarray | None:
+def decode_grey_png(data: bytes, max_pixels: int) -> np.ndarray | None:
     """The pixels, uint8 (height, width), of an intact plain 8-bit grey PNG, else None.
 
     Everything the format lets one check is checked: all checksums, the number of bytes, the end.
@@ -45,22 +45,22 @@ def decode_plain(data: bytes, max_pixels: int) -> np.ndarray | None:
     """
     try:
         return _decode(data, max_pixels)
-    except (NotPlainError, struct.error, zlib.error, fast.error, ValueError):
+    except (NotGreyPngError, struct.error, zlib.error, zlib_backend.error, ValueError):
         return None
 
 
 def _decode(data: bytes, max_pixels: int) -> np.ndarray:
     if data[:8] != SIGNATURE or data[12:16] != b"IHDR":
-        raise NotPlainError
+        raise NotGreyPngError
     width, height, depth, colour, *others = struct.unpack_from(">IIBBBBB", data, 16)
     if (depth, colour, *others) != (8, 0, 0, 0, 0) or not 0 < width * height <= max_pixels:
-        raise NotPlainError
+        raise NotGreyPngError
     size = height * (width + 1)
     # One byte more than there may be: a stream that goes on without end is not followed.
-    inflater = fast.decompressobj()
+    inflater = zlib_backend.decompressobj()
     raw = inflater.decompress(_image_data(data), size + 1)
     if len(raw) != size or not inflater.eof:
-        raise NotPlainError
+        raise NotGreyPngError
     if unfilter is None:
         return _unfilter(raw, width, height)
     pixels = np.empty((height, width), dtype=np.uint8)
@@ -93,14 +93,14 @@ def _image_data(data: bytes) -> bytes:
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 8 + length
         (check,) = struct.unpack_from(">I", data, end)
-        if fast.crc32(memoryview(data)[at + 4 : end]) != check:
-            raise NotPlainError
+        if zlib_backend.crc32(memoryview(data)[at + 4 : end]) != check:
+            raise NotGreyPngError
         if kind == b"IDAT":
             parts.append(data[at + 8 : end])
         elif kind == b"IEND":
             return b"".join(parts)
         elif kind in (b"tRNS", b"acTL"):
-            raise NotPlainError
+            raise NotGreyPngError
         at = end + 4
 
 
@@ -110,20 +110,22 @@ def _through_pillow(raw: bytes, width: int, height: int) -> np.ndarray:
         part = raw[start : start + 65535]
         last = start + 65535 >= len(raw)
         blocks += [struct.pack("<BHH", last, len(part), len(part) ^ 0xFFFF), part]
-    blocks.append(struct.pack(">I", fast.adler32(raw)))
+    blocks.append(struct.pack(">I", zlib_backend.adler32(raw)))
     wrapped = _assemble(np.empty((height, width), dtype=np.uint8), b"".join(blocks))
     with Image.open(io.BytesIO(wrapped)) as image:
         return np.array(image)
 
 
-def square(image: np.ndarray, size: int) -> np.ndarray:
+def resize_square(image: np.ndarray, size: int) -> np.ndarray:
     """A uint8 (height, width) array resized to (size, size), antialiased bilinear; each plane of
     (height, width, 3) by itself.
 
     Pillow's pixels, or within one level of them where the compiled part does it.
     """
     if image.ndim == 3:
-        return np.stack([square(image[..., at], size) for at in range(image.shape[2])], axis=2)
+        return np.stack(
+            [resize_square(image[..., at], size) for at in range(image.shape[2])], axis=2
+        )
     height, width = image.shape
     if (height, width) == (size, size):
         return image
@@ -135,21 +137,21 @@ def square(image: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(resized)
 
 
-def encode_plain(image: np.ndarray) -> bytes:
+def encode_png(image: np.ndarray) -> bytes:
     """A uint8 array, (height, width) or (height, width, 3), as a PNG file, always the same bytes.
 
     Through zlib, which looks for runs only. ISA-L would take less than half the time, but in one
     process of a hundred it finds other bytes for the same pixels.
     """
-    return _assemble(image, _packed(image, zlib.Z_RLE))
+    return _assemble(image, _compress(image, zlib.Z_RLE))
 
 
-def encode_grain(image: np.ndarray) -> bytes:
-    """As `encode_plain`, without looking for repeats, of which a grainy picture has none."""
-    return _assemble(image, _packed(image, zlib.Z_HUFFMAN_ONLY))
+def encode_noisy_png(image: np.ndarray) -> bytes:
+    """As `encode_png`, without looking for repeats, of which a grainy picture has none."""
+    return _assemble(image, _compress(image, zlib.Z_HUFFMAN_ONLY))
 
 
-def _packed(image: np.ndarray, strategy: int) -> bytes:
+def _compress(image: np.ndarray, strategy: int) -> bytes:
     packer = zlib.compressobj(1, zlib.DEFLATED, 15, 9, strategy)
     return packer.compress(sub_filtered(image)) + packer.flush()
 
@@ -169,7 +171,7 @@ def _assemble(image: np.ndarray, data: bytes) -> bytes:
     """The file of an image, grey or RGB, whose filtered and compressed rows these are."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
-        check = fast.crc32(body, fast.crc32(kind))
+        check = zlib_backend.crc32(body, zlib_backend.crc32(kind))
         return b"".join((struct.pack(">I", len(body)), kind, body, struct.pack(">I", check)))
 
     height, width = image.shape[:2]

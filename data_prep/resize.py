@@ -13,34 +13,34 @@ from tqdm import tqdm
 
 from data_prep import manifest
 from data_prep.errors import DataError
-from data_prep.files import in_batches, on_all_cores, sole_writer, sweep
-from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST
+from data_prep.files import exclusive_lock, in_batches, map_in_processes, remove_temporary_files
 from data_prep.manifest import Row
-from data_prep.plan import Plan, make_plan
-from data_prep.prepared import (
+from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE
+from data_prep.prepared_folder import (
     TOOL,
-    begin,
     check_settings,
+    count_text,
     decoders,
-    finish,
-    full_disk,
-    make,
+    disk_error_text,
+    finish_target,
     mark_incomplete,
-    number,
-    read_note,
-    reason_only,
-    rejects,
-    without_image,
+    open_target,
+    read_metadata,
+    reject_image,
+    rejected_images,
+    text_without_path,
+    write_resized,
 )
-from data_prep.readers import kept
-from data_prep.readers import source as sources
+from data_prep.readers import image_source as sources
+from data_prep.readers import labels_csv
+from data_prep.resize_plan import ResizePlan, plan_resize
 
 BATCH = 16
 #: Images looked at in one go, which takes much less time than making them.
-CHECKED = 256
+CHECK_BATCH = 256
 
 #: Files that go along: demo.json so that nobody takes generated images for real ones.
-BESIDE = ("demo.json", TRAIN_VALID_LIST, TEST_LIST)
+COPIED_FILES = ("demo.json", TRAIN_VALID_FILE, TEST_FILE)
 
 
 def resize_folder(
@@ -101,24 +101,24 @@ def resize_folder(
     started = time.monotonic()
     settings = {"tool": TOOL, **check_settings(size, format, quality, channels, resize_mode)}
     made_of = reader
-    if kept.made_here(source):  # whose labels go along, and the name of what reads them
+    if labels_csv.has_labels_csv(source):  # whose labels go along, and the name of what reads them
         reader = reader or "table"
-        made_of = (read_note(source) or {}).get("reader", reader)
+        made_of = (read_metadata(source) or {}).get("reader", reader)
     if made_of not in (None, "nih"):
         settings["reader"] = made_of
-    plan = make_plan(source, target, skip_missing, format, reader, options)
-    with sole_writer(target):
-        before = begin(target, settings)
-        _refuse_another_source(source, target, before.rows, plan)
+    plan = plan_resize(source, target, skip_missing, format, reader, options)
+    with exclusive_lock(target):
+        before = open_target(target, settings)
+        _refuse_lost_images(source, target, before.rows, plan)
         for folder in sorted({os.path.dirname(row.file) for row in plan.rows}):  # noqa: PTH120
             (target / folder).mkdir(parents=True, exist_ok=True)
-            sweep(target / folder)
-        rows = _still_good(plan, target, before.rows, not before.complete, num_workers)
+            remove_temporary_files(target / folder)
+        rows = _reusable_rows(plan, target, before.rows, not before.complete, num_workers)
         todo = [row for row in plan.rows if row.image not in rows]
         if todo:
             mark_incomplete(target, settings)
             work = partial(
-                _make_some,
+                _resize_batch,
                 source=plan.home,
                 kind=plan.kind,
                 target=target,
@@ -126,13 +126,15 @@ def resize_folder(
                 strict=strict,
             )
             bar = partial(tqdm, desc=f"resize to {size} px", unit=" images", disable=not progress)
-            _make_all(work, todo, rows, target, num_workers, bar)
+            _resize_all(work, todo, rows, target, num_workers, bar)
         note = {**settings, "source": os.path.realpath(source), "decoders": decoders()}
         if not todo and before.complete:
             note["decoders"] = before.note.get("decoders", note["decoders"])
         result = [rows[row.image] for row in plan.rows]
-        finish(target, note, result, plan.label_files, [plan.home / name for name in BESIDE])
-    rejected = rejects(result)
+        finish_target(
+            target, note, result, plan.label_files, [plan.home / name for name in COPIED_FILES]
+        )
+    rejected = rejected_images(result)
     return {
         **note,
         "images": len(result),
@@ -144,19 +146,21 @@ def resize_folder(
     }
 
 
-def _refuse_another_source(source: Path, target: Path, before: dict[str, Row], plan: Plan) -> None:
+def _refuse_lost_images(
+    source: Path, target: Path, before: dict[str, Row], plan: ResizePlan
+) -> None:
     """Images that were made once are not thrown away because a source has them no longer."""
     lost = before.keys() - {row.image for row in plan.rows}
     lost = {image for image in lost if not before[image].problem}
     if lost:
         raise DataError(
-            f"{target} has {number(lost, 'image', 'images')} that {source} has not, the first:"
+            f"{target} has {count_text(lost, 'image', 'images')} that {source} has not, the first:"
             f" {min(lost)}; name another folder, or remove that one"
         )
 
 
-def _still_good(
-    plan: Plan,
+def _reusable_rows(
+    plan: ResizePlan,
     target: Path,
     before: dict[str, Row],
     thorough: bool,
@@ -164,24 +168,25 @@ def _still_good(
 ) -> dict[str, Row]:
     """The rows, by image, of what need not be made again."""
     known = [(row, before[row.image]) for row in plan.rows if row.image in before]
-    work = partial(_check_some, source=plan.home, kind=plan.kind, target=target, thorough=thorough)
-    good = on_all_cores(work, in_batches(known, CHECKED), num_workers)
+    work = partial(_check_batch, source=plan.home, kind=plan.kind, target=target, thorough=thorough)
+    good = map_in_processes(work, in_batches(known, CHECK_BATCH), num_workers)
     return {row.image: row for rows in good for row in rows}
 
 
-def _check_some(
+def _check_batch(
     rows: Sequence[tuple[Row, Row]], *, source: Path, kind: str, target: Path, thorough: bool
 ) -> list[Row]:
     good = []
     for planned, row in rows:
         if row.problem or row.file != planned.file:
             continue
-        if not manifest.holds(target, row, thorough=thorough):
+        if not manifest.file_matches(target, row, thorough=thorough):
             continue
         try:
-            state = sources.state(source, kind, planned.source)
+            state = sources.source_state(source, kind, planned.source)
             same = state == row.source_state or (
-                manifest.digest(sources.content(source, kind, planned.source)) == row.source_sha256
+                manifest.sha256_of(sources.read_source(source, kind, planned.source))
+                == row.source_sha256
             )
         except (OSError, DataError):  # what is wrong is said when it is made again
             continue
@@ -190,7 +195,7 @@ def _check_some(
     return good
 
 
-def _make_all(
+def _resize_all(
     work: Callable[[Sequence[Row]], list[Row]],
     todo: list[Row],
     rows: dict[str, Row],
@@ -203,17 +208,17 @@ def _make_all(
     try:
         with (
             bar(total=total, initial=len(rows)) as shown,
-            manifest.added_to(target, rows) as add,
+            manifest.appending(target, rows) as add,
         ):
-            for made in on_all_cores(work, in_batches(todo, BATCH), num_workers):
+            for made in map_in_processes(work, in_batches(todo, BATCH), num_workers):
                 add(made)
                 shown.update(len(made))
     except OSError as error:
         done = sum(not row.problem for row in rows.values())
-        raise DataError(full_disk(target, error, done, total)) from None
+        raise DataError(disk_error_text(target, error, done, total)) from None
 
 
-def _make_some(
+def _resize_batch(
     rows: Sequence[Row],
     *,
     source: Path,
@@ -228,9 +233,11 @@ def _make_some(
         try:
             data, state = _read(source, kind, row.source)
         except DataError as error:
-            row = without_image(row, reason_only(error, path), os.fspath(target))
+            row = reject_image(row, text_without_path(error, path), os.fspath(target))
         else:
-            row = make(data, row._replace(source_state=state), os.fspath(target), settings, kind)
+            row = write_resized(
+                data, row._replace(source_state=state), os.fspath(target), settings, kind
+            )
         if strict and row.problem:
             raise DataError(f"{path}: {row.problem}")
         made.append(row)
@@ -240,7 +247,7 @@ def _make_some(
 def _read(source: Path, kind: str, place: str) -> tuple[bytes, str]:
     """A source's bytes, and its file's state before they were read."""
     try:
-        state = sources.state(source, kind, place)
+        state = sources.source_state(source, kind, place)
     except OSError:  # what is wrong is said by what follows
         state = ""
-    return sources.content(source, kind, place), state
+    return sources.read_source(source, kind, place), state

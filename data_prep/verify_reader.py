@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from data_prep import manifest
-from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split
+from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split_catalog
 from data_prep.errors import DataError
-from data_prep.left_out import leave_out
-from data_prep.packed import IMAGES, is_packed
-from data_prep.pixels import Look, look_at, of_other_patients, twins
-from data_prep.prepared import read_note
-from data_prep.readers import find, kept
-from data_prep.verify import Report, add, check_looks, check_twins
+from data_prep.excluded_images import exclude_images
+from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
+from data_prep.packed import IMAGES_FILE, is_packed
+from data_prep.prepared_folder import read_metadata
+from data_prep.readers import labels_csv, load_catalog
+from data_prep.verify import Report, add_problem, report_duplicates, report_image_checks
 
 
 def verify_reader(
@@ -42,43 +42,43 @@ def verify_reader(
     `uncertain` and `missing`. Raises `DataError` for what the reader refuses.
     """
     folder = Path(folder)
-    found, _ = find(reader, folder, **(options or {}))
-    ours, packed = kept.made_here(folder), is_packed(folder)
-    note = read_note(folder) if ours else None
+    found, _ = load_catalog(reader, folder, **(options or {}))
+    ours, packed = labels_csv.has_labels_csv(folder), is_packed(folder)
+    note = read_metadata(folder) if ours else None
     if drop_duplicates and (not ours or packed):
         raise DataError(f"{folder}: leaks are dropped from a resized folder; resize this one first")
-    rows = manifest.read(folder) if ours else {}
-    looks: list[Look] = []
+    rows = manifest.read_manifest(folder) if ours else {}
+    looks: list[ImageCheck] = []
     if decode or drop_duplicates:
         jobs = [
             (image, place, at, rows[image].sha256 if image in rows else "")
             for at, (image, place) in enumerate(zip(found.images, found.sources, strict=True))
         ]
-        looks = look_at(
+        looks = check_images(
             jobs,
-            folder / IMAGES if packed else None,
+            folder / IMAGES_FILE if packed else None,
             num_workers,
             progress,
             home=os.fspath(found.folder),
             kind=found.kind,
             channels=int((note or {}).get("channels", 1 if note else 3)),
         )
-    same = twins(looks)
+    same = find_duplicates(looks)
     groups = list(found.images if found.groups is None else found.groups)
     if drop_duplicates:
         group_of = dict(zip(found.images, groups, strict=True))
-        leave_out(folder, of_other_patients(same, group_of))
+        exclude_images(folder, duplicates_to_exclude(same, group_of))
         return verify_reader(
             folder, reader, seed=seed, num_workers=num_workers, progress=progress, options=options
         )
     of = "single images" if found.groups is None else "groups"
     report = Report(len(found), len(set(groups)), len(looks), of)
     if note is not None:
-        add(report, _unnamed(folder, found), "there but not named in the list of images")
+        add_problem(report, _unnamed(folder, found), "there but not named in the list of images")
     table = pd.DataFrame({"image": list(found.images), "patient": groups})
     splits: dict[str, dict[str, pd.DataFrame]] = {}
     try:
-        parts = split(found, seed=seed)
+        parts = split_catalog(found, seed=seed)
         splits[f"the split by seed {seed}"] = {part: table.iloc[at] for part, at in parts.items()}
     except DataError as error:
         report.problems.append(str(error))
@@ -88,10 +88,10 @@ def verify_reader(
         if not looks
         and not packed
         and image in rows
-        and not manifest.holds(folder, rows[image], thorough=False)
+        and not manifest.file_matches(folder, rows[image], thorough=False)
     ]
-    check_looks(looks, smaller, report, resized=note is not None)
-    check_twins(same, table, splits, report)
+    report_image_checks(looks, smaller, report, resized=note is not None)
+    report_duplicates(same, table, splits, report)
     report.frequencies = frequencies(found)
     return report
 
@@ -115,7 +115,7 @@ def frequencies(found: Catalog) -> pd.DataFrame:
 
 def _unnamed(folder: Path, found: Catalog) -> list[str]:
     """Images of a resized folder that are in no row, nor were left out."""
-    named = {row.file for row in manifest.read(folder).values()} | set(found.sources)
+    named = {row.file for row in manifest.read_manifest(folder).values()} | set(found.sources)
     there = []
     for place, _, names in os.walk(folder / "images"):
         inside = os.path.relpath(place, folder)

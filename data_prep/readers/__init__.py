@@ -11,7 +11,7 @@ A **reader** is any object with
 and nothing more: `Reader(folder=None)` in somebody's own file is one, and `check_reader` says in
 one line what it lacks. The readers that come with data_prep are functions from a folder to a
 `Catalog` (`data_prep.catalog`): image names, where each lies, labels, groups, published parts.
-`open_reader` makes a reader of it, a `Pictures`, which has besides
+`open_reader` makes a reader of it, a `CatalogReader`, which has besides
 
     catalog    that catalogue, without the images that a policy left out
     array      the pixels of all images where they are in memory or mapped, else None
@@ -41,8 +41,8 @@ import numpy as np
 
 from data_prep.catalog import Catalog, Policy
 from data_prep.errors import DataError
-from data_prep.readers.inside import is_utf8
-from data_prep.readers.pictures import Pictures
+from data_prep.readers.catalog_reader import CatalogReader
+from data_prep.readers.path_safety import is_utf8
 
 #: The readers by name: the module of this package with their function `catalog`.
 READERS = ("nih", "table", "imagefolder", "cifar10")
@@ -77,7 +77,7 @@ def open_reader(
     shares: Sequence[float] = (0.7, 0.1, 0.2),
     valid: float = 0.125,
     **options: Any,
-) -> Pictures:
+) -> CatalogReader:
     """Open the images of a folder, as published or as `data-prep resize` or `pack` wrote them.
 
     Args:
@@ -100,12 +100,12 @@ def open_reader(
     """
     if channels not in (1, 3):
         raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")
-    catalog, array = find(name, folder, **options)
+    catalog, array = load_catalog(name, folder, **options)
     if catalog.kind == "record":  # all of it is in the array
         from data_prep.readers import cifar10
 
-        cifar10.forget()
-    return Pictures(
+        cifar10.clear_cache()
+    return CatalogReader(
         catalog,
         array,
         channels=channels,
@@ -115,17 +115,17 @@ def open_reader(
     )
 
 
-def find(
+def load_catalog(
     name: str, folder: str | os.PathLike[str], **options: Any
 ) -> tuple[Catalog, np.ndarray | None]:
     """The catalogue of a folder, and the pixels of all its images where those are in one array."""
     from data_prep import packed
-    from data_prep.readers import kept
+    from data_prep.readers import labels_csv
 
     folder = Path(folder)
-    read = _function(name)
-    if kept.made_here(folder):
-        return kept.catalog(folder, name)
+    read = _catalog_function(name)
+    if labels_csv.has_labels_csv(folder):
+        return labels_csv.catalog(folder, name)
     known = [*inspect.signature(read).parameters][1:]
     for option in options:
         if option not in known:
@@ -139,11 +139,11 @@ def find(
     if catalog.kind == "record":
         from data_prep.readers import cifar10
 
-        array = cifar10.pixels(catalog)
+        array = cifar10.read_all_images(catalog)
     return catalog, array
 
 
-def _function(name: str) -> Callable[..., Catalog]:
+def _catalog_function(name: str) -> Callable[..., Catalog]:
     if name not in READERS:
         near = difflib.get_close_matches(name, READERS, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(READERS)}"

@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_prep.archive import members_in
+from data_prep.archive import iterate_members
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import read_whole
-from data_prep.manifest import state_of
-from data_prep.readers import inert_pickle
-from data_prep.readers.inside import is_utf8, refuse_out
+from data_prep.files import read_limited
+from data_prep.manifest import file_state
+from data_prep.readers import safe_unpickle
+from data_prep.readers.path_safety import is_utf8, refuse_outside
 
-BYTES = 3 * 32 * 32
+IMAGE_BYTES = 3 * 32 * 32
 #: A batch as published has 30.7 MB.
 MAX_BYTES = 256 << 20
 
-META = {"batches.meta.txt": ".bin", "batches.meta": ""}
+META_FILES = {"batches.meta.txt": ".bin", "batches.meta": ""}
 """The file with the classes' names of either version, and the ending of its batches."""
 FOLDERS = ("", "cifar-10-batches-bin", "cifar-10-batches-py")
 ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
@@ -66,9 +66,11 @@ def catalog(folder: Path) -> Catalog:
                 f"{home / name}: image {bad} is of class {batch.labels[bad]}, 0 to"
                 f" {len(classes) - 1} are known; fetch the file again"
             )
-        start = batch.step - BYTES
+        start = batch.step - IMAGE_BYTES
         images += [f"{bare}/{at:05d}.png" for at in range(len(batch.labels))]
-        sources += [f"{name}@{at * batch.step + start}+{BYTES}" for at in range(len(batch.labels))]
+        sources += [
+            f"{name}@{at * batch.step + start}+{IMAGE_BYTES}" for at in range(len(batch.labels))
+        ]
         labels.append(batch.labels)
         parts += [2 if bare == "test_batch" else 0] * len(batch.labels)
     return Catalog(
@@ -82,31 +84,31 @@ def catalog(folder: Path) -> Catalog:
     )
 
 
-def pixels(catalog: Catalog) -> np.ndarray:
+def read_all_images(catalog: Catalog) -> np.ndarray:
     """All images of a catalogue, uint8 (images, 32, 32, 3), in memory."""
     names = dict.fromkeys(source.rpartition("@")[0] for source in catalog.sources)
     batches = [_batch(catalog.folder / name) for name in names]
     found = np.empty((len(catalog), 32, 32, 3), dtype=np.uint8)
     at = 0
     for batch in batches:
-        rows = np.frombuffer(batch.data, dtype=np.uint8).reshape(-1, batch.step)[:, -BYTES:]
-        found[at : at + len(rows)] = planes(rows)
+        rows = np.frombuffer(batch.data, dtype=np.uint8).reshape(-1, batch.step)[:, -IMAGE_BYTES:]
+        found[at : at + len(rows)] = images_of_planes(rows)
         at += len(rows)
     return found
 
 
-def planes(data: bytes | np.ndarray) -> np.ndarray:
+def images_of_planes(data: bytes | np.ndarray) -> np.ndarray:
     """The images, uint8 (images, 32, 32, 3), of so many bytes in planes."""
     flat = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
     return flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
-def blob(path: Path) -> bytes:
+def batch_bytes(path: Path) -> bytes:
     """What the offsets of a catalogue's sources count in."""
     return _batch(path).data
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop the files that were read, so that they do not take memory beside the pixels."""
     _load.cache_clear()
     _unpack.cache_clear()
@@ -126,7 +128,7 @@ def _files(folder: Path) -> tuple[Path, list[str], str]:
             if (folder / name).is_file():
                 candidates.append((folder, f"{name}!", sorted(_unpacked(folder / name))))
     for home, before, names in candidates:
-        for meta, ending in META.items():
+        for meta, ending in META_FILES.items():
             known = [name for name in names if BATCH.fullmatch(name)]
             batches = [name for name in known if name.endswith(".bin") == (ending == ".bin")]
             if meta in names and batches:
@@ -147,7 +149,7 @@ def _classes(home: Path, names: list[str]) -> tuple[str, ...]:
         found = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
         found = [line for line in found if line]
     else:
-        found = inert_pickle.load(data, str(path)).get("label_names")
+        found = safe_unpickle.load_dictionary(data, str(path)).get("label_names")
     texts = isinstance(found, list) and all(isinstance(n, str) and n for n in found)
     if not texts or not is_utf8("".join(found)):
         raise DataError(f"{path}: no list of the classes' names; fetch it again")
@@ -160,7 +162,7 @@ def _batch(path: Path) -> Batch:
     """One file, read once as long as it stays as it is."""
     real = path.parent / path.name.partition("!")[0]
     try:
-        return _load(path, state_of(real))
+        return _load(path, file_state(real))
     except OSError as error:
         raise DataError(f"{real}: cannot be read ({error.strerror})") from None
 
@@ -169,41 +171,44 @@ def _batch(path: Path) -> Batch:
 def _load(path: Path, state: str) -> Batch:
     data = _bytes(path)
     if path.name.endswith(".bin"):
-        if not data or len(data) % (BYTES + 1):
+        if not data or len(data) % (IMAGE_BYTES + 1):
             raise DataError(
-                f"{path}: {len(data):,} bytes are no whole images of {BYTES + 1}; fetch it again"
+                f"{path}: {len(data):,} bytes, not a multiple of {IMAGE_BYTES + 1};"
+                " download the file again"
             )
-        rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, BYTES + 1)
-        return Batch(rows[:, 0].astype(np.int64), data, BYTES + 1)
-    content = inert_pickle.load(data, str(path))
+        rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, IMAGE_BYTES + 1)
+        return Batch(rows[:, 0].astype(np.int64), data, IMAGE_BYTES + 1)
+    content = safe_unpickle.load_dictionary(data, str(path))
     labels: Any
     array, labels = content.get("data"), content.get("labels")
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != BYTES:
-        raise DataError(f"{path}: 'data' is no uint8 array (images, {BYTES}); fetch it again")
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != IMAGE_BYTES:
+        raise DataError(f"{path}: 'data' is no uint8 array (images, {IMAGE_BYTES}); fetch it again")
     numbers = isinstance(labels, list) and all(type(label) is int for label in labels)
     if not numbers or not len(array) or len(labels) != len(array):
         raise DataError(f"{path}: 'labels' has not a whole number for each image; fetch it again")
     if not all(0 <= label < 256 for label in labels):
         raise DataError(f"{path}: a label beyond 0 to 255; fetch it again")
-    return Batch(np.array(labels, dtype=np.int64), array.tobytes(), BYTES)
+    return Batch(np.array(labels, dtype=np.int64), array.tobytes(), IMAGE_BYTES)
 
 
 def _bytes(path: Path) -> bytes:
     archive, inside, name = path.name.partition("!")
     if inside:
         return _unpacked(path.parent / archive)[name]
-    refuse_out(path.parent, path.name)
+    refuse_outside(path.parent, path.name)
     try:
-        return read_whole(path, MAX_BYTES)
+        return read_limited(path, MAX_BYTES)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _unpacked(archive: Path) -> dict[str, bytes]:
-    return _unpack(archive, state_of(archive))
+    return _unpack(archive, file_state(archive))
 
 
 @lru_cache(maxsize=1)
 def _unpack(archive: Path, state: str) -> dict[str, bytes]:
     """The files of an archive that matter, by their bare names, in memory (184 MB)."""
-    return dict(members_in(archive, lambda name: name in META or bool(BATCH.fullmatch(name))))
+    return dict(
+        iterate_members(archive, lambda name: name in META_FILES or bool(BATCH.fullmatch(name)))
+    )

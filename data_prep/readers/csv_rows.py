@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.readers.mapping import columns_in
-from data_prep.readers.text import table_bytes
+from data_prep.readers.column_mapping import parse_pattern
+from data_prep.readers.csv_file import read_csv_bytes
 
 Row = list[str]
 
@@ -22,7 +22,7 @@ Row = list[str]
 BLOCK = 500
 
 
-class Rows:
+class CsvRows:
     """A CSV or .csv.gz: its header, and its rows, all as wide as that; blank lines are left out.
 
     Raises `DataError`, with file and line, for what is no such table.
@@ -30,7 +30,7 @@ class Rows:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._data = table_bytes(file)
+        self._data = read_csv_bytes(file)
         self.header = [name.strip() for name in next(self._checked(), [])]
         self._width = len(self.header)
         if not self.header:
@@ -78,7 +78,7 @@ class Rows:
         """What gives the text that a column or a pattern of columns makes of a row."""
         pieces = [
             (text, self.column(name) if name else None, most)
-            for text, name, most in columns_in(pattern)
+            for text, name, most in parse_pattern(pattern)
         ]
         (text, at, most), *others = pieces
         if not others and at is not None and not text and most is None:

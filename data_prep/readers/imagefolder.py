@@ -16,9 +16,9 @@ import numpy as np
 
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.prepared import KINDS
-from data_prep.readers import tar_of_tars
-from data_prep.readers.inside import UNSAFE, listed, refuse_out
+from data_prep.prepared_folder import IMAGE_EXTENSIONS
+from data_prep.readers import nested_tar
+from data_prep.readers.path_safety import UNSAFE_PATH, list_folder, refuse_outside
 from data_prep.split import PARTS
 
 #: The folders of parts, by what they are called.
@@ -38,7 +38,7 @@ def catalog(folder: Path, group: str | None = None) -> Catalog:
     """
     for archive in (folder, folder / ARCHIVE):
         if archive.is_file():
-            return _with_groups(tar_of_tars.catalog(archive), group)
+            return _with_groups(nested_tar.catalog(archive), group)
     places = _part_folders(folder) or {"": None}
     classes: list[str] = []
     images: list[str] = []
@@ -86,27 +86,27 @@ def _part_folders(folder: Path) -> dict[str, int | None]:
 
 
 def _folders(folder: Path, place: str) -> list[str]:
-    names = [name for name in listed(folder, place) if not name.startswith(".")]
+    names = [name for name in list_folder(folder, place) if not name.startswith(".")]
     return sorted(name for name in names if (folder / place / name).is_dir())
 
 
 def _images(folder: Path, place: str) -> Iterator[str]:
     """Paths, within the folder, of the images under a class's folder."""
-    refuse_out(folder, place)
+    refuse_outside(folder, place)
     inner = []
     with os.scandir(folder / place) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             path = f"{place}/{entry.name}".removeprefix("/")
-            if UNSAFE.search(path):
+            if UNSAFE_PATH.search(path):
                 raise DataError(
                     f"{folder / path}: rename it; control characters, a \\ and what is"
                     " not UTF-8 cannot stand in a list of images"
                 )
             if entry.is_symlink():
-                refuse_out(folder, path)
-            if entry.name.lower().endswith(KINDS):
+                refuse_outside(folder, path)
+            if entry.name.lower().endswith(IMAGE_EXTENSIONS):
                 yield path
             elif entry.is_dir(follow_symlinks=False):
                 inner.append(path)

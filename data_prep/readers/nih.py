@@ -10,7 +10,7 @@ import pandas as pd
 
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.left_out import LEFT_OUT, left_out
+from data_prep.excluded_images import EXCLUDED_FILE, read_excluded
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 
 
@@ -25,7 +25,7 @@ def read_catalog(
     A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
     archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
     as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
-    left out (see `left_out`).
+    left out (see `read_excluded`).
 
     Args:
         folder: the data folder.
@@ -42,10 +42,10 @@ def read_catalog(
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
-    if out := left_out(folder):
+    if out := read_excluded(folder):
         table = table[~table["image"].isin(out)].reset_index(drop=True)
         if table.empty:
-            raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
+            raise DataError(f"{folder / EXCLUDED_FILE}: names every image; remove it to use them")
     here = list_images(folder)
     names = table["image"].tolist()
     paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]

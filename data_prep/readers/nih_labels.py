@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
-from data_prep.readers.text import table_bytes
+from data_prep.readers.csv_file import read_csv_bytes
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -139,7 +139,7 @@ def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
 
 def _read_text(file: Path) -> str:
     try:
-        return table_bytes(file).decode("utf-8-sig")
+        return read_csv_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(
             f"{file}: not a text file in UTF-8; is this the NIH's label file?"

@@ -1,5 +1,7 @@
-"""Any CSV with a column, or a pattern of columns, that leads to an image: CheXpert's, MIMIC-CXR's,
-PadChest's, one's own. What its columns mean is said in a mapping, see `data_prep.readers.mapping`.
+"""Read the images and labels that a CSV file lists: CheXpert, MIMIC-CXR, PadChest or a custom CSV.
+
+A column, or a pattern of columns, gives the path of an image. A mapping says what the columns mean,
+see `data_prep.readers.column_mapping`.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import numpy as np
 
 from data_prep.catalog import NO_PART, Catalog
 from data_prep.errors import DataError
-from data_prep.readers import mapping
-from data_prep.readers.csv_rows import Rows
-from data_prep.readers.inside import UNSAFE, check_there, looks_unsafe
-from data_prep.readers.mapping import Columns
-from data_prep.readers.table_labels import Labels
+from data_prep.readers import column_mapping
+from data_prep.readers.column_mapping import ColumnMapping
+from data_prep.readers.csv_rows import CsvRows
+from data_prep.readers.path_safety import UNSAFE_PATH, any_suspicious, check_files_exist
+from data_prep.readers.table_labels import TableLabels
 from data_prep.split import PARTS
 
 #: How a column of parts may call them.
@@ -48,27 +50,29 @@ def catalog(
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: name the one that the paths begin from")
-    given = mapping.read(folder, table)
-    labels = Labels(given)
-    second = _second_file(folder, given)
-    found = _Found()
+    given = column_mapping.read_mapping(folder, table)
+    labels = TableLabels(given)
+    second = _read_joined(folder, given)
+    found = _TableColumns()
     for part, name in given.file.items():
-        _read(Rows(folder / name), part, given, labels, second, found)
+        _read_file(CsvRows(folder / name), part, given, labels, second, found)
     if not found.images:
         raise DataError(f"{folder}: no rows below the header of {' or '.join(given.file.values())}")
     images = found.images
     paths = found.paths if given.name else images
     last = folder / [*given.file.values()][-1]
     if len(set(images)) != len(images):
-        raise DataError(f"{last}: the image {_twice(images)} is listed twice; leave out one row")
+        raise DataError(
+            f"{last}: the image {_first_duplicate(images)} is listed twice; leave out one row"
+        )
     if check_images:
-        check_there(folder, paths, last)
+        check_files_exist(folder, paths, last)
     parts = np.array(found.parts, dtype=np.int8) if found.parts else None
     values = labels.values(found.kinds)
     return Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)
 
 
-class _Found:
+class _TableColumns:
     """What is gathered, row by row."""
 
     def __init__(self) -> None:
@@ -79,10 +83,10 @@ class _Found:
         self.kinds: list[int] = []
 
 
-class _Second:
+class _JoinedFile:
     """The rows of the file that is joined, by what joins them."""
 
-    def __init__(self, rows: Rows, on: tuple[str, ...]) -> None:
+    def __init__(self, rows: CsvRows, on: tuple[str, ...]) -> None:
         key = rows.cells(on)
         others = [at for at, name in enumerate(rows.header) if name not in on]
         self.columns = [rows.header[at] for at in others]
@@ -95,14 +99,19 @@ class _Second:
                 self.rows[key(row)] = [row[at] for at in others]
 
 
-def _second_file(folder: Path, given: Columns) -> _Second | None:
+def _read_joined(folder: Path, given: ColumnMapping) -> _JoinedFile | None:
     if not given.join:
         return None
-    return _Second(Rows(folder / given.join["file"]), tuple(given.join["on"]))
+    return _JoinedFile(CsvRows(folder / given.join["file"]), tuple(given.join["on"]))
 
 
-def _read(
-    rows: Rows, part: str, given: Columns, labels: Labels, second: _Second | None, found: _Found
+def _read_file(
+    rows: CsvRows,
+    part: str,
+    given: ColumnMapping,
+    labels: TableLabels,
+    second: _JoinedFile | None,
+    found: _TableColumns,
 ) -> None:
     """Add the rows of one file to what is found, column by column."""
     key = None
@@ -126,7 +135,7 @@ def _read(
             return f"{rows.where(before + at)}, column '{column}'"
 
         paths = [path_of(row) for row in block]
-        if looks_unsafe(paths):
+        if any_suspicious(paths):
             _refuse_unsafe(paths, partial(where, column=given.path))
         if name_of is not None:
             found.paths += paths
@@ -146,14 +155,14 @@ def _read(
 
 def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
     for at, path in enumerate(paths):
-        if UNSAFE.search(path):
+        if UNSAFE_PATH.search(path):
             raise DataError(
                 f"{where(at)}: the path {path!r} is not one within the folder; mend it, or the"
                 " mapping"
             )
 
 
-def _groups(texts: list[str], given: Columns, where: Callable[[int], str]) -> list[str]:
+def _groups(texts: list[str], given: ColumnMapping, where: Callable[[int], str]) -> list[str]:
     """Whose each image is; one text for each group, not for each image."""
     finds = re.compile(given.group_pattern).search if given.group_pattern else None
     groups: dict[str, str] = {}
@@ -178,6 +187,6 @@ def _parts(texts: list[str], where: Callable[[int], str]) -> list[int]:
     return [PART_NAMES[text] for text in texts]
 
 
-def _twice(images: list[str]) -> str:
+def _first_duplicate(images: list[str]) -> str:
     seen: set[str] = set()
     return next(name for name in images if name in seen or seen.add(name))  # type: ignore[func-returns-value]

@@ -12,16 +12,16 @@ import numpy as np
 
 from data_prep.catalog import MISSING, UNCERTAIN
 from data_prep.errors import DataError
-from data_prep.readers.mapping import Columns
+from data_prep.readers.column_mapping import ColumnMapping
 
 #: One name of a list as Python writes it, and what stands between two.
 ITEM = re.compile(r"""\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(,|$)""")
 
 
-class Labels:
+class TableLabels:
     """The kinds of cells met so far, by `known`, and what each says."""
 
-    def __init__(self, given: Columns) -> None:
+    def __init__(self, given: ColumnMapping) -> None:
         self.given = given
         self.known: dict[Any, int] = {}
         self.patterns: list[Any] = []

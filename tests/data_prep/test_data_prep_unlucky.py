@@ -26,7 +26,7 @@ from data_prep import (
     resize_folder,
     verify_folder,
 )
-from data_prep.sources import Sources
+from data_prep.nih_archives import ArchiveSources
 
 RESIZE = [sys.executable, "-m", "data_prep", "resize"]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -185,7 +185,7 @@ def test_a_disk_that_takes_nothing_is_one_line(
 
 
 @pytest.fixture(name="sources")
-def sources_fixture(tmp_path: Path) -> Sources:
+def sources_fixture(tmp_path: Path) -> ArchiveSources:
     mine = make_folder(tmp_path / "mine")
     archives = tmp_path / "archives"
     archives.mkdir()
@@ -200,7 +200,7 @@ def sources_fixture(tmp_path: Path) -> Sources:
 
 @pytest.mark.parametrize("where", ["small", "small/in", "."])
 def test_originals_do_not_lie_among_the_small_ones(
-    tmp_path: Path, sources: Sources, where: str
+    tmp_path: Path, sources: ArchiveSources, where: str
 ) -> None:
     """In the same folder each original was overwritten by its own small image."""
     with pytest.raises(DataError, match="the originals would lie among"):
@@ -214,7 +214,7 @@ def test_originals_do_not_lie_among_the_small_ones(
 
 
 def test_originals_that_were_not_kept_are_kept_when_asked_for(
-    tmp_path: Path, sources: Sources
+    tmp_path: Path, sources: ArchiveSources
 ) -> None:
     """A complete folder said "0 new" and kept none."""
 

@@ -16,7 +16,7 @@ from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import UID, ExplicitVRLittleEndian
 
 from data_prep import DataError, open_reader, read_grey
-from data_prep.images import MAX_PIXELS
+from data_prep.image_decoding import MAX_PIXELS
 
 NOT_HERE = bytes(128) + b"DICM" + bytes(64)
 

@@ -16,24 +16,24 @@ from PIL import Image
 
 from data_prep import DataError, is_complete, manifest, open_reader, pack_folder, resize_folder
 from data_prep.catalog import MISSING, UNCERTAIN
-from data_prep.demo_classes import CLASSES, make_cifar10, make_imagefolder, picture
-from data_prep.demo_table import make_table
+from data_prep.synthetic_chexpert import generate_chexpert
+from data_prep.synthetic_shapes import CLASSES, draw_shape, generate_cifar10, generate_imagefolder
 
 QUIET: dict[str, Any] = {"progress": False, "num_workers": 1}
 
 
 def make_archive(folder: Path) -> object:
-    return make_imagefolder(folder, images=60, size=20, archive=True, **QUIET)
+    return generate_imagefolder(folder, images=60, size=20, archive=True, **QUIET)
 
 
 FORMATS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "table": ("table", lambda folder: make_table(folder, images=60, size=24, **QUIET)),
+    "table": ("table", lambda folder: generate_chexpert(folder, images=60, size=24, **QUIET)),
     "imagefolder": (
         "imagefolder",
-        lambda folder: make_imagefolder(folder, images=60, size=20, **QUIET),
+        lambda folder: generate_imagefolder(folder, images=60, size=20, **QUIET),
     ),
     "archive": ("imagefolder", make_archive),
-    "cifar10": ("cifar10", lambda folder: make_cifar10(folder, images=120, **QUIET)),
+    "cifar10": ("cifar10", lambda folder: generate_cifar10(folder, images=120, **QUIET)),
 }
 
 
@@ -137,7 +137,7 @@ def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: P
         counted = command("stats", place, *more)
         assert counted.returncode == 0, counted.stderr
         assert open_reader(reader, folder).classes[0] in counted.stdout
-    first = next(iter(manifest.read(small).values()))
+    first = next(iter(manifest.read_manifest(small).values()))
     Image.new("RGB", (8, 8)).save(small / first.file)
     done = command("verify", small, "--num-workers", 1)
     assert (
@@ -179,7 +179,7 @@ def test_a_packed_folder_is_no_source(source: tuple[str, Path], tmp_path: Path) 
 
 
 def test_uncertain_and_missing_labels_are_still_a_recipes_to_choose(tmp_path: Path) -> None:
-    make_table(tmp_path / "set", images=80, size=16, **QUIET)
+    generate_chexpert(tmp_path / "set", images=80, size=16, **QUIET)
     resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="table", **QUIET)
     labels = open_reader("table", tmp_path / "small").catalog.labels
     assert {MISSING, UNCERTAIN, 0, 1} == set(labels.ravel().tolist())
@@ -194,7 +194,7 @@ def test_uncertain_and_missing_labels_are_still_a_recipes_to_choose(tmp_path: Pa
 
 
 def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
-    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     bad = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
     bad.write_bytes(b"no image")
     words = ("resize", tmp_path / "set", tmp_path / "small", "--reader", "imagefolder", "--size", 8)
@@ -207,7 +207,7 @@ def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
 
 
 def test_a_picture_in_two_parts_is_a_leak_that_can_be_dropped(tmp_path: Path) -> None:
-    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     train = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
     held = sorted((tmp_path / "set" / "val" / "disc").iterdir())[0]
     shutil.copy(train, held)
@@ -224,7 +224,7 @@ def test_a_picture_in_two_parts_is_a_leak_that_can_be_dropped(tmp_path: Path) ->
 
 
 def test_cifar_is_packed_straight_from_its_files(tmp_path: Path) -> None:
-    make_cifar10(tmp_path / "set", images=120, **QUIET)
+    generate_cifar10(tmp_path / "set", images=120, **QUIET)
     words = ("pack", tmp_path / "set", tmp_path / "p", "--reader", "cifar10", "--rgb")
     assert command(*words, "--num-workers", 1).returncode == 0
     raw, packed = (open_reader("cifar10", tmp_path / name) for name in ("set", "p"))
@@ -295,13 +295,13 @@ def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
 
 
 def test_a_demo_cut_short_goes_on(tmp_path: Path) -> None:
-    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     expected = digest(tmp_path / "set")
     (tmp_path / "set" / "README.txt").unlink()  # which comes last
     images = sorted((tmp_path / "set" / "train").rglob("*.JPEG"))
     images[0].unlink()
     images[1].write_bytes(b"")  # as a power cut leaves one
-    made = make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    made = generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     assert made["written"] == 2 and digest(tmp_path / "set") == expected
 
 
@@ -325,7 +325,7 @@ def test_the_classes_can_be_learnt_and_not_by_colour_alone() -> None:
         shapes, colours, labels = [], [], []
         for number in numbers:
             for of in range(len(CLASSES)):
-                image = picture(0, of, number, 32, 32).astype(np.float64)
+                image = draw_shape(0, of, number, 32, 32).astype(np.float64)
                 grey = image.mean(axis=2)
                 spectrum = np.abs(np.fft.fft2(grey - grey.mean()))[:8, :8]
                 shapes.append(np.log1p(spectrum).ravel() / 8)

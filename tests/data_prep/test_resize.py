@@ -359,7 +359,7 @@ def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
     script = """if True:
         import os, signal
         from concurrent.futures import _base
-        from data_prep.files import on_all_cores
+        from data_prep.files import map_in_processes
 
         def with_ctrl_c(self):
             locked(self)
@@ -368,7 +368,7 @@ def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
         locked = _base._AcquireFutures.__enter__  # takes the lock of every future, then waits
         _base._AcquireFutures.__enter__ = with_ctrl_c
         try:
-            print(sum(on_all_cores(len, ([job] for job in range(100)), 2)))
+            print(sum(map_in_processes(len, ([job] for job in range(100)), 2)))
         except KeyboardInterrupt:
             before = signal.getsignal(signal.SIGINT)
             print("tidy" if before is signal.default_int_handler else before)
@@ -382,9 +382,9 @@ def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
 def test_two_writers_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     with (
-        data_prep.files.sole_writer(folder),
+        data_prep.files.exclusive_lock(folder),
         pytest.raises(DataError, match="at work here"),
-        data_prep.files.sole_writer(folder, patience=0.2),
+        data_prep.files.exclusive_lock(folder, patience=0.2),
     ):
         pass
 

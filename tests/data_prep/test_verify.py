@@ -25,12 +25,12 @@ from data_prep_tools import (
 import data_prep.packed
 from data_prep import (
     DataError,
+    official_split,
     open_packed,
     pack_folder,
     read_catalog,
     read_grey,
     resize_folder,
-    split_by_lists,
     verify_folder,
 )
 from data_prep.verify import frequencies
@@ -112,7 +112,7 @@ def test_the_nihs_lists(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set", patients=20)
     catalog = read_catalog(folder)
     files = lists(folder, catalog, {2, 3, 5, 7})
-    split = split_by_lists(catalog, *files, seed=4)
+    split = official_split(catalog, *files, seed=4)
     assert set(split["test"]["patient"]) == {2, 3, 5, 7}
     assert split["valid"]["patient"].nunique() == 2 and split["train"]["patient"].nunique() == 14
     assert sum(map(len, split.values())) == len(catalog)
@@ -131,20 +131,20 @@ def test_wrong_lists(tmp_path: Path) -> None:
     good = test.read_text()
     test.write_text(good + "00000005_000.png\n")
     with pytest.raises(DataError, match="is also in"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     train.write_text(train.read_text().replace("00000005_000.png\n", ""))
     with pytest.raises(DataError, match="patient 5 is in both"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     assert any("patient 5" in problem for problem in verify(folder).problems)
     test.write_text(good)
     with pytest.raises(DataError, match="1 images are in neither list"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     test.write_text("\n")
     with pytest.raises(DataError, match="no names in it"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     test.unlink()
     with pytest.raises(DataError, match="the list is missing"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     assert "the list is missing" in the_line(command("stats", folder, "--official-split"))
 
 
@@ -182,7 +182,7 @@ def test_packing_what_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(data_prep.packed, "_fill", full)
+    monkeypatch.setattr(data_prep.packed, "_pack_images", full)
     with pytest.raises(DataError, match="the disk is full"):
         pack_folder(folder, tmp_path / "packed", progress=False)
     monkeypatch.undo()

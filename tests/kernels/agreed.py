@@ -14,7 +14,7 @@ from PIL import Image
 from resuming import before_training
 
 import data_prep
-from data_prep.readers.pictures import Pictures
+from data_prep.readers.catalog_reader import CatalogReader
 from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
 from helpers.launch import samplers
@@ -140,7 +140,7 @@ def assert_colour_is_read(
     catalog = files.reader.catalog
     array = np.stack([_pillows(Path(catalog.path(i))) for i in range(len(catalog))])
     found = []
-    for reader in (files.reader, Pictures(catalog, array), OwnReader(files.reader)):
+    for reader in (files.reader, CatalogReader(catalog, array), OwnReader(files.reader)):
         images = replace(files, reader=reader)
         monkeypatch.setitem(names, "images", images)
         assert_is_read(names, images, paths, evaluated)

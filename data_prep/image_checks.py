@@ -14,10 +14,10 @@ import numpy as np
 from tqdm import tqdm
 
 from data_prep.errors import DataError
-from data_prep.files import in_batches, on_all_cores
-from data_prep.manifest import digest
-from data_prep.prepared import reason_only
-from data_prep.readers import source as sources
+from data_prep.files import in_batches, map_in_processes
+from data_prep.manifest import sha256_of
+from data_prep.prepared_folder import text_without_path
+from data_prep.readers import image_source as sources
 
 BATCH = 32
 
@@ -26,7 +26,7 @@ BATCH = 32
 Job = tuple[str, str, int, str]
 
 
-class Look(NamedTuple):
+class ImageCheck(NamedTuple):
     """What was seen of an image."""
 
     image: str
@@ -39,7 +39,7 @@ class Look(NamedTuple):
     shape: tuple[int, ...] = ()
 
 
-def look_at(
+def check_images(
     jobs: Sequence[Job],
     packed: Path | None,
     num_workers: int | None,
@@ -48,21 +48,21 @@ def look_at(
     home: str = "",
     kind: str = "file",
     channels: int = 1,
-) -> list[Look]:
+) -> list[ImageCheck]:
     """Decode every image, or read its place in the array file `packed`.
 
     `home` and `kind` are of the sources, as a catalogue's `folder` and `kind`.
     """
-    looks: list[Look] = []
-    work = partial(_look_at_some, packed=packed, home=home, kind=kind, channels=channels)
+    looks: list[ImageCheck] = []
+    work = partial(_check_batch, packed=packed, home=home, kind=kind, channels=channels)
     with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
-        for some in on_all_cores(work, in_batches(jobs, BATCH), num_workers):
+        for some in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
             looks += some
             bar.update(len(some))
     return looks
 
 
-def twins(looks: Iterable[Look]) -> list[list[str]]:
+def find_duplicates(looks: Iterable[ImageCheck]) -> list[list[str]]:
     """The images that share their pixels, group by group, in the order of their names."""
     same: dict[bytes, list[str]] = defaultdict(list)
     for look in looks:
@@ -71,7 +71,7 @@ def twins(looks: Iterable[Look]) -> list[list[str]]:
     return sorted(sorted(images) for images in same.values() if len(images) > 1)
 
 
-def of_other_patients(
+def duplicates_to_exclude(
     groups: Iterable[list[str]], patients: Mapping[str, Hashable]
 ) -> dict[str, str]:
     """Images that have to go so that no picture comes under two patients, each with the reason.
@@ -86,24 +86,24 @@ def of_other_patients(
     }
 
 
-def _look_at_some(
+def _check_batch(
     jobs: Sequence[Job], *, packed: Path | None, home: str, kind: str, channels: int
-) -> list[Look]:
+) -> list[ImageCheck]:
     array = None if packed is None else np.load(packed, mmap_mode="r", allow_pickle=False)
     looks = []
     for image, source, place, expected in jobs:
         path = os.path.join(home, source)  # noqa: PTH118 (speed)
         try:
             if array is None:
-                data = sources.content(home, kind, source)
-                changed = bool(expected) and digest(data) != expected
-                pixels = sources.pixels(data, kind, path, channels)
+                data = sources.read_source(home, kind, source)
+                changed = bool(expected) and sha256_of(data) != expected
+                pixels = sources.decode_source(data, kind, path, channels)
             else:
                 pixels = array[place]
-                changed = bool(expected) and digest(pixels.tobytes()) != expected
+                changed = bool(expected) and sha256_of(pixels.tobytes()) != expected
         except DataError as error:
-            looks.append(Look(image, problem=reason_only(error, path)))
+            looks.append(ImageCheck(image, problem=text_without_path(error, path)))
         else:
             same = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
-            looks.append(Look(image, "", changed, same, pixels.shape))
+            looks.append(ImageCheck(image, "", changed, same, pixels.shape))
     return looks

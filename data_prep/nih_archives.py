@@ -15,20 +15,20 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_prep.download import Cancelled, Remote, download
+from data_prep.download import Cancelled, RemoteFile, download
 from data_prep.errors import DataError
 from data_prep.files import read_json
 
 #: Fetched archives that may lie on the disk besides the one being read.
-AHEAD = 2
+PREFETCHED_ARCHIVES = 2
 
 
 @dataclass
-class Sources:
+class ArchiveSources:
     """What to fetch and from where; `folder` is set when the archives lie on this machine."""
 
-    label_file: Remote
-    archives: list[Remote]
+    label_file: RemoteFile
+    archives: list[RemoteFile]
     folder: Path | None = None
 
 
@@ -37,7 +37,7 @@ def nih_sources(
     listing: str | os.PathLike[str] | None = None,
     mirror: str | None = None,
     folder: str | os.PathLike[str] | None = None,
-) -> Sources:
+) -> ArchiveSources:
     """Where to get the NIH's archives and label file.
 
     Args:
@@ -58,8 +58,8 @@ def nih_sources(
         if content is None:
             raise DataError(f"{listing}: the list of sources is missing")
     try:
-        label_file = _remote(content["label_file"])
-        archives = [_remote(archive) for archive in content["archives"]]
+        label_file = _remote_file(content["label_file"])
+        archives = [_remote_file(archive) for archive in content["archives"]]
         if not archives:
             raise ValueError("there must be an archive")
     except (KeyError, TypeError, ValueError) as error:
@@ -68,12 +68,12 @@ def nih_sources(
         base = mirror.rstrip("/")
         label_file = replace(label_file, url=f"{base}/{label_file.name}")
         archives = [replace(remote, url=f"{base}/{remote.name}") for remote in archives]
-    return Sources(label_file, archives, None if folder is None else Path(folder))
+    return ArchiveSources(label_file, archives, None if folder is None else Path(folder))
 
 
-def _remote(entry: dict[str, Any]) -> Remote:
+def _remote_file(entry: dict[str, Any]) -> RemoteFile:
     """An entry of a list as `Remote`; TypeError or ValueError for what is none."""
-    remote = Remote(**entry)
+    remote = RemoteFile(**entry)
     for field, kinds in (
         ("name", (str,)),
         ("url", (str,)),
@@ -88,21 +88,21 @@ def _remote(entry: dict[str, Any]) -> Remote:
     return remote
 
 
-def arrivals(
-    sources: Sources,
-    todo: Sequence[Remote],
+def iterate_archives(
+    sources: ArchiveSources,
+    todo: Sequence[RemoteFile],
     workshop: Path,
     connections: int,
     bar: tqdm[Any],
     stop: threading.Event,
-) -> Generator[tuple[Remote, Path], None, None]:
+) -> Generator[tuple[RemoteFile, Path], None, None]:
     """Archives in the order they are there; a few are fetched ahead by threads."""
     if sources.folder is not None:
         for remote in todo:
             yield remote, sources.folder / remote.name
         return
-    waiting: queue.SimpleQueue[Remote] = queue.SimpleQueue()
-    ready: queue.SimpleQueue[tuple[Remote, Path] | BaseException] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[RemoteFile] = queue.SimpleQueue()
+    ready: queue.SimpleQueue[tuple[RemoteFile, Path] | BaseException] = queue.SimpleQueue()
     for remote in todo:
         waiting.put(remote)
     under_way = _Counter()
@@ -110,7 +110,7 @@ def arrivals(
     def fetch() -> None:
         try:
             while not stop.is_set():
-                _until_free(under_way.get, AHEAD + 1, stop)
+                _wait_for_space(under_way.get, PREFETCHED_ARCHIVES + 1, stop)
                 try:
                     remote = waiting.get_nowait()
                 except queue.Empty:
@@ -152,7 +152,7 @@ class _Counter:
         return self.value
 
 
-def _until_free(have: Callable[[], int], most: int, stop: threading.Event) -> None:
+def _wait_for_space(have: Callable[[], int], most: int, stop: threading.Event) -> None:
     """Wait while `most` fetched files lie on the disk; they are removed as they are used."""
     while have() >= most:
         if stop.is_set():

@@ -8,13 +8,13 @@ import zlib
 from pathlib import Path
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.files import MAX_TEXT_BYTES, read_limited
 
 
-def table_bytes(file: Path) -> bytes:
+def read_csv_bytes(file: Path) -> bytes:
     """The bytes of a .csv or .csv.gz; `DataError`, naming it, if it is missing or damaged."""
     try:
-        data = read_whole(file, MAX_TEXT_BYTES)
+        data = read_limited(file, MAX_TEXT_BYTES)
         if file.suffix == ".gz":
             with gzip.open(io.BytesIO(data)) as packed:
                 data = packed.read(MAX_TEXT_BYTES + 1)

@@ -8,14 +8,14 @@ import os
 import pandas as pd
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.files import MAX_TEXT_BYTES, read_limited
 from data_prep.split import split_by_patient
 
-TRAIN_VALID_LIST = "train_val_list.txt"
-TEST_LIST = "test_list.txt"
+TRAIN_VALID_FILE = "train_val_list.txt"
+TEST_FILE = "test_list.txt"
 
 
-def split_by_lists(
+def official_split(
     catalog: pd.DataFrame,
     train_valid: str | os.PathLike[str],
     test: str | os.PathLike[str],
@@ -66,7 +66,7 @@ def split_by_lists(
 
 def _read_list(file: str | os.PathLike[str]) -> set[str]:
     try:
-        text = read_whole(file, MAX_TEXT_BYTES).decode("utf-8-sig")
+        text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise DataError(
             f"{file}: the list is missing; the NIH has it beside the archives"

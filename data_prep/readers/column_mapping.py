@@ -31,16 +31,16 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.files import MAX_TEXT_BYTES, read_limited
 from data_prep.former_names import TABLE_KEYS, with_current_keys
-from data_prep.readers.inside import UNSAFE
+from data_prep.readers.path_safety import UNSAFE_PATH
 from data_prep.split import PARTS
 
-NAME = "table.toml"
+MAPPING_FILE = "table.toml"
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnMapping:
     """A checked mapping; names as in the file, with `class_` for `class`."""
 
     where: str
@@ -65,7 +65,7 @@ class Columns:
     missing: tuple[str, ...] = ("",)
 
 
-KEYS = tuple(f.name.rstrip("_") for f in fields(Columns) if f.name != "where")
+KEYS = tuple(f.name.rstrip("_") for f in fields(ColumnMapping) if f.name != "where")
 TEXTS = (
     "path",
     "name",
@@ -80,13 +80,15 @@ TEXTS = (
 LISTS = ("findings", "no_finding", "classes", "positive", "negative", "uncertain", "missing")
 
 
-def read(folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None) -> Columns:
+def read_mapping(
+    folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None
+) -> ColumnMapping:
     """The mapping of a folder: as given, or from the file given, or from its `table.toml`."""
     if isinstance(table, Mapping):
         return _checked(dict(table), "the mapping", "")
-    file = folder / NAME if table is None else Path(table)
+    file = folder / MAPPING_FILE if table is None else Path(table)
     try:
-        text = read_whole(file, MAX_TEXT_BYTES).decode("utf-8-sig")
+        text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
         content = tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(
@@ -98,7 +100,7 @@ def read(folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None)
     return _checked(content, str(file), text)
 
 
-def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
+def _checked(content: dict[str, Any], where: str, text: str) -> ColumnMapping:
     def wrong(key: str, says: str) -> DataError:
         return DataError(f"{where}{_line(text, key)}: '{key}' {says}")
 
@@ -110,7 +112,7 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
             raise wrong(key, f"is not known; {hint}")
         if key in TEXTS and not (isinstance(value, str) and value):
             raise wrong(key, f"is {value!r}; a text is needed")
-        if key in LISTS and not _texts(value):
+        if key in LISTS and not _is_text_list(value):
             raise wrong(key, f"is {value!r}; a list of different texts is needed")
     for key in ("file", "path"):
         if key not in content:
@@ -142,10 +144,12 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
             "file", f"is {file!r}; a name, or one for each of {', '.join(PARTS)}, is needed"
         )
     join = content.get("join", {})
-    if join and not (isinstance(join, dict) and set(join) == {"file", "on"} and _texts(join["on"])):
+    if join and not (
+        isinstance(join, dict) and set(join) == {"file", "on"} and _is_text_list(join["on"])
+    ):
         raise wrong("join", "needs 'file' and 'on', the names of the columns in both")
     for name in (*files.values(), *([join["file"]] if join else [])):
-        if not isinstance(name, str) or UNSAFE.search(name):
+        if not isinstance(name, str) or UNSAFE_PATH.search(name):
             raise wrong("file", f"is {name!r}; a path within the folder is needed")
     values: dict[str, Any] = {
         key: tuple(value) if key in LISTS else value for key, value in content.items()
@@ -153,10 +157,10 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
     values["file"] = files
     if "class" in values:
         values["class_"] = values.pop("class")
-    return Columns(where, **values)
+    return ColumnMapping(where, **values)
 
 
-def _texts(value: Any) -> bool:
+def _is_text_list(value: Any) -> bool:
     return (
         isinstance(value, list | tuple)
         and bool(value)
@@ -177,7 +181,7 @@ def _line(text: str, key: str) -> str:
 FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
 
 
-def columns_in(pattern: str) -> list[tuple[str, str, int | None]]:
+def parse_pattern(pattern: str) -> list[tuple[str, str, int | None]]:
     """The pieces of a pattern: text before, column, number of its characters; ("text", "", None)
     for the end. What has no braces is a column's name by itself."""
     if "{" not in pattern:

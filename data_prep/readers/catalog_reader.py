@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from data_prep.catalog import Catalog, Policy, settle, split
-from data_prep.readers import source
+from data_prep.catalog import Catalog, Policy, apply_label_policies, split_catalog
+from data_prep.readers import image_source
 
 
-class Pictures:
+class CatalogReader:
     """The images of a catalogue, in one of two colours; see `data_prep.readers`."""
 
     def __init__(
@@ -26,9 +26,9 @@ class Pictures:
         split: dict[str, Any] | None = None,
     ) -> None:
         """`array` is uint8 (images, height, width) or (images, height, width, 3), row by row the
-        catalogue's; `split` are the keywords of `data_prep.catalog.split`."""
+        catalogue's; `split` are the keywords of `data_prep.catalog.split_catalog`."""
         rows = {name: at for at, name in enumerate(catalog.images)} if array is not None else {}
-        self.catalog, self.targets = settle(catalog, uncertain, missing)
+        self.catalog, self.targets = apply_label_policies(catalog, uncertain, missing)
         self.classes = self.catalog.classes
         self.channels = channels
         self.array = array
@@ -61,13 +61,13 @@ class Pictures:
 
         `seed` is another than the reader was opened with.
         """
-        return split(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
+        return split_catalog(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
 
     def read(self, i: int) -> np.ndarray:
         """Image i, uint8 (height, width, channels)."""
         if self.array is None:
-            return source.read(self.catalog, i, self.channels)
-        return in_colour(self.array[self.rows[i]], self.channels)
+            return image_source.read_image(self.catalog, i, self.channels)
+        return to_channels(self.array[self.rows[i]], self.channels)
 
     def table(self) -> pd.DataFrame:
         """`image`, `path` (as `Catalog.path`), `row` (in `array`), `group` (of images without one,
@@ -87,7 +87,7 @@ class Pictures:
         return pd.DataFrame(columns)
 
 
-def in_colour(pixels: np.ndarray, channels: int) -> np.ndarray:
+def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
     """uint8 (height, width) or (height, width, 3) as (height, width, channels)."""
     if pixels.ndim == 2:
         pixels = pixels[..., np.newaxis]

@@ -18,25 +18,25 @@ from PIL import Image
 from data_prep import manifest, png
 from data_prep.errors import DataError, printable
 from data_prep.files import (
-    OUT_OF_SPACE,
+    DISK_FULL_ERRORS,
     read_json,
-    read_whole,
-    sweep,
-    sync,
+    read_limited,
+    remove_temporary_files,
+    sync_filesystem,
+    write_atomic,
     write_json,
-    write_whole,
 )
 from data_prep.former_names import PREPARED_KEYS, with_current_keys
 from data_prep.manifest import MANIFEST, Row
-from data_prep.readers import source
+from data_prep.readers import image_source
 
 #: What goes into prepared.json; a new number when the same command would give other pixels.
 TOOL = "data_prep resize 1"
 
-NOTE = "prepared.json"
+METADATA_FILE = "prepared.json"
 
 #: The types of what prepared.json holds.
-NOTE_TYPES = {
+METADATA_TYPES = {
     "tool": str,
     "size": int,
     "format": str,
@@ -52,13 +52,13 @@ FORMATS = {"png": ".png", "jpeg": ".jpg"}
 RESIZE_MODES = ("stretch", "center-crop")
 
 #: Endings taken for images in a folder without a label file.
-KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
+IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
 
 #: An image that could not be read: its name and why.
-Reject = tuple[str, str]
+Rejection = tuple[str, str]
 
 
-class Before(NamedTuple):
+class PreviousState(NamedTuple):
     """What a folder held when a command began with it."""
 
     rows: dict[str, Row]
@@ -67,7 +67,7 @@ class Before(NamedTuple):
 
 
 #: Settings that stand in prepared.json only where they are not the first ones there were.
-LATER = ("channels", "resize_mode", "reader")
+OPTIONAL_SETTINGS = ("channels", "resize_mode", "reader")
 
 #: Given the images that are ready: the label files to write, and those to remove (None), by name.
 LabelFiles = Callable[[set[str]], dict[str, bytes | None]]
@@ -106,20 +106,22 @@ def decoders() -> dict[str, str]:
     return found
 
 
-def begin(target: Path, settings: dict[str, Any]) -> Before:
-    """Take a folder for these settings, or refuse it; the caller is its `sole_writer`."""
-    sweep(target)
-    note = read_note(target)
+def open_target(target: Path, settings: dict[str, Any]) -> PreviousState:
+    """Take a folder for these settings, or refuse it; the caller is its `exclusive_lock`."""
+    remove_temporary_files(target)
+    note = read_metadata(target)
     if note is None:
         # With a manifest it is one of ours, only no longer known for which settings.
-        if any(target.iterdir()) and not manifest.exists(target):
+        if any(target.iterdir()) and not manifest.has_manifest(target):
             raise DataError(f"{target} contains other files; name an empty or a new folder")
         mark_incomplete(target, settings)
-        manifest.write(target, [])
-        return Before({}, False, settings)
+        manifest.write_manifest(target, [])
+        return PreviousState({}, False, settings)
     # Folders of earlier versions do not say what resampled; they have no manifest either.
     note.setdefault("resampling", settings["resampling"])
-    differing = [key for key in (*settings, *LATER) if note.get(key) != settings.get(key)]
+    differing = [
+        key for key in (*settings, *OPTIONAL_SETTINGS) if note.get(key) != settings.get(key)
+    ]
     differing = list(dict.fromkeys(differing))
     if differing:
         raise DataError(
@@ -128,35 +130,37 @@ def begin(target: Path, settings: dict[str, Any]) -> Before:
             " name another folder, or remove that one"
         )
     complete = note["complete"]
-    return Before(manifest.read(target, partial=not complete), complete, note)
+    return PreviousState(manifest.read_manifest(target, partial=not complete), complete, note)
 
 
-def read_note(folder: Path) -> dict[str, Any] | None:
+def read_metadata(folder: Path) -> dict[str, Any] | None:
     """What prepared.json says, or None where there is none; `DataError` where it is damaged."""
-    note = read_json(folder / NOTE, manifest.CURE)
+    note = read_json(folder / METADATA_FILE, manifest.REPAIR_HINT)
     if note is None:
         return None
-    note = with_current_keys(note, PREPARED_KEYS, str(folder / NOTE))
+    note = with_current_keys(note, PREPARED_KEYS, str(folder / METADATA_FILE))
     needed = ("complete", "images") if note.get("complete") else ("complete",)
     wrong = [key for key in needed if key not in note]
-    wrong += [key for key in note if type(note[key]) is not NOTE_TYPES.get(key, type(note[key]))]
+    wrong += [
+        key for key in note if type(note[key]) is not METADATA_TYPES.get(key, type(note[key]))
+    ]
     if wrong:
-        raise DataError(f"{folder / NOTE}: damaged ('{wrong[0]}'); {manifest.CURE}")
+        raise DataError(f"{folder / METADATA_FILE}: damaged ('{wrong[0]}'); {manifest.REPAIR_HINT}")
     return note
 
 
 def is_complete(folder: str | os.PathLike[str]) -> bool:
     """Whether `resize_folder` or `prepare_nih` came to the end of this folder."""
-    note = read_note(Path(folder))
+    note = read_metadata(Path(folder))
     return note is not None and note["complete"]
 
 
 def mark_incomplete(target: Path, settings: dict[str, Any]) -> None:
     """Say in prepared.json that images are being made."""
-    _write_note(target, {**settings, "complete": False})
+    _write_metadata(target, {**settings, "complete": False})
 
 
-def finish(
+def finish_target(
     target: Path,
     note: dict[str, Any],
     rows: Sequence[Row],
@@ -170,64 +174,73 @@ def finish(
     are; `beside` are files to be copied, where there are such.
     """
     ready = {row.image for row in rows if not row.problem}
-    files = {MANIFEST: manifest.as_bytes(rows), "rejected.csv": _reject_list(rejects(rows))}
+    files = {
+        MANIFEST: manifest.encode_manifest(rows),
+        "rejected.csv": _reject_list(rejected_images(rows)),
+    }
     files |= {file.name: _content(file) for file in beside}
     if label_files is not None:
         files |= label_files(ready)
     note = {**note, "images": len(rows), "complete": True}
     try:
         stale = {name: data for name, data in files.items() if _content(target / name) != data}
-        if not stale and read_note(target) == note:
+        if not stale and read_metadata(target) == note:
             return
-        _write_note(target, {**note, "complete": False})
+        _write_metadata(target, {**note, "complete": False})
         for name, data in stale.items():
             if data is None:
                 (target / name).unlink()
             else:
-                write_whole(target / name, data)
-        sync(target)
+                write_atomic(target / name, data)
+        sync_filesystem(target)
     except OSError as error:
-        raise DataError(full_disk(target, error, len(ready), len(rows))) from None
-    _write_note(target, note)
+        raise DataError(disk_error_text(target, error, len(ready), len(rows))) from None
+    _write_metadata(target, note)
 
 
-def make(data: bytes, row: Row, target: str, settings: dict[str, Any], kind: str = "file") -> Row:
+def write_resized(
+    data: bytes, row: Row, target: str, settings: dict[str, Any], kind: str = "file"
+) -> Row:
     """Write the small image of a source file's bytes; its row, also where there can be none.
 
     `row` says what the image is called and which file to write, `kind` what the bytes are.
     """
-    row = row._replace(source_sha256=manifest.digest(data))
+    row = row._replace(source_sha256=manifest.sha256_of(data))
     try:
-        pixels = source.pixels(data, kind, row.image, settings.get("channels", 1))
-        small = encode(pixels if pixels.shape[2] == 3 else pixels[..., 0], settings)
+        pixels = image_source.decode_source(data, kind, row.image, settings.get("channels", 1))
+        small = encode_image(pixels if pixels.shape[2] == 3 else pixels[..., 0], settings)
     except DataError as error:
-        return without_image(row, reason_only(error, row.image), target)
-    write_whole(os.path.join(target, row.file), small)  # noqa: PTH118 (speed)
-    return row._replace(bytes=len(small), sha256=manifest.digest(small))
+        return reject_image(row, text_without_path(error, row.image), target)
+    write_atomic(os.path.join(target, row.file), small)  # noqa: PTH118 (speed)
+    return row._replace(bytes=len(small), sha256=manifest.sha256_of(small))
 
 
-def without_image(row: Row, problem: str, target: str) -> Row:
+def reject_image(row: Row, problem: str, target: str) -> Row:
     """The row of a source that cannot be read; what it gave when it could be goes."""
     (Path(target) / row.file).unlink(missing_ok=True)
     return row._replace(file="", problem=problem)
 
 
-def rejects(rows: Iterable[Row]) -> list[Reject]:
+def rejected_images(rows: Iterable[Row]) -> list[Rejection]:
     """The images that could not be read, in the order of their names."""
     return sorted((row.image, row.problem) for row in rows if row.problem)
 
 
-def image_file(name: str, ending: str) -> str:
+def target_file(name: str, ending: str) -> str:
     """Where the image `name` of a label file goes in a target folder."""
     stem, dot, old = name.rpartition(".")
-    keeps = not dot or f".{old.lower()}" not in KINDS or ending == ".png" == f".{old.lower()}"
+    keeps = (
+        not dot
+        or f".{old.lower()}" not in IMAGE_EXTENSIONS
+        or ending == ".png" == f".{old.lower()}"
+    )
     return os.path.join("images", name if keeps else stem + ending)  # noqa: PTH118 (speed)
 
 
-def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
+def disk_error_text(folder: Path, error: OSError, done: int, total: int) -> str:
     """The line for a disk that is full, or that cannot be written to for another reason."""
     kept = f"{done:,} of {total:,} images are done and kept"
-    if error.errno not in OUT_OF_SPACE:
+    if error.errno not in DISK_FULL_ERRORS:
         return f"{folder}: cannot be written ({error.strerror}); {kept}"
     try:
         free = f", {shutil.disk_usage(folder).free / 1e6:,.0f} MB free"
@@ -239,26 +252,26 @@ def full_disk(folder: Path, error: OSError, done: int, total: int) -> str:
     )
 
 
-def number(some: Sized, one: str, more: str) -> str:
+def count_text(some: Sized, one: str, more: str) -> str:
     """Their number and what they are, as in "1 image is" and "2 images are"."""
     return f"{len(some):,} {one if len(some) == 1 else more}"
 
 
-def reason_only(error: DataError, path: str) -> str:
+def text_without_path(error: DataError, path: str) -> str:
     """An error's text without the path it starts with."""
     return str(error).removeprefix(printable(f"{path}: "))
 
 
-def encode(image: np.ndarray, settings: dict[str, Any]) -> bytes:
+def encode_image(image: np.ndarray, settings: dict[str, Any]) -> bytes:
     """An image, uint8 (height, width) or (height, width, 3), as the file these settings ask for."""
     if settings.get("resize_mode") == "center-crop":  # the square in its middle
         height, width = image.shape[:2]
         side = min(height, width)
         top, left = (height - side) // 2, (width - side) // 2
         image = image[top : top + side, left : left + side]
-    small = png.square(image, settings["size"])
+    small = png.resize_square(image, settings["size"])
     if settings["format"] == "png":
-        return png.encode_plain(small)
+        return png.encode_png(small)
     buffer = io.BytesIO()
     Image.fromarray(small).save(buffer, "JPEG", quality=settings["quality"])
     return buffer.getvalue()
@@ -271,7 +284,7 @@ def _resampling() -> str:
     return "pillow-simd" if "pillow-simd" in decoders() else "Pillow"
 
 
-def _reject_list(rejected: list[Reject]) -> bytes | None:
+def _reject_list(rejected: list[Rejection]) -> bytes | None:
     if not rejected:
         return None
     text = io.StringIO()
@@ -287,11 +300,11 @@ def _as_text(cell: str) -> str:
 
 
 def _content(file: Path) -> bytes | None:
-    return read_whole(file, manifest.MAX_BYTES) if file.is_file() else None
+    return read_limited(file, manifest.MAX_BYTES) if file.is_file() else None
 
 
-def _write_note(target: Path, content: dict[str, Any]) -> None:
+def _write_metadata(target: Path, content: dict[str, Any]) -> None:
     try:
-        write_json(target / NOTE, content)
+        write_json(target / METADATA_FILE, content)
     except OSError as error:
         raise DataError(f"{target}: cannot be written ({error.strerror})") from None

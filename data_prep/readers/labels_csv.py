@@ -18,20 +18,20 @@ import numpy as np
 
 from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
-from data_prep.left_out import LEFT_OUT, left_out
-from data_prep.prepared import NOTE, LabelFiles, read_note
-from data_prep.readers import mapping, table
+from data_prep.excluded_images import EXCLUDED_FILE, read_excluded
+from data_prep.prepared_folder import METADATA_FILE, LabelFiles, read_metadata
+from data_prep.readers import column_mapping, table
 from data_prep.split import PARTS
 
-LABELS = "labels.csv"
+LABELS_FILE = "labels.csv"
 
 
-def made_here(folder: Path) -> bool:
+def has_labels_csv(folder: Path) -> bool:
     """Whether a folder is one of ours, of another reader than `nih`."""
     from data_prep import packed
 
-    return (folder / LABELS).is_file() and any(
-        (folder / note).is_file() for note in (NOTE, packed.NOTE)
+    return (folder / LABELS_FILE).is_file() and any(
+        (folder / note).is_file() for note in (METADATA_FILE, packed.METADATA_FILE)
     )
 
 
@@ -47,19 +47,21 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
         array, names = packed.open_array(folder)
         found = table.catalog(folder, check_images=False)
         if list(found.images) != names:
-            raise DataError(f"{folder}: {LABELS} and the packed images do not go together")
-        made_by = packed.made_by(folder)
+            raise DataError(f"{folder}: {LABELS_FILE} and the packed images do not go together")
+        made_by = packed.reader_name(folder)
     else:
-        note = read_note(folder) or {}
+        note = read_metadata(folder) or {}
         if not note.get("complete"):
             raise DataError(
                 f"{folder} is not complete: run the command that makes it again, which goes on"
             )
         found, made_by = table.catalog(folder), note.get("reader", "table")
-        if out := left_out(folder):
+        if out := read_excluded(folder):
             stays = [at for at, image in enumerate(found.images) if image not in out]
             if not stays:
-                raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
+                raise DataError(
+                    f"{folder / EXCLUDED_FILE}: names every image; remove it to use them"
+                )
             found = found.only(np.array(stays))
     if reader not in (made_by, "table"):
         raise DataError(f"{folder} was made of what the reader {made_by} reads, not {reader}")
@@ -68,10 +70,10 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
 
 def label_files(found: Catalog, files: Mapping[str, str] | None) -> LabelFiles:
     """What writes the label files of these images, which lie in these files (None: packed)."""
-    return partial(_files, found, files)
+    return partial(_encode_label_files, found, files)
 
 
-def _files(
+def _encode_label_files(
     found: Catalog, files: Mapping[str, str] | None, ready: set[str]
 ) -> dict[str, bytes | None]:
     findings = found.task == "findings"
@@ -84,7 +86,7 @@ def _files(
 
     image, file, part, group = map(free, ("image", "file", "split", "group"))
     header = [image, file]
-    columns = {"file": LABELS, "path": file, "name": image}
+    columns = {"file": LABELS_FILE, "path": file, "name": image}
     if found.parts is not None:
         header.append(part)
         columns["split"] = part
@@ -112,4 +114,7 @@ def _files(
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in columns.items()]
     classes = json.dumps(list(found.classes), ensure_ascii=False)
     lines += [f"findings = {classes}"] if findings else ['class = "class"', f"classes = {classes}"]
-    return {LABELS: text.getvalue().encode(), mapping.NAME: ("\n".join(lines) + "\n").encode()}
+    return {
+        LABELS_FILE: text.getvalue().encode(),
+        column_mapping.MAPPING_FILE: ("\n".join(lines) + "\n").encode(),
+    }

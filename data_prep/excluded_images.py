@@ -12,18 +12,18 @@ import io
 from pathlib import Path
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole, write_whole
+from data_prep.files import MAX_TEXT_BYTES, read_limited, write_atomic
 
-LEFT_OUT = "left_out.csv"
+EXCLUDED_FILE = "left_out.csv"
 
 HEADER = ["image", "reason"]
 
 
-def left_out(folder: Path) -> dict[str, str]:
+def read_excluded(folder: Path) -> dict[str, str]:
     """The reason by image; empty where the folder has no such file."""
-    file = folder / LEFT_OUT
+    file = folder / EXCLUDED_FILE
     try:
-        text = read_whole(file, MAX_TEXT_BYTES).decode("utf-8-sig")
+        text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
         header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
         if header != HEADER or any(len(row) != len(HEADER) for row in rows if row):
             raise ValueError("expected the columns image and reason")
@@ -36,14 +36,14 @@ def left_out(folder: Path) -> dict[str, str]:
     return {row[0]: row[1] for row in rows if row}
 
 
-def leave_out(folder: Path, reasons: dict[str, str]) -> None:
+def exclude_images(folder: Path, reasons: dict[str, str]) -> None:
     """Leave out these images too, each for its reason."""
     if not reasons:
         return
     text = io.StringIO()
-    rows = (left_out(folder) | reasons).items()
+    rows = (read_excluded(folder) | reasons).items()
     csv.writer(text, lineterminator="\n").writerows([HEADER, *rows])
     try:
-        write_whole(folder / LEFT_OUT, text.getvalue().encode(), durable=True)
+        write_atomic(folder / EXCLUDED_FILE, text.getvalue().encode(), durable=True)
     except OSError as error:
-        raise DataError(f"{folder / LEFT_OUT}: cannot be written ({error.strerror})") from None
+        raise DataError(f"{folder / EXCLUDED_FILE}: cannot be written ({error.strerror})") from None

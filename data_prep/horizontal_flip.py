@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from data_prep.compiled import mirror
+from data_prep.c_extension import mirror
 
 
-def copy_mirrored(place: np.ndarray, pixels: np.ndarray) -> None:
+def copy_flipped(place: np.ndarray, pixels: np.ndarray) -> None:
     """`place[:] = pixels[:, ::-1]`, of uint8 (height, width, channels)."""
     if mirror is not None and mirror(pixels, place):
         return

@@ -1,6 +1,6 @@
 """What the NIH publishes about its set: counts by finding, which come together, images a patient.
 
-The figures stand in `nih.json`, with their source.
+The figures stand in `nih_counts.json`, with their source.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from data_prep.readers.nih_labels import FINDINGS
 
 
 @cache
-def published() -> dict[str, Any]:
-    """The content of nih.json."""
-    text = resources.files("data_prep").joinpath("nih.json").read_text(encoding="utf-8")
+def published_counts() -> dict[str, Any]:
+    """The content of nih_counts.json."""
+    text = resources.files("data_prep").joinpath("nih_counts.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
 
 
 def finding_counts() -> dict[str, int]:
     """Images by finding, in the order of `FINDINGS`, of `published()["images"]`."""
-    counts = published()["counts"]
+    counts = published_counts()["counts"]
     return {finding: int(counts[finding]) for finding in FINDINGS}
 
 
@@ -31,5 +31,5 @@ def finding_sets() -> list[tuple[tuple[str, ...], int]]:
     """Each set of findings that images of the NIH have, with the number of such images."""
     return [
         (tuple(FINDINGS["abcdefghijklmn".index(letter)] for letter in letters), int(count))
-        for letters, count in published()["combinations"].items()
+        for letters, count in published_counts()["combinations"].items()
     ]

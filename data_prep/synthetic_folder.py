@@ -12,27 +12,27 @@ from tqdm import tqdm
 
 from data_prep.errors import DataError
 from data_prep.files import (
+    exclusive_lock,
     in_batches,
-    on_all_cores,
+    map_in_processes,
     read_json,
-    sole_writer,
-    sweep,
-    sync,
+    remove_temporary_files,
+    sync_filesystem,
+    write_atomic,
     write_json,
-    write_whole,
 )
-from data_prep.images import decode
-from data_prep.prepared import KINDS, full_disk
+from data_prep.image_decoding import decode
+from data_prep.prepared_folder import IMAGE_EXTENSIONS, disk_error_text
 
 BATCH = 8
-NOTE = "demo.json"
-PATIENCE = 600.0
+SETTINGS_FILE = "demo.json"
+LOCK_TIMEOUT = 600.0
 """Seconds that a notebook waits for another one beside it, which is generating the same set."""
 
 Job = TypeVar("Job")
 
 
-def make_set(
+def write_synthetic_folder(
     folder: Path,
     settings: dict[str, Any],
     jobs: Mapping[str, Job],
@@ -50,9 +50,9 @@ def make_set(
 
     Raises `DataError` if the folder holds something else, or the disk is full.
     """
-    with sole_writer(folder, PATIENCE):
-        sweep(folder)
-        before = read_json(folder / NOTE)
+    with exclusive_lock(folder, LOCK_TIMEOUT):
+        remove_temporary_files(folder)
+        before = read_json(folder / SETTINGS_FILE)
         if before is None and any(folder.iterdir()):
             raise DataError(f"{folder} contains other files; name an empty or a new folder")
         if before is not None and before != settings:
@@ -61,13 +61,13 @@ def make_set(
             )
         places = sorted({os.path.dirname(path) for path in jobs})  # noqa: PTH120
         try:
-            write_json(folder / NOTE, settings)
+            write_json(folder / SETTINGS_FILE, settings)
             for place in places:
                 (folder / place).mkdir(parents=True, exist_ok=True)
-                sweep(folder / place)
+                remove_temporary_files(folder / place)
             done = {path for path in jobs if (folder / path).is_file()}
             if not all((folder / name).exists() for name in last):
-                done = _whole(sorted(done), folder, num_workers)
+                done = _intact_files(sorted(done), folder, num_workers)
             todo = [job for path, job in jobs.items() if path not in done]
             with tqdm(
                 total=len(jobs),
@@ -76,29 +76,29 @@ def make_set(
                 unit=unit,
                 disable=not progress,
             ) as bar:
-                for count in on_all_cores(work, in_batches(todo, BATCH), num_workers):
+                for count in map_in_processes(work, in_batches(todo, BATCH), num_workers):
                     bar.update(count)
-            sync(folder)
+            sync_filesystem(folder)
             for name, data in last.items():
-                write_whole(folder / name, data, durable=True)
+                write_atomic(folder / name, data, durable=True)
         except OSError as error:
             have = sum((folder / path).is_file() for path in jobs)
-            raise DataError(full_disk(folder, error, have, len(jobs))) from None
+            raise DataError(disk_error_text(folder, error, have, len(jobs))) from None
     return len(todo)
 
 
-def _whole(paths: list[str], folder: Path, num_workers: int | None) -> set[str]:
+def _intact_files(paths: list[str], folder: Path, num_workers: int | None) -> set[str]:
     """Which files of a set that is not complete hold what they should; a power cut may empty some.
 
     Files that are no images are made again: there are few.
     """
-    images = [path for path in paths if path.lower().endswith(KINDS)]
-    work = partial(_whole_some, folder=os.fspath(folder))
-    found = on_all_cores(work, in_batches(images, BATCH), num_workers)
+    images = [path for path in paths if path.lower().endswith(IMAGE_EXTENSIONS)]
+    work = partial(_intact_of_batch, folder=os.fspath(folder))
+    found = map_in_processes(work, in_batches(images, BATCH), num_workers)
     return {path for some in found for path in some}
 
 
-def _whole_some(paths: Sequence[str], *, folder: str) -> list[str]:
+def _intact_of_batch(paths: Sequence[str], *, folder: str) -> list[str]:
     whole = []
     for path in paths:
         try:

@@ -13,8 +13,8 @@ import numpy as np
 from data_prep.archive import MAX_IMAGE_BYTES, MAX_MEMBERS, SAFE_NAME
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import in_batches, on_all_cores, open_regular
-from data_prep.prepared import KINDS
+from data_prep.files import in_batches, map_in_processes, open_regular
+from data_prep.prepared_folder import IMAGE_EXTENSIONS
 
 BLOCK = tarfile.BLOCKSIZE
 MAX_CLASSES = 100_000
@@ -47,7 +47,7 @@ def catalog(archive: Path) -> Catalog:
     inner.sort()
     jobs = [(member, str(archive)) for member in inner]
     found: dict[str, list[Member]] = {}
-    for some in on_all_cores(_listed, in_batches(jobs, 8)):
+    for some in map_in_processes(_list_members, in_batches(jobs, 8)):
         found |= some
     images, sources, labels = [], [], []
     for at, member in enumerate(inner):
@@ -63,13 +63,13 @@ def catalog(archive: Path) -> Catalog:
     return Catalog(archive.parent, images, sources, classes, values, kind="member")
 
 
-def _listed(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
+def _list_members(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
     """The images of some inner archives."""
     found = {}
     for (name, offset, size), archive in jobs:
         with open_regular(archive) as file:
             where = Path(archive, name)
-            found[name] = list(_members(file, where, offset, size, KINDS, MAX_MEMBERS))
+            found[name] = list(_members(file, where, offset, size, IMAGE_EXTENSIONS, MAX_MEMBERS))
     return found
 
 
@@ -118,7 +118,7 @@ def _members(
             seen.add(name)
             if len(seen) > most:
                 raise DataError(f"{archive}: more than {most:,} members; refused")
-            if endings is KINDS and header.size > MAX_IMAGE_BYTES:
+            if endings is IMAGE_EXTENSIONS and header.size > MAX_IMAGE_BYTES:
                 raise DataError(f"{archive}: {name} has {header.size:,} bytes, too many; refused")
             yield Member(name, at, header.size)
         at += -(-header.size // BLOCK) * BLOCK

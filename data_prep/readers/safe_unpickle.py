@@ -51,14 +51,14 @@ _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
-def load(data: bytes, where: str) -> dict[str, Any]:
+def load_dictionary(data: bytes, where: str) -> dict[str, Any]:
     """The dictionary of a pickle; its keys as text. `where` is what errors name.
 
     Values are texts, bytes, numbers, lists, tuples, dictionaries and uint8 arrays. Raises
     `DataError` for a pickle of anything else, above all of one that calls; nothing has run then.
     """
     try:
-        found = _walk(data)
+        found = _interpret(data)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
     except Exception as error:
@@ -70,7 +70,7 @@ def load(data: bytes, where: str) -> dict[str, Any]:
     return {_text(key): _plain(value) for key, value in found.items()}
 
 
-def _walk(data: bytes) -> Any:
+def _interpret(data: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     argument: Any
@@ -96,13 +96,13 @@ def _walk(data: bytes) -> Any:
             stack.append(tuple(_since_mark(stack)))
         elif name in ("APPEND", "APPENDS"):
             more = [stack.pop()] if name == "APPEND" else _since_mark(stack)
-            _a(list, stack[-1]).extend(more)
+            _require_type(list, stack[-1]).extend(more)
         elif name in ("SETITEM", "SETITEMS"):
             pairs = _since_mark(stack) if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
             # A tuple of tuples of tuples, each twice in the next, would be hashed for ever.
             if not all(type(key) in (str, bytes, int) for key in pairs[::2]):
                 raise ValueError("a key that is no text and no number")
-            _a(dict, stack[-1]).update(zip(pairs[::2], pairs[1::2], strict=True))
+            _require_type(dict, stack[-1]).update(zip(pairs[::2], pairs[1::2], strict=True))
         elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
             memo[len(memo) if name == "MEMOIZE" else argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
@@ -111,10 +111,12 @@ def _walk(data: bytes) -> Any:
             stack.append(_named(_Global(*argument.split(" ")), place))
         elif name == "STACK_GLOBAL":
             last = stack.pop()
-            stack.append(_named(_Global(_a(str, stack.pop()), _a(str, last)), place))
+            stack.append(
+                _named(_Global(_require_type(str, stack.pop()), _require_type(str, last)), place)
+            )
         elif name == "REDUCE":
             arguments = stack.pop()
-            stack.append(_stands_for(stack.pop(), arguments, place))
+            stack.append(_reduce(stack.pop(), arguments, place))
         elif name == "BUILD":
             state = stack.pop()
             _build(stack[-1], state, place)
@@ -137,7 +139,7 @@ def _since_mark(stack: list[Any]) -> list[Any]:
     return items
 
 
-def _a(kind: type, value: Any) -> Any:
+def _require_type(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise ValueError(f"a {type(value).__name__} where a {kind.__name__} is needed")
     return value
@@ -152,7 +154,7 @@ def _named(function: _Global, place: int) -> _Global:
     return function
 
 
-def _stands_for(function: Any, arguments: Any, place: int) -> Any:
+def _reduce(function: Any, arguments: Any, place: int) -> Any:
     """What a call of one of the known functions would give; no function is called."""
     if not isinstance(function, _Global):
         raise ValueError(f"a call of no function at byte {place}")

@@ -11,10 +11,12 @@ from data_prep.errors import DataError
 
 #: What no path within a folder needs: a start at the top, a way up, a drive, control
 #: characters, what is not UTF-8.
-UNSAFE = re.compile(r"^/|(?:^|/)\.\.?(?:/|$)|//|/$|^[A-Za-z]:|[\x00-\x1f\x7f\\\ud800-\udfff]|^$")
+UNSAFE_PATH = re.compile(
+    r"^/|(?:^|/)\.\.?(?:/|$)|//|/$|^[A-Za-z]:|[\x00-\x1f\x7f\\\ud800-\udfff]|^$"
+)
 
 
-#: Whatever `UNSAFE` finds shows one of these, where each path is a line, or is not printable.
+#: Whatever `UNSAFE_PATH` finds shows one of these, where each path is a line, or is not printable.
 SUSPICIOUS = ("./", ".\n", "//", "\n/", "/\n", "\n\n", ":", "\\")
 
 
@@ -27,7 +29,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def looks_unsafe(paths: Sequence[str]) -> bool:
+def any_suspicious(paths: Sequence[str]) -> bool:
     """Whether one of many paths may be unsafe: false is sure, true is to be looked at singly."""
     text = "\n".join(["", *paths, ""])
     if text.count("\n") != len(paths) + 1 or not text.replace("\n", "").isprintable():
@@ -35,7 +37,7 @@ def looks_unsafe(paths: Sequence[str]) -> bool:
     return any(sign in text for sign in SUSPICIOUS)
 
 
-def check_there(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
+def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
     """Refuse a list of (safe) paths of which one is not there, or leads out through a link.
 
     Folders are listed once each, so that a million files take seconds.
@@ -47,13 +49,13 @@ def check_there(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
     absent = 0
     first = ""
     for place, names in by_folder.items():
-        there = listed(folder, place)
+        there = list_folder(folder, place)
         for name in names:
             if name not in there:
                 first = first or os.path.join(place, name)  # noqa: PTH118
                 absent += 1
             elif there[name]:
-                refuse_out(folder, os.path.join(place, name))  # noqa: PTH118
+                refuse_outside(folder, os.path.join(place, name))  # noqa: PTH118
     if absent:
         raise DataError(
             f"{folder}: {absent:,} of the {len(paths):,} images named in {listed_in.name} are"
@@ -61,10 +63,10 @@ def check_there(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
         )
 
 
-def listed(folder: Path, place: str) -> dict[str, bool]:
+def list_folder(folder: Path, place: str) -> dict[str, bool]:
     """The names in a folder within the folder, each with whether it is a link; none if it is not
     there. Raises `DataError` if it leads out."""
-    refuse_out(folder, place)
+    refuse_outside(folder, place)
     try:
         with os.scandir(folder / place) as entries:
             return {entry.name: entry.is_symlink() for entry in entries}
@@ -74,7 +76,7 @@ def listed(folder: Path, place: str) -> dict[str, bool]:
         raise DataError(f"{folder / place}: cannot be read ({error.strerror})") from None
 
 
-def refuse_out(folder: Path, place: str) -> None:
+def refuse_outside(folder: Path, place: str) -> None:
     """`DataError` for a path that a link leads out of the folder."""
     home, end = os.path.realpath(folder), os.path.realpath(folder / place)
     if end != home and not end.startswith(os.path.join(home, "")):  # noqa: PTH118

@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 
 from data_prep import manifest
-from data_prep.files import in_batches, on_all_cores, read_json, sync, write_json
+from data_prep.files import in_batches, map_in_processes, read_json, sync_filesystem, write_json
 from data_prep.manifest import Row
-from data_prep.prepared import Before, image_file
-from data_prep.sources import Sources
+from data_prep.nih_archives import ArchiveSources
+from data_prep.prepared_folder import PreviousState, target_file
 
 #: Images looked at in one go.
 BATCH = 256
 
 
-def still_good(
-    target: Path, before: Before, ending: str, num_workers: int | None
+def reusable_rows(
+    target: Path, before: PreviousState, ending: str, num_workers: int | None
 ) -> dict[str, Row]:
     """The rows, by image, of what need not be made again, and of what could not be made.
 
@@ -27,19 +27,21 @@ def still_good(
     rows = [
         row
         for row in before.rows.values()
-        if row.problem or row.file == image_file(row.image, ending)
+        if row.problem or row.file == target_file(row.image, ending)
     ]
-    work = partial(_good_ones, target=target, thorough=not before.complete)
-    good = on_all_cores(work, in_batches(rows, BATCH), num_workers)
+    work = partial(_reusable_of_batch, target=target, thorough=not before.complete)
+    good = map_in_processes(work, in_batches(rows, BATCH), num_workers)
     return {row.image: row for some in good for row in some}
 
 
-def _good_ones(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
-    return [row for row in rows if row.problem or manifest.holds(target, row, thorough=thorough)]
+def _reusable_of_batch(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
+    return [
+        row for row in rows if row.problem or manifest.file_matches(target, row, thorough=thorough)
+    ]
 
 
-def archives_done(
-    sources: Sources, before: Before, rows: dict[str, Row], workshop: Path, asked: str
+def finished_archives(
+    sources: ArchiveSources, before: PreviousState, rows: dict[str, Row], workshop: Path, asked: str
 ) -> set[str]:
     """The archives that need not be read again: all they gave is good, and it was asked for.
 
@@ -49,7 +51,7 @@ def archives_done(
     gave = Counter(row.source for row in before.rows.values())
     done = set()
     for remote in sources.archives:
-        mark = _mark(workshop, remote.name)
+        mark = _mark_file(workshop, remote.name)
         wanted = {"images": have[remote.name], "labels": asked}
         if before.complete and gave[remote.name] == have[remote.name]:
             write_json(mark, wanted)
@@ -60,16 +62,16 @@ def archives_done(
     return done
 
 
-def mark_done(
+def mark_archive_finished(
     name: str, rows: dict[str, Row], workshop: Path, asked: str, folders: Iterable[Path | None]
 ) -> None:
     """Note that an archive is no longer needed: when what came of it is on the disk."""
     for folder in folders:
         if folder is not None:
-            sync(folder)
+            sync_filesystem(folder)
     images = sum(row.source == name for row in rows.values())
-    write_json(_mark(workshop, name), {"images": images, "labels": asked})
+    write_json(_mark_file(workshop, name), {"images": images, "labels": asked})
 
 
-def _mark(workshop: Path, name: str) -> Path:
+def _mark_file(workshop: Path, name: str) -> Path:
     return workshop / f"{name}.done"

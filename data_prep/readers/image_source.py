@@ -15,26 +15,26 @@ from data_prep import manifest
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
 from data_prep.files import open_regular
-from data_prep.images import decode, read_bytes
+from data_prep.image_decoding import decode, read_bytes
 
-PIECE = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
+LOCATION = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
 
 
-def read(catalog: Catalog, image: int, channels: int) -> np.ndarray:
+def read_image(catalog: Catalog, image: int, channels: int) -> np.ndarray:
     """An image, uint8 (height, width, channels)."""
-    data = content(catalog.folder, catalog.kind, catalog.sources[image])
-    return pixels(data, catalog.kind, catalog.path(image), channels)
+    data = read_source(catalog.folder, catalog.kind, catalog.sources[image])
+    return decode_source(data, catalog.kind, catalog.path(image), channels)
 
 
-def content(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
+def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
     """The bytes of a source, as they stand."""
     if kind == "file":
         return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
-    name, offset, size = piece(place)
+    name, offset, size = parse_location(place)
     if kind == "record":
         from data_prep.readers import cifar10
 
-        return cifar10.blob(Path(folder, name))[offset : offset + size]
+        return cifar10.batch_bytes(Path(folder, name))[offset : offset + size]
     path = Path(folder, name)
     try:
         with open_regular(path) as file:
@@ -47,24 +47,24 @@ def content(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
     return data
 
 
-def pixels(data: bytes, kind: str, name: str, channels: int) -> np.ndarray:
+def decode_source(data: bytes, kind: str, name: str, channels: int) -> np.ndarray:
     """What the bytes of a source show, uint8 (height, width, channels); `name` is for errors."""
     if kind != "record":
         return decode(data, name, channels)
     from data_prep.readers import cifar10
-    from data_prep.readers.pictures import in_colour
+    from data_prep.readers.catalog_reader import to_channels
 
-    return in_colour(cifar10.planes(data)[0], channels)
+    return to_channels(cifar10.images_of_planes(data)[0], channels)
 
 
-def state(folder: str | os.PathLike[str], kind: str, place: str) -> str:
+def source_state(folder: str | os.PathLike[str], kind: str, place: str) -> str:
     """As `manifest.state_of`, of the file that a source is or lies in."""
-    name = place if kind == "file" else piece(place)[0]
-    return manifest.state_of(os.path.join(folder, name.partition("!")[0]))  # noqa: PTH118 (speed)
+    name = place if kind == "file" else parse_location(place)[0]
+    return manifest.file_state(os.path.join(folder, name.partition("!")[0]))  # noqa: PTH118 (speed)
 
 
-def piece(place: str) -> tuple[str, int, int]:
+def parse_location(place: str) -> tuple[str, int, int]:
     """File, offset and number of bytes of a piece of a file."""
-    found = PIECE.fullmatch(place)
+    found = LOCATION.fullmatch(place)
     assert found is not None, place  # made by us
     return found[1], int(found[2]), int(found[3])

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.files import one_in_the_other, same_place
+from data_prep.files import is_nested, is_same_path
 from data_prep.manifest import Row
-from data_prep.prepared import FORMATS, KINDS, LabelFiles, image_file
-from data_prep.readers import find, kept
+from data_prep.prepared_folder import FORMATS, IMAGE_EXTENSIONS, LabelFiles, target_file
+from data_prep.readers import labels_csv, load_catalog
 from data_prep.readers.nih import find_label_file, read_catalog
 from data_prep.readers.nih_labels import LABEL_FILES, label_files
 
 
 @dataclass
-class Contents:
+class SourceImages:
     """The images of a source: which there are and where each lies."""
 
     home: Path
@@ -32,7 +32,7 @@ class Contents:
 
 
 @dataclass
-class Plan:
+class ResizePlan:
     """What is to be done: a row an image, as far as it is known before it is read."""
 
     rows: list[Row]
@@ -41,9 +41,9 @@ class Plan:
     kind: str = "file"
 
 
-def contents(
+def list_source_images(
     source: Path, reader: str | None, options: Mapping[str, Any], skip_missing: bool = False
-) -> Contents:
+) -> SourceImages:
     """What a data folder of the NIH's form holds, or whatever `reader` reads."""
     _refuse_packed(source)
     if reader is None or reader == "nih":
@@ -51,10 +51,14 @@ def contents(
         file = find_label_file(source)
         places = [os.path.relpath(path, source) for path in catalog["path"]]
         names = catalog["image"].tolist()
-        return Contents(source, "file", names, places, lambda files: partial(label_files, file))
-    found, _ = find(reader, source, **options)
-    return Contents(
-        found.folder, found.kind, found.images, found.sources, partial(kept.label_files, found)
+        return SourceImages(source, "file", names, places, lambda files: partial(label_files, file))
+    found, _ = load_catalog(reader, source, **options)
+    return SourceImages(
+        found.folder,
+        found.kind,
+        found.images,
+        found.sources,
+        partial(labels_csv.label_files, found),
     )
 
 
@@ -68,37 +72,39 @@ def _refuse_packed(source: Path) -> None:
         )
 
 
-def make_plan(
+def plan_resize(
     source: Path,
     target: Path,
     skip_missing: bool,
     format: str,
     reader: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Plan:
+) -> ResizePlan:
     """What resizing `source` into `target` would make; `DataError` for what cannot be done."""
     if not source.is_dir() and (reader is None or not source.is_file()):
         what = "is not a folder" if source.exists() else "does not exist"
         raise DataError(f"{source} {what}: name a folder of images")
-    if same_place(source, target):
+    if is_same_path(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")
-    if one_in_the_other(source, target):
+    if is_nested(source, target):
         raise DataError(f"{source} and {target}: one lies inside the other; name a folder outside")
     ending = FORMATS[format]
     _refuse_packed(source)
     if reader is not None or any((source / name).is_file() for name in LABEL_FILES):
-        has = contents(source, reader, options or {}, skip_missing)
+        has = list_source_images(source, reader, options or {}, skip_missing)
         rows = [
-            Row(name, image_file(name, ending), source=place)
+            Row(name, target_file(name, ending), source=place)
             for name, place in zip(has.images, has.places, strict=True)
         ]
-        _no_two_alike(rows)
+        _refuse_equal_files(rows)
         files = has.label_files({row.image: row.file for row in rows})
-        return Plan(rows, files, has.home, has.kind)
-    found = sorted(_images_under(source, target))
+        return ResizePlan(rows, files, has.home, has.kind)
+    found = sorted(_find_images(source, target))
     if not found:
-        raise DataError(f"{source}: neither a label file nor an image in it ({', '.join(KINDS)})")
-    rows, taken = [], _folders_of(found)
+        raise DataError(
+            f"{source}: neither a label file nor an image in it ({', '.join(IMAGE_EXTENSIONS)})"
+        )
+    rows, taken = [], _parent_folders(found)
     for name in found:
         to = os.path.splitext(name)[0] + ending  # noqa: PTH122
         if to in taken:  # x.jpg beside x.png, a file or a folder
@@ -107,46 +113,46 @@ def make_plan(
                 raise DataError(f"{source / name}: its name is too long to get {ending}; rename it")
         taken.add(to)
         rows.append(Row(name, to, source=name))
-    return Plan(rows, None, source)
+    return ResizePlan(rows, None, source)
 
 
-def _folders_of(names: list[str]) -> set[str]:
+def _parent_folders(names: list[str]) -> set[str]:
     """The folders, within the source, that these files lie in."""
     return {os.fspath(folder) for name in names for folder in Path(name).parents}
 
 
-def _no_two_alike(rows: list[Row]) -> None:
+def _refuse_equal_files(rows: list[Row]) -> None:
     seen: dict[str, str] = {}
     for row in rows:
         if (other := seen.setdefault(row.file, row.image)) != row.image:
             raise DataError(f"{row.image} and {other} would become one file; rename one")
 
 
-def _images_under(source: Path, target: Path) -> Iterator[str]:
+def _find_images(source: Path, target: Path) -> Iterator[str]:
     """Paths within the folder, each folder once; those behind links after all others.
 
     So no link can lead in circles, or to what is written here.
     """
-    seen = {_identity(target)} if target.exists() else set()
+    seen = {_folder_id(target)} if target.exists() else set()
     starts = [os.fspath(source)]
     while starts:
-        for place, folders, names in os.walk(starts.pop(0), onerror=_cannot_be_read):
+        for place, folders, names in os.walk(starts.pop(0), onerror=_raise_unreadable):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            if _identity(place) in seen:
+            if _folder_id(place) in seen:
                 folders.clear()
                 continue
-            seen.add(_identity(place))
+            seen.add(_folder_id(place))
             inner = [os.path.join(place, name) for name in folders]  # noqa: PTH118
             starts += [path for path in inner if os.path.islink(path)]  # noqa: PTH114
             for name in names:
-                if name.lower().endswith(KINDS) and not name.startswith("."):
+                if name.lower().endswith(IMAGE_EXTENSIONS) and not name.startswith("."):
                     yield os.path.relpath(os.path.join(place, name), source)  # noqa: PTH118
 
 
-def _identity(folder: str | os.PathLike[str]) -> tuple[int, int]:
+def _folder_id(folder: str | os.PathLike[str]) -> tuple[int, int]:
     found = os.stat(folder)  # noqa: PTH116
     return found.st_dev, found.st_ino
 
 
-def _cannot_be_read(error: OSError) -> None:
+def _raise_unreadable(error: OSError) -> None:
     raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from None

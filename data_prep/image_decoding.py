@@ -11,8 +11,8 @@ from PIL import Image
 
 from data_prep import dicom
 from data_prep.errors import DataError
-from data_prep.files import read_whole
-from data_prep.png import decode_plain
+from data_prep.files import read_limited
+from data_prep.png import decode_grey_png
 
 try:
     import simplejpeg
@@ -28,7 +28,7 @@ MAX_BYTES = 8 * MAX_PIXELS + (1 << 20)
 
 #: What Pillow may open. Left to itself it tries some forty formats, hands a PostScript file to the
 #: program `gs`, and reads others or not depending on what it was built with; these it always reads.
-FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF")
+PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF")
 
 
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
@@ -50,7 +50,7 @@ def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """An image file as it stands; `DataError`, naming it, if it is missing or cannot be read."""
     try:
-        return read_whole(path, MAX_BYTES)
+        return read_limited(path, MAX_BYTES)
     except FileNotFoundError:
         raise DataError(f"{path}: the image is missing") from None
     except OSError as error:
@@ -59,7 +59,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
     """As `read_grey`, of a file's bytes; `path` is what error messages name."""
-    pixels = decode_plain(data, MAX_PIXELS)
+    pixels = decode_grey_png(data, MAX_PIXELS)
     if pixels is None and data.startswith(b"\xff\xd8\xff"):
         pixels = _decode_jpeg(data, ("Gray",), "GRAY")
         pixels = None if pixels is None else pixels[..., 0]
@@ -77,14 +77,14 @@ def decode(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarr
         pixels = _decode_jpeg(data, ("Gray", "YCbCr", "RGB"), "RGB")
         if pixels is not None:
             return pixels
-    elif (grey := decode_plain(data, MAX_PIXELS)) is not None:
+    elif (grey := decode_grey_png(data, MAX_PIXELS)) is not None:
         return np.repeat(grey[..., np.newaxis], 3, axis=2)
     return _decode_any(data, path, "RGB")
 
 
 def _decode_any(data: bytes, path: str | os.PathLike[str], mode: str) -> np.ndarray:
     """What is not of the usual kinds: uint8 (height, width) for mode L, with 3 more for RGB."""
-    if dicom.is_one(data):
+    if dicom.is_dicom(data):
         grey = dicom.decode(data, path, MAX_PIXELS)
         return grey if mode == "L" else np.repeat(grey[..., np.newaxis], 3, axis=2)
     if not data:
@@ -93,22 +93,24 @@ def _decode_any(data: bytes, path: str | os.PathLike[str], mode: str) -> np.ndar
         with warnings.catch_warnings():
             # Pillow's own warnings, of size or of odd metadata: what matters is said below.
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
                 width, height = image.size
                 if width * height > MAX_PIXELS:
                     raise ValueError(f"{width} x {height} pixels, more than an X-ray can have")
-                _refuse_odd_kinds(image)
+                _refuse_unsupported(image)
                 image.load()
-                pixels = np.array(to_grey(image) if mode == "L" else _to_colour(image))
-                _refuse_unscaled(pixels, _bits(image, data))
+                pixels = np.array(to_grey(image) if mode == "L" else _to_rgb(image))
+                _refuse_unscaled(pixels, _bit_depth(image, data))
                 return pixels
     except Exception as error:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
         # more on damaged input; to us they all mean the same.
-        raise DataError(f"{path}: cannot be read as an image ({_reason(error, data)})") from None
+        raise DataError(
+            f"{path}: cannot be read as an image ({_error_reason(error, data)})"
+        ) from None
 
 
-def _refuse_odd_kinds(image: Image.Image) -> None:
+def _refuse_unsupported(image: Image.Image) -> None:
     """What an environment's Pillow may or may not read, and what is more than one picture."""
     if image.format == "TIFF" and image.info.get("compression") != "raw":
         raise ValueError("compressed TIFF, which not every environment reads; convert it to PNG")
@@ -155,14 +157,14 @@ def to_grey(image: Image.Image) -> Image.Image:
     return image.convert("L")
 
 
-def _to_colour(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image) -> Image.Image:
     """A loaded Pillow image of any mode as RGB: what has no colour gets three equal planes."""
     if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr", "RGB"):
         return image.convert("RGB")
     return to_grey(image).convert("RGB")
 
 
-def _bits(image: Image.Image, data: bytes) -> int:
+def _bit_depth(image: Image.Image, data: bytes) -> int:
     """The bits of one value in the file, of which Pillow keeps the upper eight in colour images."""
     if image.format == "PNG":
         return data[24]
@@ -181,7 +183,7 @@ def _refuse_unscaled(pixels: np.ndarray, bits: int) -> None:
         )
 
 
-def _reason(error: Exception, data: bytes) -> str:
+def _error_reason(error: Exception, data: bytes) -> str:
     name = type(error).__name__
     if name == "UnidentifiedImageError":
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
