@@ -1,4 +1,4 @@
-"""From the NIH's archives, or from nothing, to files ready to train on.
+"""Prepare published images for training, or generate synthetic images.
 
     catalog = data_prep.read_catalog("data/demo-small-2-38")
     parts = data_prep.split_by_patient(catalog, seed=0)
@@ -6,8 +6,8 @@
 
 The command line is `data-prep` (or `python -m data_prep`).
 
-Importing data_prep is cheap: pandas and the rest are loaded when something is asked for, so that
-the command can be interrupted from the start.
+Importing data_prep is cheap: pandas and other packages are imported when a function is first used,
+so the command can be interrupted from the start.
 """
 
 from __future__ import annotations

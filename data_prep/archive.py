@@ -1,7 +1,7 @@
-"""Reading images out of a tar archive that may have been made to do harm.
+"""Read images from a tar archive that may be hostile.
 
-Nothing is extracted: images are handed over as bytes, under their bare names, so that no name,
-link or device in an archive can reach the disk.
+Nothing is extracted to the disk: images are returned as bytes, under their bare file names. So no
+name, link or device in an archive can reach the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from data_prep.prepared_folder import IMAGE_EXTENSIONS
 gzip_backend: Any = gzip
 try:
     from isal import igzip
-except ImportError:  # slower, and the same
+except ImportError:  # the standard library gives the same bytes, more slowly
     pass
 else:
     gzip_backend = igzip
@@ -41,16 +41,16 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,239}")
 
 
 def iterate_images(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Name (without folders) and bytes of each image file of a .tar.gz or .tar, in its order."""
+    """Yield name (without folders) and bytes of each image file of a .tar.gz or .tar, in order."""
     return iterate_members(archive, lambda name: name.lower().endswith(IMAGE_EXTENSIONS))
 
 
 def iterate_members(
     archive: str | os.PathLike[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    """As `iterate_images`, of the files whose bare names are `wanted`.
+    """Yield bare name and bytes of each file whose bare name is `wanted`, in the archive's order.
 
-    Memory holds one of them at a time. Folders and other regular files are passed over. Raises
+    Memory holds one file at a time. Folders and other regular files are skipped. Raises
     `DataError`, naming archive and member, for a path that leads out, a link, a device, a member
     or an archive that grows beyond all measure, a name that comes twice, and for damage.
     """
@@ -97,13 +97,15 @@ def iterate_members(
         said = " ".join(str(error).split()) or type(error).__name__
         reason = "a header without sense" if unclear else said
         raise DataError(
-            f"{archive}: damaged or cut short ({reason}); remove it and fetch it again"
+            f"{archive}: damaged or cut short ({reason}); remove it and download it again"
         ) from None
 
 
 def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], bool]) -> str | None:
-    """The bare name of a file that is wanted, None for what may be passed over, an error for what
-    may not."""
+    """Return the bare name of a wanted file, or None for a member to skip.
+
+    Raises `DataError` for an unsafe member.
+    """
     parts = member.name.replace("\\", "/").split("/")
     if member.name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise DataError(f"{archive}: the member {member.name!r} points outside the folder; refused")
@@ -124,9 +126,9 @@ def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], b
 
 
 class _Guard:
-    """A stream that stops when more comes out of it than an archive of images can hold.
+    """A stream that raises an error when it returns more bytes than an archive of images can hold.
 
-    That is `most` bytes in all, and from one member to the next as many as `allow` says.
+    The limits are `most` bytes in total, and between two members as many bytes as `allow` says.
     """
 
     def __init__(self, stream: IO[bytes], archive: Path, most: int) -> None:

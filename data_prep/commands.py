@@ -1,6 +1,6 @@
-"""The commands of `data-prep`: each takes its options and returns the exit code.
+"""Run the subcommands of `data-prep`: each function takes the options and returns the exit code.
 
-What a command needs is imported when it runs, so that all can be interrupted from the start.
+Each function imports the modules it needs, so that every subcommand can be interrupted at once.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ def nih(options: argparse.Namespace) -> int:
     if made["absent"]:
         _print(
             f"{options.target}: {made['absent']:,} images in the label file were in no archive;"
-            " their rows are left out",
+            " the label file in the target leaves them out",
             file=sys.stderr,
         )
     return _print_result(options.target, made)
 
 
 def _print(line: str, file: TextIO | None = None) -> None:
-    """A line that holds a name, which may hold anything."""
+    """Print a line that contains a file name, with unprintable characters as escapes."""
     print(printable(line), file=file)
 
 
 def _warn_if_slow() -> None:
-    """A working installation that was meant to be faster says nothing by itself."""
+    """Print a note if the compiled part of data_prep is missing."""
     from data_prep.png import shrink
 
     if shrink is None:
@@ -102,7 +102,7 @@ def _warn_if_slow() -> None:
 
 
 def _print_result(target: str, made: dict[str, Any]) -> int:
-    """The last line of a resizing command; an error if an image had to be left out."""
+    """Print the last line of a resizing command; `DataError` if an image was left out."""
     ready = made["images"] - len(made["rejected"])
     colour = "RGB" if made.get("channels") == 3 else "grey"
     done = f"{ready:,} {colour} images of {made['size']} px"
@@ -111,7 +111,7 @@ def _print_result(target: str, made: dict[str, Any]) -> int:
         raise DataError(
             f"{target}: {len(made['rejected']):,} of {made['images']:,} images were left out, the"
             f" first is {name}: {reason}; see {Path(target) / 'rejected.csv'}."
-            f" The other {done} are ready to use"
+            f" {done} are ready to use"
         )
     _print(f"{target}: {done} {_new_text(made)}")
     return 0
@@ -138,7 +138,7 @@ def verify(options: argparse.Namespace) -> int:
         of_reader = _reader_options(options)
         report = verify_reader(options.folder, reader, options=of_reader, **asked)
     print(format_report(report))
-    return 0 if report.fine else 1
+    return 0 if report.ok else 1
 
 
 def pack(options: argparse.Namespace) -> int:
@@ -200,7 +200,7 @@ def stats(options: argparse.Namespace) -> int:
 
 
 def _reader_stats(options: argparse.Namespace, reader: str) -> int:
-    """The counts of any reader's images by part, and by class or finding."""
+    """Print the counts of any reader's images by part, and by class or finding."""
     import numpy as np
 
     from data_prep.catalog import UNCERTAIN, split_catalog
@@ -234,7 +234,7 @@ def _reader_stats(options: argparse.Namespace, reader: str) -> int:
 
 
 def _reader(options: argparse.Namespace) -> str:
-    """The reader that was asked for, or that the folder's images were read by."""
+    """Return the reader named on the command line, or the default reader of the folder."""
     from data_prep.readers import labels_csv
 
     if options.reader is not None:
@@ -243,6 +243,6 @@ def _reader(options: argparse.Namespace) -> str:
 
 
 def _reader_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What the reader is told besides the folder."""
+    """Return the options of the reader from the command line."""
     given = {"table": options.table, "group": options.group}
     return {name: value for name, value in given.items() if value is not None}

@@ -20,7 +20,7 @@ HEADER = ["image", "reason"]
 
 
 def read_excluded(folder: Path) -> dict[str, str]:
-    """The reason by image; empty where the folder has no such file."""
+    """Return the reason for each excluded image; empty if the folder has no such file."""
     file = folder / EXCLUDED_FILE
     try:
         text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
@@ -31,13 +31,13 @@ def read_excluded(folder: Path) -> dict[str, str]:
         return {}
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(
-            f"{file}: cannot be read ({error}); repair it, or remove it to use all images"
+            f"{file}: cannot be read ({error}); fix the file, or remove it to use all images"
         ) from None
     return {row[0]: row[1] for row in rows if row}
 
 
 def exclude_images(folder: Path, reasons: dict[str, str]) -> None:
-    """Leave out these images too, each for its reason."""
+    """Add these images, each with a reason, to the folder's list of excluded images."""
     if not reasons:
         return
     text = io.StringIO()

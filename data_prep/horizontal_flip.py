@@ -1,7 +1,7 @@
-"""An RGB image copied left to right, which NumPy does a byte at a time.
+"""Copy an RGB image flipped left to right, faster than NumPy.
 
-A few lines of C do it (`_grey.c`) in an eighth of the time that NumPy takes plane by plane. That is
-what is done where they could not be compiled.
+The compiled code (`_grey.c`) takes an eighth of the time of NumPy, which copies plane by plane and
+is used if the code could not be compiled.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from data_prep.c_extension import mirror
 
 
 def copy_flipped(place: np.ndarray, pixels: np.ndarray) -> None:
-    """`place[:] = pixels[:, ::-1]`, of uint8 (height, width, channels)."""
+    """Set `place[:] = pixels[:, ::-1]`, both uint8 (height, width, channels)."""
     if mirror is not None and mirror(pixels, place):
         return
-    # A plane at a time: of three at once NumPy copies three bytes at a time.
+    # Plane by plane: for three planes at once NumPy copies three bytes at a time.
     for plane in range(pixels.shape[2]):
         place[..., plane] = pixels[:, ::-1, plane]

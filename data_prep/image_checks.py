@@ -1,4 +1,4 @@
-"""Looking at every image of a data folder: can it be read, is it what was written, is it alone?"""
+"""Check every image of a data folder: readable, unchanged since writing, and not a duplicate."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from data_prep.readers import image_source as sources
 
 BATCH = 32
 
-#: An image to look at: its name, its source, its place in a packed file, and the SHA-256 that the
-#: manifest has for it, or "".
+#: An image to check: its name, its source, its place in a packed file, and its SHA-256 from the
+#: manifest, or "".
 Job = tuple[str, str, int, str]
 
 
 class ImageCheck(NamedTuple):
-    """What was seen of an image."""
+    """The result of the check of one image."""
 
     image: str
     problem: str = ""
-    """Why it cannot be read, or nothing."""
+    """The reason why the image cannot be read, or empty."""
     changed: bool = False
-    """Whether it is not what the manifest says was written."""
+    """True if the file differs from the SHA-256 in the manifest."""
     pixels: bytes = b""
-    """The same for the same pixels."""
+    """A hash of the pixels."""
     shape: tuple[int, ...] = ()
 
 
@@ -51,21 +51,21 @@ def check_images(
 ) -> list[ImageCheck]:
     """Decode every image, or read its place in the array file `packed`.
 
-    `home` and `kind` are of the sources, as a catalogue's `folder` and `kind`.
+    `home` and `kind` locate the sources, as a catalogue's `folder` and `kind`.
     """
-    looks: list[ImageCheck] = []
+    checks: list[ImageCheck] = []
     work = partial(_check_batch, packed=packed, home=home, kind=kind, channels=channels)
     with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
         for some in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
-            looks += some
+            checks += some
             bar.update(len(some))
-    return looks
+    return checks
 
 
-def find_duplicates(looks: Iterable[ImageCheck]) -> list[list[str]]:
-    """The images that share their pixels, group by group, in the order of their names."""
+def find_duplicates(checks: Iterable[ImageCheck]) -> list[list[str]]:
+    """Return the groups of images with equal pixels, sorted by name."""
     same: dict[bytes, list[str]] = defaultdict(list)
-    for look in looks:
+    for look in checks:
         if look.pixels:
             same[look.pixels].append(look.image)
     return sorted(sorted(images) for images in same.values() if len(images) > 1)
@@ -74,12 +74,12 @@ def find_duplicates(looks: Iterable[ImageCheck]) -> list[list[str]]:
 def duplicates_to_exclude(
     groups: Iterable[list[str]], patients: Mapping[str, Hashable]
 ) -> dict[str, str]:
-    """Images that have to go so that no picture comes under two patients, each with the reason.
+    """Return the images to exclude so that no image occurs under two patients, with reasons.
 
-    The first of a group stays, and what else is of its patient.
+    The first image of a group is kept, and all other images of the same patient.
     """
     return {
-        image: f"the same picture as {first} of patient {patients[first]}"
+        image: f"the same image as {first} of patient {patients[first]}"
         for first, *others in groups
         for image in others
         if patients[image] != patients[first]
@@ -90,7 +90,7 @@ def _check_batch(
     jobs: Sequence[Job], *, packed: Path | None, home: str, kind: str, channels: int
 ) -> list[ImageCheck]:
     array = None if packed is None else np.load(packed, mmap_mode="r", allow_pickle=False)
-    looks = []
+    checks = []
     for image, source, place, expected in jobs:
         path = os.path.join(home, source)  # noqa: PTH118 (speed)
         try:
@@ -102,8 +102,8 @@ def _check_batch(
                 pixels = array[place]
                 changed = bool(expected) and sha256_of(pixels.tobytes()) != expected
         except DataError as error:
-            looks.append(ImageCheck(image, problem=text_without_path(error, path)))
+            checks.append(ImageCheck(image, problem=text_without_path(error, path)))
         else:
             same = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
-            looks.append(ImageCheck(image, "", changed, same, pixels.shape))
-    return looks
+            checks.append(ImageCheck(image, "", changed, same, pixels.shape))
+    return checks

@@ -1,4 +1,4 @@
-"""Where the NIH's archives are, and having them arrive one after the other."""
+"""List the NIH's archives with addresses and checksums, and download them one after the other."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from data_prep.download import Cancelled, RemoteFile, download
 from data_prep.errors import DataError
 from data_prep.files import read_json
 
-#: Fetched archives that may lie on the disk besides the one being read.
+#: Downloaded archives that may be on the disk besides the archive being read.
 PREFETCHED_ARCHIVES = 2
 
 
 @dataclass
 class ArchiveSources:
-    """What to fetch and from where; `folder` is set when the archives lie on this machine."""
+    """The files to download; `folder` is set if the archives are on this machine."""
 
     label_file: RemoteFile
     archives: list[RemoteFile]
@@ -38,12 +38,12 @@ def nih_sources(
     mirror: str | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> ArchiveSources:
-    """Where to get the NIH's archives and label file.
+    """Return where to get the NIH's archives and label file.
 
     Args:
-        listing: a list in the format of `sources.json`, the NIH's own; None: that one.
+        listing: a list in the format of `sources.json`; None: `sources.json`, the NIH's list.
         mirror: the address of a folder that has the files under the list's names.
-        folder: a local folder that has them.
+        folder: a local folder that has the archives.
 
     Returns:
         The label file and the archives, with addresses, sizes and checksums.
@@ -56,14 +56,16 @@ def nih_sources(
     else:
         content = read_json(listing)
         if content is None:
-            raise DataError(f"{listing}: the list of sources is missing")
+            raise DataError(f"{listing}: the list of sources is missing; check the path")
     try:
         label_file = _remote_file(content["label_file"])
         archives = [_remote_file(archive) for archive in content["archives"]]
         if not archives:
             raise ValueError("there must be an archive")
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{listing}: not a list of sources ({error})") from None
+        raise DataError(
+            f"{listing}: not a list of sources ({error}); use the format of sources.json"
+        ) from None
     if mirror is not None:
         base = mirror.rstrip("/")
         label_file = replace(label_file, url=f"{base}/{label_file.name}")
@@ -72,7 +74,7 @@ def nih_sources(
 
 
 def _remote_file(entry: dict[str, Any]) -> RemoteFile:
-    """An entry of a list as `Remote`; TypeError or ValueError for what is none."""
+    """Convert an entry of a list to `RemoteFile`; TypeError or ValueError if it is invalid."""
     remote = RemoteFile(**entry)
     for field, kinds in (
         ("name", (str,)),
@@ -96,7 +98,7 @@ def iterate_archives(
     bar: tqdm[Any],
     stop: threading.Event,
 ) -> Generator[tuple[RemoteFile, Path], None, None]:
-    """Archives in the order they are there; a few are fetched ahead by threads."""
+    """Yield archives as they arrive; threads download a few archives ahead."""
     if sources.folder is not None:
         for remote in todo:
             yield remote, sources.folder / remote.name
@@ -116,7 +118,7 @@ def iterate_archives(
                 except queue.Empty:
                     return
                 under_way.add(1)
-                ready.put((remote, download(remote, workshop, told=bar.update, stop=stop)))
+                ready.put((remote, download(remote, workshop, on_progress=bar.update, stop=stop)))
         except Cancelled:
             pass
         except BaseException as error:
@@ -135,11 +137,11 @@ def iterate_archives(
     finally:
         stop.set()
         for thread in threads:
-            thread.join(timeout=2)  # one that waits for a silent server ends with the process
+            thread.join(timeout=2)  # a thread that waits for a silent server ends with the process
 
 
 class _Counter:
-    """A number that several threads change."""
+    """A counter that several threads change."""
 
     def __init__(self) -> None:
         self.value, self.lock = 0, threading.Lock()
@@ -153,7 +155,7 @@ class _Counter:
 
 
 def _wait_for_space(have: Callable[[], int], most: int, stop: threading.Event) -> None:
-    """Wait while `most` fetched files lie on the disk; they are removed as they are used."""
+    """Wait while `most` downloaded files are on the disk; each is removed after use."""
     while have() >= most:
         if stop.is_set():
             raise Cancelled

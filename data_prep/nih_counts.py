@@ -1,6 +1,6 @@
-"""What the NIH publishes about its set: counts by finding, which come together, images a patient.
+"""Load the NIH's published counts: images per finding, per set of findings and per patient.
 
-The figures stand in `nih_counts.json`, with their source.
+The figures are in `nih_counts.json`, with their source.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from data_prep.readers.nih_labels import FINDINGS
 
 @cache
 def published_counts() -> dict[str, Any]:
-    """The content of nih_counts.json."""
+    """Return the content of nih_counts.json."""
     text = resources.files("data_prep").joinpath("nih_counts.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
 
 
 def finding_counts() -> dict[str, int]:
-    """Images by finding, in the order of `FINDINGS`, of `published()["images"]`."""
+    """Return the images per finding, in the order of `FINDINGS`."""
     counts = published_counts()["counts"]
     return {finding: int(counts[finding]) for finding in FINDINGS}
 
 
 def finding_sets() -> list[tuple[tuple[str, ...], int]]:
-    """Each set of findings that images of the NIH have, with the number of such images."""
+    """Return each set of findings in the NIH's data set, with the number of its images."""
     return [
         (tuple(FINDINGS["abcdefghijklmn".index(letter)] for letter in letters), int(count))
         for letters, count in published_counts()["combinations"].items()

@@ -1,8 +1,8 @@
-"""The whole way from the NIH's archives to a folder of small images, in one go.
+"""Download the NIH's archives and resize their images to a folder of small images, in one run.
 
-Archives are fetched a few ahead of the one being read; images go from the archive through memory
-to small files, so that the 1024 px files never lie on the disk unless asked for; an archive is
-removed as soon as its images are done. What is needed of the disk is said beforehand.
+A few archives are downloaded ahead of the archive being read. Images go from the archive through
+memory to small files, so the 1024 px files are on the disk only on request. An archive is removed
+as soon as its images are written. The needed disk space is printed beforehand.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from data_prep.readers.nih_labels import LABEL_FILES, label_files, parse_label_f
 
 TOOL = "data_prep nih 1"
 
-#: Where archives wait and marks of finished ones stand; gone when all is done.
+#: Folder for waiting archives and marks of finished archives; removed at the end.
 STAGING_FOLDER = ".fetching"
 
 BATCH = 4
 
-#: Bytes of a small file a pixel, generously; a demo image at 264 px takes 0.4.
+#: Bytes per pixel of a small file, generously; a synthetic image at 264 px takes 0.4.
 BYTES_PER_PIXEL = {"png": 0.6, "jpeg": 0.3}
 
 
@@ -95,7 +95,7 @@ def prepare_nih(
         size: pixels of a side.
         format: `png` or `jpeg`.
         quality: of JPEG, 1 to 95.
-        keep_originals: a folder that keeps the 1024 px files.
+        keep_originals: a folder for the 1024 px files; None: do not keep them.
         num_workers: number of processes; None: one per core.
         connections: number of downloads at a time.
         progress: show a progress bar.
@@ -105,14 +105,14 @@ def prepare_nih(
         and `written`, `skipped`, `rejected` and `seconds`.
 
     Raises:
-        DataError: what a user can fix: an address out of reach, a wrong checksum, a full disk or
-            one that is too small, a hostile archive.
+        DataError: an error a user can fix: an unreachable address, a wrong checksum, a disk that is
+            full or too small, a hostile archive.
     """
     target, started = Path(target), time.monotonic()
     kept = None if keep_originals is None else Path(keep_originals)
     if kept is not None and (is_same_path(kept, target) or is_nested(kept, target)):
         raise DataError(
-            f"{kept}: the originals would lie among the small images of {target};"
+            f"{kept}: the originals would be inside the folder of small images {target};"
             " name a folder outside for --keep-originals"
         )
     sources = sources or nih_sources()
@@ -125,12 +125,12 @@ def prepare_nih(
         before = open_target(target, settings)
         if before.complete and not before.rows:
             raise DataError(
-                f"{target}: complete, but without the manifest.csv that says what its images must"
-                " hold: use it as it is, or remove it and run again, which fetches all archives"
+                f"{target}: complete, but without manifest.csv, the list of its images: use the"
+                " folder as it is, or remove it and run again, which downloads all archives"
             )
         workshop = target / STAGING_FOLDER
         rows = reusable_rows(target, before, FORMATS[format], num_workers)  # by image
-        if kept is not None:  # an image whose original was not kept is read once more
+        if kept is not None:  # an image without its original is read again
             rows = {image: row for image, row in rows.items() if _original(kept, image).is_file()}
         if before.complete and len(rows) == len(before.rows):
             shutil.rmtree(workshop, ignore_errors=True)  # killed just before the end
@@ -207,7 +207,7 @@ def _label_file(
 ) -> Path:
     if labels is not None:
         if Path(labels).name not in LABEL_FILES:
-            raise DataError(f"{labels}: call the label file {' or '.join(LABEL_FILES)}")
+            raise DataError(f"{labels}: rename the label file to {' or '.join(LABEL_FILES)}")
         return Path(labels)
     if sources.folder is not None:
         for name in (sources.label_file.name, *LABEL_FILES):
@@ -218,9 +218,9 @@ def _label_file(
 
 
 def _labelled_images(label_file: Path, sources: ArchiveSources, fetched: bool) -> list[str]:
-    """The images of a label file. A fetched one that is none does not stay to be taken again.
+    """Return the images of a label file; remove a downloaded file that is not a label file.
 
-    The NIH publishes no checksum of it, and what arrives may be the page of a hotel's network.
+    The NIH publishes no checksum for the label file, and a network's login page may arrive instead.
     """
     try:
         return parse_label_file(label_file)["image"].tolist()
@@ -230,8 +230,8 @@ def _labelled_images(label_file: Path, sources: ArchiveSources, fetched: bool) -
         label_file.unlink()
         reason = text_without_path(error, str(label_file))
         raise DataError(
-            f"{sources.label_file.url}: the server sent no label file ({reason}); it is removed:"
-            " run the same command again, or name a label file with --labels"
+            f"{sources.label_file.url}: the server sent no label file ({reason}), and the file is"
+            " removed: run the same command again, or name a label file with --labels"
         ) from None
 
 
@@ -244,7 +244,7 @@ def _check_space(
     settings: dict[str, Any],
     progress: bool,
 ) -> None:
-    """Refuse before the first byte where the disk cannot hold what is to come."""
+    """Raise `DataError` before the first byte if the disk has too little free space."""
     if not todo:
         return
     share = len(todo) / len(sources.archives)
@@ -265,10 +265,10 @@ def _check_space(
 
 
 def _check_archive(remote: RemoteFile, archive: Path, sources: ArchiveSources) -> None:
-    """Before the first image is written: the checksum, or where none is known, all members.
+    """Check an archive before the first image is written: the checksum, or else all members.
 
-    A fetched archive with a checksum has had it looked at; one found bad is removed, so that the
-    next run fetches it anew.
+    The checksum of a downloaded archive was checked at the download. A bad download is removed, so
+    that the next run downloads the archive again.
     """
     try:
         if remote.md5 is None:
@@ -288,7 +288,7 @@ def _check_archive(remote: RemoteFile, archive: Path, sources: ArchiveSources) -
 def _progress_bars(
     todo: Sequence[RemoteFile], sources: ArchiveSources, images: int, progress: bool
 ) -> Iterator[tuple[tqdm[Any], tqdm[Any]]]:
-    """Bytes fetched and images made, on stderr; the first only where something is fetched."""
+    """Show progress bars on stderr for downloaded bytes and resized images."""
     total = sum(remote.bytes or 0 for remote in todo) or None
     fetches = progress and bool(todo) and sources.folder is None
     with (
@@ -306,7 +306,7 @@ def _resize_archive(
     num_workers: int | None,
     bar: tqdm[Any],
 ) -> None:
-    """Resize what an archive holds, as far as it is not there yet."""
+    """Resize the images of an archive that are not in the target yet."""
     ending = FORMATS[run.settings["format"]]
     taken = {image for image, row in run.rows.items() if row.source != name}
 

@@ -1,4 +1,4 @@
-"""What an earlier run of `nih` has left, and need not be fetched and made again."""
+"""Find the images and archives of an earlier run of `data-prep nih` that can be reused."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from data_prep.manifest import Row
 from data_prep.nih_archives import ArchiveSources
 from data_prep.prepared_folder import PreviousState, target_file
 
-#: Images looked at in one go.
+#: Images checked in one batch.
 BATCH = 256
 
 
 def reusable_rows(
     target: Path, before: PreviousState, ending: str, num_workers: int | None
 ) -> dict[str, Row]:
-    """The rows, by image, of what need not be made again, and of what could not be made.
+    """Return the rows, by image, of reusable and of unreadable images.
 
-    In a folder that is not complete every byte is looked at, for a power cut may have taken some.
+    In an incomplete folder every byte is checked, because a power cut may have lost some.
     """
     rows = [
         row
@@ -43,9 +43,9 @@ def _reusable_of_batch(rows: Sequence[Row], *, target: Path, thorough: bool) -> 
 def finished_archives(
     sources: ArchiveSources, before: PreviousState, rows: dict[str, Row], workshop: Path, asked: str
 ) -> set[str]:
-    """The archives that need not be read again: all they gave is good, and it was asked for.
+    """Return the archives that need not be read again: all of their images are reusable.
 
-    What was asked for is the label file, by its digest. `rows` are those of what is good.
+    `asked` is the digest of the label file, which selects the images; `rows` are the reusable rows.
     """
     have = Counter(row.source for row in rows.values())
     gave = Counter(row.source for row in before.rows.values())
@@ -65,7 +65,7 @@ def finished_archives(
 def mark_archive_finished(
     name: str, rows: dict[str, Row], workshop: Path, asked: str, folders: Iterable[Path | None]
 ) -> None:
-    """Note that an archive is no longer needed: when what came of it is on the disk."""
+    """Record that an archive is no longer needed, once all of its images are on the disk."""
     for folder in folders:
         if folder is not None:
             sync_filesystem(folder)

@@ -1,10 +1,10 @@
-"""All small images in one memory-mapped file, for loaders that need not decode.
+"""Pack all small images into one memory-mapped file, so that loaders need not decode.
 
-A packed folder holds `images.npy`, uint8 of shape (images, size, size), or (images, size, size, 3)
-of colour, readable by `numpy.load(…, mmap_mode="r")`; the label file; `packed.json`, whose `names`
-give the image in each place; and `manifest.csv` with the SHA-256 of each image's pixels and of the
-file they came from. It is the fastest way to have images in memory and takes about three times the
-disk of PNGs: at 264 px the whole NIH set is 7.8 GB.
+A packed folder contains `images.npy`, uint8 of shape (images, size, size), or with 3 channels
+(images, size, size, 3), readable by `numpy.load(…, mmap_mode="r")`; the label file; `packed.json`,
+whose `names` are the images in the order of the array; and `manifest.csv` with the SHA-256 of each
+image's pixels and of the source file. This is the fastest way to get images into memory and takes
+about three times the disk space of PNGs: at 264 px the whole NIH set is 7.8 GB.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOOL = "data_prep pack 1"
 METADATA_FILE = "packed.json"
 IMAGES_FILE = "images.npy"
 
-#: The types of what packed.json holds.
+#: The types of the values in packed.json.
 METADATA_TYPES = {"tool": str, "images": int, "size": int, "names": list, "complete": bool}
 
 BATCH = 64
@@ -65,8 +65,8 @@ def pack_folder(
 ) -> dict[str, Any]:
     """Pack a data folder of images of one size (such as `resize_folder` writes) into one array.
 
-    The file gets its name when it is whole; a call that was cut short starts again, which takes
-    seconds for a thousand images.
+    The file gets its name when it is complete. An interrupted call restarts, which takes seconds
+    for a thousand images.
 
     Args:
         source: a complete data folder of square images, or what `reader` reads.
@@ -76,7 +76,7 @@ def pack_folder(
         reader: format of the source, see `data_prep.readers`; None: the NIH's, or whatever the
             source was made from.
         channels: 1 (grey) or 3 (RGB); None: as the source was made, else grey.
-        options: the reader's own.
+        options: options of the reader.
 
     Returns:
         `tool`, `images`, `size` and `names`; `channels` and `reader` where they are not the NIH's.
@@ -90,7 +90,7 @@ def pack_folder(
     prepared = read_metadata(source)
     if prepared is not None and not prepared["complete"]:
         raise DataError(
-            f"{source} is not complete: run the command that makes it again, which goes on"
+            f"{source} is not complete: run the command that wrote it again, which continues"
         )
     if reader is None and labels_csv.has_labels_csv(source):
         reader = "table"
@@ -118,7 +118,7 @@ def pack_folder(
         need = first.size * len(names)
         if (free := shutil.disk_usage(target).free) < need:
             raise DataError(
-                f"{target}: {need / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are there; free"
+                f"{target}: {need / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free; free"
                 " some space"
             )
         try:
@@ -135,12 +135,12 @@ def pack_folder(
             for name, content in has.label_files(None)(set(names)).items():
                 if content is not None:
                     write_atomic(target / name, content)
-            if (has.home / "demo.json").is_file():  # so that nobody takes generated images for real
+            if (has.home / "demo.json").is_file():  # marks the images as synthetic
                 write_atomic(target / "demo.json", (has.home / "demo.json").read_bytes())
             sync_filesystem(target)
             write_json(target / METADATA_FILE, {**note, "complete": True})
         except BaseException as error:
-            with contextlib.suppress(OSError):  # on a disk that takes nothing, nothing goes either
+            with contextlib.suppress(OSError):  # a full disk may refuse this too
                 temporary.unlink()
             if isinstance(error, OSError):
                 raise DataError(disk_error_text(target, error, 0, len(names))) from None
@@ -149,12 +149,12 @@ def pack_folder(
 
 
 def is_packed(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is one of `pack_folder`'s, wholly packed or not."""
+    """Return whether `pack_folder` wrote to this folder, completely or not."""
     return (Path(folder) / METADATA_FILE).is_file()
 
 
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Open a packed folder of the NIH's form; `data_prep.open_reader` opens all.
+    """Open a packed folder in the NIH's format; `data_prep.open_reader` opens all formats.
 
     Args:
         folder: what `pack_folder` wrote.
@@ -164,26 +164,26 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
         in colour, and their catalog; row i of the catalog belongs to image i.
 
     Raises:
-        DataError: the folder is not wholly packed.
+        DataError: the folder is not completely packed.
     """
     folder = Path(folder)
     images, names = open_array(folder)
     catalog = read_catalog(folder, check_images=False)
     if catalog["image"].tolist() != names:
         raise DataError(
-            f"{folder}: label file and packed images do not go together;"
+            f"{folder}: label file and packed images do not match;"
             f" pack it again with 'data-prep pack SOURCE {folder}'"
         )
     return images, catalog
 
 
 def reader_name(folder: Path) -> str:
-    """The reader whose images a packed folder holds."""
+    """Return the name of the reader whose images a packed folder contains."""
     return str((read_json(folder / METADATA_FILE) or {}).get("reader", "nih"))
 
 
 def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
-    """The images of a packed folder, as `open_packed`'s, and their names."""
+    """Return the images of a packed folder, as `open_packed` does, and their names."""
     again = f"pack it again with 'data-prep pack SOURCE {folder}'"
     note = read_json(folder / METADATA_FILE, again)
     if note is None:
@@ -194,13 +194,13 @@ def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
     if wrong:
         raise DataError(f"{folder / METADATA_FILE}: damaged ('{wrong[0]}'); {again}")
     if not note["complete"]:
-        raise DataError(f"{folder}: packing was cut short; {again}")
+        raise DataError(f"{folder}: packing was interrupted; {again}")
     try:
         if not (folder / IMAGES_FILE).is_file():
             raise ValueError("no such file")
         images = np.load(folder / IMAGES_FILE, mmap_mode="r", allow_pickle=False)
     except Exception as error:
-        # NumPy reads the header of the file as Python: damage may raise nearly anything.
+        # NumPy parses the header of the file as Python: damage may raise almost any exception.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{folder / IMAGES_FILE}: cannot be read ({reason}); {again}") from None
     shape: tuple[int, ...] = (note["images"], note["size"], note["size"])
@@ -212,7 +212,7 @@ def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
             f"{folder / IMAGES_FILE}: not the images that {METADATA_FILE} describes; {again}"
         )
     if len(note["names"]) != len(images):
-        raise DataError(f"{folder}: label file and packed images do not go together; {again}")
+        raise DataError(f"{folder}: label file and packed images do not match; {again}")
     return images, note["names"]
 
 
@@ -226,7 +226,7 @@ def _pack_images(
     num_workers: int | None,
     progress: bool,
 ) -> dict[int, Row]:
-    """The rows, by place, of the images that have been put into the file."""
+    """Pack the images in worker processes and return their rows by place in the array."""
     rows: dict[int, Row] = {}
     with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
         for start, made in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
@@ -247,8 +247,8 @@ def _pack_batch(jobs: Sequence[Job], *, file: str, home: Path, kind: str) -> tup
         found = manifest.sha256_of(data)
         if expected and found != expected:
             raise DataError(
-                f"{path}: not what was written there (its SHA-256 is not the manifest's);"
-                " remove it and run the command that makes the folder again"
+                f"{path}: changed since it was written (its SHA-256 is not the manifest's);"
+                " remove it and run the command that wrote the folder again"
             )
         image = sources.decode_source(data, kind, path, channels)
         if image.shape[:2] != (size, size):
@@ -262,7 +262,7 @@ def _pack_batch(jobs: Sequence[Job], *, file: str, home: Path, kind: str) -> tup
             name, IMAGES_FILE, len(pixels), manifest.sha256_of(pixels), Path(path).name, found
         )
         rows.append(row)
-    # Written, not mapped: on a full disk a write fails, a touched page kills the process.
+    # Write, do not map: on a full disk a write fails, whereas a mapped page kills the process.
     with open(file, "r+b") as out:  # noqa: PTH123
         out.seek(images.offset + start * block[0].size)
         out.write(block.tobytes())

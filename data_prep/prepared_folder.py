@@ -1,4 +1,4 @@
-"""A folder of small grey images: what its files hold, and what says that it is complete."""
+"""Write a folder of resized images with its metadata file prepared.json, which marks completion."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from data_prep.former_names import PREPARED_KEYS, with_current_keys
 from data_prep.manifest import MANIFEST, Row
 from data_prep.readers import image_source
 
-#: What goes into prepared.json; a new number when the same command would give other pixels.
+#: Tool name in prepared.json; the number changes if the same command would give other pixels.
 TOOL = "data_prep resize 1"
 
 METADATA_FILE = "prepared.json"
 
-#: The types of what prepared.json holds.
+#: The types of the values in prepared.json.
 METADATA_TYPES = {
     "tool": str,
     "size": int,
@@ -48,10 +48,10 @@ METADATA_TYPES = {
 #: Formats that can be written, with the ending of their files.
 FORMATS = {"png": ".png", "jpeg": ".jpg"}
 
-#: What happens to an image that is not square.
+#: Treatments of an image that is not square.
 RESIZE_MODES = ("stretch", "center-crop")
 
-#: Endings taken for images in a folder without a label file.
+#: Extensions treated as images in a folder without a label file.
 IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
 
 #: An image that could not be read: its name and why.
@@ -59,34 +59,34 @@ Rejection = tuple[str, str]
 
 
 class PreviousState(NamedTuple):
-    """What a folder held when a command began with it."""
+    """The contents of a target folder at the start of a command."""
 
     rows: dict[str, Row]
     complete: bool
     note: dict[str, Any]
 
 
-#: Settings that stand in prepared.json only where they are not the first ones there were.
+#: Settings that prepared.json contains only if they differ from the default.
 OPTIONAL_SETTINGS = ("channels", "resize_mode", "reader")
 
-#: Given the images that are ready: the label files to write, and those to remove (None), by name.
+#: A function from the written images to label files by name; None means: remove the file.
 LabelFiles = Callable[[set[str]], dict[str, bytes | None]]
 
 
 def check_settings(
     size: int, format: str, quality: int, channels: int = 1, resize_mode: str = "stretch"
 ) -> dict[str, Any]:
-    """The settings that decide what a file holds, as prepared.json keeps them."""
+    """Check the settings that determine the pixels and return them as in prepared.json."""
     if channels not in (1, 3):
-        raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")
+        raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")
     if resize_mode not in RESIZE_MODES:
         raise DataError(f"resize_mode '{resize_mode}' is unknown; use {' or '.join(RESIZE_MODES)}")
     if format not in FORMATS:
-        raise DataError(f"format '{format}' is not known; it is {' or '.join(FORMATS)}")
+        raise DataError(f"format '{format}' is unknown; use {' or '.join(FORMATS)}")
     if not 1 <= size <= 16384:
-        raise DataError(f"size is {size}: give the pixels of a side, 1 to 16384")
+        raise DataError(f"size is {size}; use 1 to 16384 pixels")
     if not 1 <= quality <= 95:
-        raise DataError(f"quality is {quality}: JPEG takes 1 to 95")
+        raise DataError(f"quality is {quality}; use 1 to 95")
     settings: dict[str, Any] = {"size": size, "format": format}
     if format == "jpeg":
         settings["quality"] = quality
@@ -98,7 +98,7 @@ def check_settings(
 
 
 def decoders() -> dict[str, str]:
-    """The versions of what reads and writes images here, for prepared.json."""
+    """Return the versions of the image libraries, for prepared.json."""
     found = {}
     for package in ("pillow-simd", "pillow", "simplejpeg", "isal"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -107,17 +107,17 @@ def decoders() -> dict[str, str]:
 
 
 def open_target(target: Path, settings: dict[str, Any]) -> PreviousState:
-    """Take a folder for these settings, or refuse it; the caller is its `exclusive_lock`."""
+    """Start or resume a target folder with these settings; the caller holds `exclusive_lock`."""
     remove_temporary_files(target)
     note = read_metadata(target)
     if note is None:
-        # With a manifest it is one of ours, only no longer known for which settings.
+        # A folder with a manifest was written by data-prep, but its settings are lost.
         if any(target.iterdir()) and not manifest.has_manifest(target):
             raise DataError(f"{target} contains other files; name an empty or a new folder")
         mark_incomplete(target, settings)
         manifest.write_manifest(target, [])
         return PreviousState({}, False, settings)
-    # Folders of earlier versions do not say what resampled; they have no manifest either.
+    # Folders of earlier versions have neither the key "resampling" nor a manifest.
     note.setdefault("resampling", settings["resampling"])
     differing = [
         key for key in (*settings, *OPTIONAL_SETTINGS) if note.get(key) != settings.get(key)
@@ -125,16 +125,16 @@ def open_target(target: Path, settings: dict[str, Any]) -> PreviousState:
     differing = list(dict.fromkeys(differing))
     if differing:
         raise DataError(
-            f"{target} was made with another {' and '.join(differing)}"
+            f"{target} was written with another {' and '.join(differing)}"
             f" ({', '.join(repr(note.get(key)) for key in differing)});"
-            " name another folder, or remove that one"
+            " name another folder, or remove this folder"
         )
     complete = note["complete"]
     return PreviousState(manifest.read_manifest(target, partial=not complete), complete, note)
 
 
 def read_metadata(folder: Path) -> dict[str, Any] | None:
-    """What prepared.json says, or None where there is none; `DataError` where it is damaged."""
+    """Return the contents of prepared.json, or None without one; `DataError` if it is damaged."""
     note = read_json(folder / METADATA_FILE, manifest.REPAIR_HINT)
     if note is None:
         return None
@@ -150,13 +150,13 @@ def read_metadata(folder: Path) -> dict[str, Any] | None:
 
 
 def is_complete(folder: str | os.PathLike[str]) -> bool:
-    """Whether `resize_folder` or `prepare_nih` came to the end of this folder."""
+    """Return whether `resize_folder` or `prepare_nih` completed this folder."""
     note = read_metadata(Path(folder))
     return note is not None and note["complete"]
 
 
 def mark_incomplete(target: Path, settings: dict[str, Any]) -> None:
-    """Say in prepared.json that images are being made."""
+    """Mark the folder as incomplete in prepared.json."""
     _write_metadata(target, {**settings, "complete": False})
 
 
@@ -167,11 +167,11 @@ def finish_target(
     label_files: LabelFiles | None,
     beside: Iterable[Path] = (),
 ) -> None:
-    """Write what goes beside the images, and say that the folder is complete: last, and only when
-    everything is on the disk. What is there already stays as it is.
+    """Write manifest, label files and rejected.csv, then mark the folder as complete.
 
-    `rows` are those of all images, in their order; `label_files` gives what says which images there
-    are; `beside` are files to be copied, where there are such.
+    The mark is written last, when everything is on the disk. Unchanged files are not rewritten.
+    `rows` are the rows of all images in order; `label_files` gives the label files; `beside` are
+    files to copy if they exist.
     """
     ready = {row.image for row in rows if not row.problem}
     files = {
@@ -201,9 +201,9 @@ def finish_target(
 def write_resized(
     data: bytes, row: Row, target: str, settings: dict[str, Any], kind: str = "file"
 ) -> Row:
-    """Write the small image of a source file's bytes; its row, also where there can be none.
+    """Decode, resize and write one image; return its row, with a problem if it is unreadable.
 
-    `row` says what the image is called and which file to write, `kind` what the bytes are.
+    `row` gives the names of the image and of the file to write, `kind` the type of the bytes.
     """
     row = row._replace(source_sha256=manifest.sha256_of(data))
     try:
@@ -216,18 +216,18 @@ def write_resized(
 
 
 def reject_image(row: Row, problem: str, target: str) -> Row:
-    """The row of a source that cannot be read; what it gave when it could be goes."""
+    """Return the row of an unreadable source; an image written earlier is removed."""
     (Path(target) / row.file).unlink(missing_ok=True)
     return row._replace(file="", problem=problem)
 
 
 def rejected_images(rows: Iterable[Row]) -> list[Rejection]:
-    """The images that could not be read, in the order of their names."""
+    """Return the unreadable images, sorted by name."""
     return sorted((row.image, row.problem) for row in rows if row.problem)
 
 
 def target_file(name: str, ending: str) -> str:
-    """Where the image `name` of a label file goes in a target folder."""
+    """Return the file of the image `name` in a target folder."""
     stem, dot, old = name.rpartition(".")
     keeps = (
         not dot
@@ -238,8 +238,8 @@ def target_file(name: str, ending: str) -> str:
 
 
 def disk_error_text(folder: Path, error: OSError, done: int, total: int) -> str:
-    """The line for a disk that is full, or that cannot be written to for another reason."""
-    kept = f"{done:,} of {total:,} images are done and kept"
+    """Return the error text for a disk that is full or cannot be written to."""
+    kept = f"{done:,} of {total:,} images are finished and kept"
     if error.errno not in DISK_FULL_ERRORS:
         return f"{folder}: cannot be written ({error.strerror}); {kept}"
     try:
@@ -253,18 +253,18 @@ def disk_error_text(folder: Path, error: OSError, done: int, total: int) -> str:
 
 
 def count_text(some: Sized, one: str, more: str) -> str:
-    """Their number and what they are, as in "1 image is" and "2 images are"."""
+    """Return the number of items with the singular or plural text, as in "2 images are"."""
     return f"{len(some):,} {one if len(some) == 1 else more}"
 
 
 def text_without_path(error: DataError, path: str) -> str:
-    """An error's text without the path it starts with."""
+    """Return an error's text without the path at its start."""
     return str(error).removeprefix(printable(f"{path}: "))
 
 
 def encode_image(image: np.ndarray, settings: dict[str, Any]) -> bytes:
-    """An image, uint8 (height, width) or (height, width, 3), as the file these settings ask for."""
-    if settings.get("resize_mode") == "center-crop":  # the square in its middle
+    """Resize and encode an image, uint8 (height, width) or (height, width, 3)."""
+    if settings.get("resize_mode") == "center-crop":  # the square in the middle
         height, width = image.shape[:2]
         side = min(height, width)
         top, left = (height - side) // 2, (width - side) // 2
@@ -278,7 +278,7 @@ def encode_image(image: np.ndarray, settings: dict[str, Any]) -> bytes:
 
 
 def _resampling() -> str:
-    """What makes images smaller here: the three differ by a level in some pixels."""
+    """Return the resampling code in use; the three differ by one level in some pixels."""
     if png.shrink is not None:
         return "data_prep in C"
     return "pillow-simd" if "pillow-simd" in decoders() else "Pillow"
@@ -294,7 +294,7 @@ def _reject_list(rejected: list[Rejection]) -> bytes | None:
 
 
 def _as_text(cell: str) -> str:
-    """A cell that a spreadsheet shows and does not compute: `=cmd...` gets a quote in front."""
+    """Escape a cell that a spreadsheet would compute: `=cmd...` gets a quote in front."""
     cell = printable(cell)
     return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
 

@@ -1,4 +1,4 @@
-"""Images of any size and kind to small ones, once, so that training need not."""
+"""Resize all images of a folder to small squares once, before training."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from data_prep.readers import labels_csv
 from data_prep.resize_plan import ResizePlan, plan_resize
 
 BATCH = 16
-#: Images looked at in one go, which takes much less time than making them.
+#: Images checked in one batch; a check takes much less time than resizing.
 CHECK_BATCH = 256
 
-#: Files that go along: demo.json so that nobody takes generated images for real ones.
+#: Files to copy to the target; demo.json marks the images as synthetic.
 COPIED_FILES = ("demo.json", TRAIN_VALID_FILE, TEST_FILE)
 
 
@@ -61,23 +61,23 @@ def resize_folder(
 ) -> dict[str, Any]:
     """Write every image of `source` into `target` as a square, grey or RGB.
 
-    Sampling is antialiased bilinear, as Pillow's. The source is never changed. The label file, and
-    the NIH's lists if there are any, are copied, and the images go to `target/images/`; from any
-    other reader the labels go into `target/labels.csv`, with the mapping `target/table.toml`. An
-    image that cannot be read is listed, with the reason, in `target/rejected.csv`, and its row is
-    left out of the labels.
+    Sampling is antialiased bilinear, as Pillow's. The source is never changed. The label file and
+    the NIH's lists, if present, are copied, and the images are written to `target/images/`. The
+    labels of any other reader are written to `target/labels.csv`, with the mapping
+    `target/table.toml`. An unreadable image is listed, with the reason, in `target/rejected.csv`,
+    and its row is left out of the labels.
 
     Each file is written under a temporary name and then renamed, and all are on the disk before
-    `target/prepared.json` calls the folder complete. `target/manifest.csv` has the SHA-256 of every
-    image and of what it was made from. With it the same call continues after a kill, a full disk or
-    a power cut, adds images that are new in the source or changed there, and remakes those that are
-    missing or damaged; the source may have been moved. It refuses other settings, and a source that
-    lacks images the target has.
+    `target/prepared.json` marks the folder as complete. `target/manifest.csv` has the SHA-256 of
+    every image and of its source. Therefore the same call continues after a kill, a full disk or a
+    power cut, adds new and changed images of the source, and rewrites missing or damaged images;
+    the source may have been moved. The call refuses other settings, and a source that lacks images
+    of the target.
 
     Args:
         source: a data folder (label file and images), any folder of images, read with its
-            subfolders, links to folders too; or what `reader` reads, which may be an archive.
-        target: where to write; empty, new, or begun by the same call.
+            subfolders and links to folders; or what `reader` reads, which may be an archive.
+        target: where to write; empty, new, or from an interrupted call.
         size: pixels of a side.
         format: "png" or "jpeg".
         quality: of JPEG, 1 to 95.
@@ -85,13 +85,14 @@ def resize_folder(
         skip_missing: leave out images that the NIH's label file names but that are missing.
         strict: raise an error at the first image that cannot be read.
         progress: show a progress bar.
-        reader: format of the source, see `data_prep.readers`; None: a folder as above.
+        reader: format of the source, see `data_prep.readers`; None: a data folder or any
+            folder of images.
         channels: 1 (grey, as `read_grey` reads it) or 3 (RGB).
         resize_mode: "stretch" an image that is not square, or "center-crop" it.
-        options: the reader's own.
+        options: options of the reader.
 
     Returns:
-        What prepared.json contains, and `written`, `skipped` (done before), `rejected` (a list of
+        The contents of prepared.json, and `written`, `skipped` (done before), `rejected` (a list of
         name and reason) and `seconds`.
 
     Raises:
@@ -101,7 +102,7 @@ def resize_folder(
     started = time.monotonic()
     settings = {"tool": TOOL, **check_settings(size, format, quality, channels, resize_mode)}
     made_of = reader
-    if labels_csv.has_labels_csv(source):  # whose labels go along, and the name of what reads them
+    if labels_csv.has_labels_csv(source):  # copy the labels and the reader's name
         reader = reader or "table"
         made_of = (read_metadata(source) or {}).get("reader", reader)
     if made_of not in (None, "nih"):
@@ -149,13 +150,13 @@ def resize_folder(
 def _refuse_lost_images(
     source: Path, target: Path, before: dict[str, Row], plan: ResizePlan
 ) -> None:
-    """Images that were made once are not thrown away because a source has them no longer."""
+    """Raise `DataError` if the source lacks images that the target has."""
     lost = before.keys() - {row.image for row in plan.rows}
     lost = {image for image in lost if not before[image].problem}
     if lost:
         raise DataError(
-            f"{target} has {count_text(lost, 'image', 'images')} that {source} has not, the first:"
-            f" {min(lost)}; name another folder, or remove that one"
+            f"{target} has {count_text(lost, 'image', 'images')} that {source} lacks, the first:"
+            f" {min(lost)}; name another folder, or remove this folder"
         )
 
 
@@ -166,7 +167,7 @@ def _reusable_rows(
     thorough: bool,
     num_workers: int | None,
 ) -> dict[str, Row]:
-    """The rows, by image, of what need not be made again."""
+    """Return the rows, by image, of written images that can be reused."""
     known = [(row, before[row.image]) for row in plan.rows if row.image in before]
     work = partial(_check_batch, source=plan.home, kind=plan.kind, target=target, thorough=thorough)
     good = map_in_processes(work, in_batches(known, CHECK_BATCH), num_workers)
@@ -188,7 +189,7 @@ def _check_batch(
                 manifest.sha256_of(sources.read_source(source, kind, planned.source))
                 == row.source_sha256
             )
-        except (OSError, DataError):  # what is wrong is said when it is made again
+        except (OSError, DataError):  # the error is raised when the image is resized again
             continue
         if same:
             good.append(row._replace(source=planned.source, source_state=state))
@@ -203,7 +204,7 @@ def _resize_all(
     num_workers: int | None,
     bar: Callable[..., tqdm[NoReturn]],
 ) -> None:
-    """Make what is to be made, and note it in `rows` and the manifest as it comes."""
+    """Resize the images and add each finished one to `rows` and the manifest."""
     total = len(rows) + len(todo)
     try:
         with (
@@ -245,9 +246,9 @@ def _resize_batch(
 
 
 def _read(source: Path, kind: str, place: str) -> tuple[bytes, str]:
-    """A source's bytes, and its file's state before they were read."""
+    """Return a source's bytes and the state of its file before reading."""
     try:
         state = sources.source_state(source, kind, place)
-    except OSError:  # what is wrong is said by what follows
+    except OSError:  # the next line raises the error
         state = ""
     return sources.read_source(source, kind, place), state

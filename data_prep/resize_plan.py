@@ -1,4 +1,4 @@
-"""Which files are to be read for a folder of small images, and which are to be written."""
+"""Plan a resize: list the images of the source and the files to write in the target."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from data_prep.readers.nih_labels import LABEL_FILES, label_files
 
 @dataclass
 class SourceImages:
-    """The images of a source: which there are and where each lies."""
+    """The images of a source and their locations."""
 
     home: Path
     kind: str
     images: Sequence[str]
     places: Sequence[str]
-    """As a catalogue's `kind` and `sources`."""
+    """The locations of the images, as a catalogue's `sources`."""
     label_files: Callable[[Mapping[str, str] | None], LabelFiles]
-    """Given the file of each image, or None where they have none: what says what is in them."""
+    """A function from the file of each image (None: packed) to the label files to write."""
 
 
 @dataclass
 class ResizePlan:
-    """What is to be done: a row an image, as far as it is known before it is read."""
+    """The images to write, one row per image, before any image is read."""
 
     rows: list[Row]
     label_files: LabelFiles | None
@@ -44,7 +44,7 @@ class ResizePlan:
 def list_source_images(
     source: Path, reader: str | None, options: Mapping[str, Any], skip_missing: bool = False
 ) -> SourceImages:
-    """What a data folder of the NIH's form holds, or whatever `reader` reads."""
+    """List the images of a data folder in the NIH's format, or of any other reader."""
     _refuse_packed(source)
     if reader is None or reader == "nih":
         catalog = read_catalog(source, skip_missing=skip_missing)
@@ -63,11 +63,11 @@ def list_source_images(
 
 
 def _refuse_packed(source: Path) -> None:
-    from data_prep import packed  # which needs this module
+    from data_prep import packed  # avoids an import cycle
 
     if packed.is_packed(source):
         raise DataError(
-            f"{source} is a packed folder, one array and no files: name the folder that it was"
+            f"{source} is a packed folder, one array without files: name the folder it was"
             " packed from"
         )
 
@@ -80,7 +80,7 @@ def plan_resize(
     reader: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> ResizePlan:
-    """What resizing `source` into `target` would make; `DataError` for what cannot be done."""
+    """Plan to resize `source` into `target`; `DataError` if this is impossible."""
     if not source.is_dir() and (reader is None or not source.is_file()):
         what = "is not a folder" if source.exists() else "does not exist"
         raise DataError(f"{source} {what}: name a folder of images")
@@ -102,7 +102,8 @@ def plan_resize(
     found = sorted(_find_images(source, target))
     if not found:
         raise DataError(
-            f"{source}: neither a label file nor an image in it ({', '.join(IMAGE_EXTENSIONS)})"
+            f"{source}: no label file and no image ({', '.join(IMAGE_EXTENSIONS)}); name a folder"
+            " of images"
         )
     rows, taken = [], _parent_folders(found)
     for name in found:
@@ -117,7 +118,7 @@ def plan_resize(
 
 
 def _parent_folders(names: list[str]) -> set[str]:
-    """The folders, within the source, that these files lie in."""
+    """Return the parent folders of these files, within the source."""
     return {os.fspath(folder) for name in names for folder in Path(name).parents}
 
 
@@ -125,13 +126,13 @@ def _refuse_equal_files(rows: list[Row]) -> None:
     seen: dict[str, str] = {}
     for row in rows:
         if (other := seen.setdefault(row.file, row.image)) != row.image:
-            raise DataError(f"{row.image} and {other} would become one file; rename one")
+            raise DataError(f"{row.image} and {other} would be written to one file; rename one")
 
 
 def _find_images(source: Path, target: Path) -> Iterator[str]:
-    """Paths within the folder, each folder once; those behind links after all others.
+    """Yield image paths within the folder, each folder once, linked folders last.
 
-    So no link can lead in circles, or to what is written here.
+    Therefore no link can lead in circles or into the target.
     """
     seen = {_folder_id(target)} if target.exists() else set()
     starts = [os.fspath(source)]

@@ -1,5 +1,7 @@
-"""Generated X-rays in CheXpert's layout: a CSV of paths, a column a finding, 1.0, 0.0, -1.0 where
-the reader of the report was not sure, empty where it said nothing.
+"""Generate a synthetic data set of X-ray-like images in CheXpert's layout.
+
+A CSV lists the paths, with a column per finding: 1.0, 0.0, -1.0 for an uncertain label, and an
+empty cell for a finding that the report does not mention.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from data_prep.synthetic_nih import MAX_IMAGES, assign_findings, generate_xray
 
 TOOL = "data_prep demo table 1"
 
-#: CheXpert's names of five of the NIH's findings.
+#: Five findings of the NIH by CheXpert's names.
 CHEXPERT_FINDINGS = {
     "Atelectasis": "Atelectasis",
     "Cardiomegaly": "Cardiomegaly",
@@ -32,7 +34,7 @@ CHEXPERT_FINDINGS = {
 }
 HEADER = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding", *CHEXPERT_FINDINGS]
 
-#: Shares of the labels that are uncertain, and of the negative ones that are left empty.
+#: Share of uncertain labels, and share of empty cells among the negative labels.
 UNCERTAIN_SHARE, EMPTY_SHARE = 0.05, 0.6
 
 MAPPING = """\
@@ -44,7 +46,7 @@ group_pattern = "patient[0-9]+"
 findings = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 """
 
-#: An image to make: its path, patient, follow-up and findings.
+#: An image to generate: its path, patient, follow-up and findings.
 Job = tuple[str, int, int, tuple[str, ...]]
 
 
@@ -57,10 +59,10 @@ def generate_chexpert(
     num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Generate `train.csv`, the grey JPEGs that it names and the `table.toml` that reads it.
+    """Generate `train.csv`, its grey JPEG images and the mapping `table.toml`.
 
-    Pictures and findings are those of `generate_nih`. The same arguments, and the same Pillow, give
-    the same bytes. Returns `images`, `seed`, `size`, `written` and `seconds`.
+    Images and findings are the same as in `generate_nih`. The same arguments, with the same Pillow,
+    give the same bytes. Returns `images`, `seed`, `size`, `written` and `seconds`.
     """
     started = time.monotonic()
     if not 1 <= images <= MAX_IMAGES or not 16 <= size <= 8192 or seed < 0:

@@ -1,4 +1,4 @@
-"""A folder of generated files, made on all cores; cut short anywhere, it goes on."""
+"""Write the files of a synthetic data set on all cores; an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from data_prep.prepared_folder import IMAGE_EXTENSIONS, disk_error_text
 BATCH = 8
 SETTINGS_FILE = "demo.json"
 LOCK_TIMEOUT = 600.0
-"""Seconds that a notebook waits for another one beside it, which is generating the same set."""
+"""Seconds that a process waits for another process that generates the same set."""
 
 Job = TypeVar("Job")
 
@@ -43,10 +43,10 @@ def write_synthetic_folder(
     progress: bool = True,
     unit: str = " images",
 ) -> int:
-    """Fill a folder: `work` makes the files of some jobs, which are by the file's path within it.
+    """Fill a folder: `work` writes the files of some jobs; the keys of `jobs` are their paths.
 
-    `settings` go into demo.json. The files `last` come when all others are on the disk, so that a
-    folder with them is complete. Returns how many jobs were done now.
+    `settings` are written to demo.json. The files `last` are written when all other files are on
+    the disk, so a folder with these files is complete. Returns the number of finished jobs.
 
     Raises `DataError` if the folder holds something else, or the disk is full.
     """
@@ -57,7 +57,8 @@ def write_synthetic_folder(
             raise DataError(f"{folder} contains other files; name an empty or a new folder")
         if before is not None and before != settings:
             raise DataError(
-                f"{folder} contains another demo set ({before}); name another folder, or remove it"
+                f"{folder} contains another synthetic set ({before}); name another folder, or"
+                " remove it"
             )
         places = sorted({os.path.dirname(path) for path in jobs})  # noqa: PTH120
         try:
@@ -88,9 +89,9 @@ def write_synthetic_folder(
 
 
 def _intact_files(paths: list[str], folder: Path, num_workers: int | None) -> set[str]:
-    """Which files of a set that is not complete hold what they should; a power cut may empty some.
+    """Return the intact images of an incomplete set; a power cut may have emptied some files.
 
-    Files that are no images are made again: there are few.
+    Files that are not images are written again, because there are few.
     """
     images = [path for path in paths if path.lower().endswith(IMAGE_EXTENSIONS)]
     work = partial(_intact_of_batch, folder=os.fspath(folder))

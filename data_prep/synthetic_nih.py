@@ -32,32 +32,32 @@ from data_prep.readers.nih_labels import FINDINGS, NO_FINDING
 from data_prep.synthetic_folder import write_synthetic_folder
 from data_prep.synthetic_xray import random_anatomy, render_xray
 
-#: A new number when the same seed would give other images.
+#: The number changes if the same seed would give other images.
 VERSION = 2
 LABEL_FILE = "Data_Entry_2017.csv"
 
-#: Goes into demo.json.
+#: Tool name in demo.json.
 TOOL = f"data_prep demo {VERSION}"
 
-#: The header as the NIH writes it: two names hold a comma, so eleven columns of nine names.
+#: The header as the NIH writes it: two names contain a comma, so nine names make eleven columns.
 HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
     "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
 )
 
-#: The share of images that every finding has at least.
+#: Minimum share of images with a finding, for every finding.
 MIN_FREQUENCY = 1 / 20
-#: Share of labelled findings that are not in the picture.
+#: Share of labelled findings that are not in the image.
 MISSED_SHARE = 0.06
-#: Share, of a finding's frequency, of pictures that show it without the label.
+#: Share of images that show a finding without the label, relative to the finding's frequency.
 UNLABELLED_SHARE = 0.05
-#: No patient of the demo has more images; the NIH's go up to 184, too many for a small set.
+#: Maximum per patient; the NIH's patients have up to 184, too many for a small set.
 MAX_IMAGES_PER_PATIENT = 20
 
-#: Far more than anybody tries things out with; the labels of all are composed in memory.
+#: Far more than a test needs; the labels of all images are in memory.
 MAX_IMAGES = 1_000_000
 
-#: One image to make: file name, patient, follow-up, findings.
+#: One image to generate: file name, patient, follow-up, findings.
 Job = tuple[str, int, int, tuple[str, ...]]
 
 
@@ -73,13 +73,13 @@ def generate_nih(
     """Generate a data folder: `Data_Entry_2017.csv` and `images/*.png`, 8-bit grey.
 
     The same images, seed and size give the same bytes, whatever the number of workers. Files are
-    written whole; a call that was cut short continues where it stopped. The label file comes last,
-    when all images are on the disk, so a folder that has one is complete.
+    written atomically; an interrupted call continues. The label file is written last, when all
+    images are on the disk, so a folder with a label file is complete.
 
     Args:
-        folder: where to write; empty, new, or begun by the same call.
+        folder: where to write; empty, new, or from an interrupted call.
         images: number of images.
-        seed: of the findings and pictures.
+        seed: seed of the findings and images.
         size: pixels of a side.
         num_workers: number of processes; None: one per core.
         progress: show a progress bar.
@@ -128,14 +128,14 @@ def _write_images(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> 
 def generate_xray(
     seed: int, patient: int, followup: int, findings: Sequence[str], size: int = 1024
 ) -> np.ndarray:
-    """One image of the demo set, uint8 of shape (size, size); depends on its arguments only."""
+    """Generate one image, uint8 of shape (size, size); it depends on the arguments only."""
     body = random_anatomy(_generator(seed, patient, 0))
     rng = _generator(seed, patient, followup + 1)
     return render_xray(body, _planted(findings, rng), rng, size)
 
 
 def _planted(findings: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
-    """The strength of each finding that is really in the picture."""
+    """Return the strength of each finding that the image really shows."""
     shares = frequencies()
     planted = {}
     for finding in FINDINGS:
@@ -149,7 +149,7 @@ def _planted(findings: Sequence[str], rng: np.random.Generator) -> dict[str, flo
 
 @cache
 def finding_set_weights() -> tuple[tuple[tuple[str, ...], int], ...]:
-    """The NIH's sets of findings, each with how often it comes here in proportion to the others.
+    """Return the NIH's sets of findings, each with its relative weight in the synthetic set.
 
     The weights of all sets with a finding rarer than `MIN_FREQUENCY` are multiplied by one factor,
     so that the finding reaches this frequency. Other findings in these sets become more frequent
@@ -160,24 +160,24 @@ def finding_set_weights() -> tuple[tuple[tuple[str, ...], int], ...]:
         finding, share = min(rare.items(), key=itemgetter(1))
         factor = MIN_FREQUENCY / (1 - MIN_FREQUENCY) / (share / (1 - share))
         sets = [(each, count * factor if finding in each else count) for each, count in sets]
-    # Whole numbers, for the last digit of a sum of fractions depends on the machine.
+    # Integers, because the last digit of a sum of fractions depends on the machine.
     return tuple((findings, round(100 * count)) for findings, count in sets)
 
 
 @cache
 def frequencies() -> dict[str, float]:
-    """The share of the demo's images that has each finding, whatever their number."""
+    """Return the share of synthetic images with each finding, for any number of images."""
     return _shares(finding_set_weights())
 
 
 def _shares(sets: Sequence[tuple[tuple[str, ...], float]]) -> dict[str, float]:
-    """The share of the images that has each finding."""
+    """Return the share of images with each finding."""
     of = sum(count for _, count in sets)
     return {f: sum(count for findings, count in sets if f in findings) / of for f in FINDINGS}
 
 
 def assign_findings(images: int, seed: int) -> tuple[list[Job], str]:
-    """Who has which images with which findings, and the label file that says so."""
+    """Assign images and findings to patients; return the jobs and the label file's text."""
     rng = _generator(seed, 0, 0)
     sets, counts = zip(*finding_set_weights(), strict=True)
     picked = [sets[at] for at in _in_proportion(counts, images)]
@@ -203,9 +203,9 @@ def assign_findings(images: int, seed: int) -> tuple[list[Job], str]:
 
 
 def _in_proportion(counts: Sequence[int], draws: int) -> list[int]:
-    """`draws` indexes, each as often as its count demands: evenly spaced, not at random.
+    """Return `draws` indices with frequencies in proportion to the counts, evenly spaced.
 
-    So even a small set has each very nearly as often as it should.
+    Without randomness even a small set has nearly the exact proportions.
     """
     edges = np.cumsum(counts)
     places = (np.arange(draws) + 0.5) * (edges[-1] / draws)
@@ -213,7 +213,7 @@ def _in_proportion(counts: Sequence[int], draws: int) -> list[int]:
 
 
 def _patient_sizes(images: int, rng: np.random.Generator) -> list[int]:
-    """Numbers of images by patient, in the NIH's proportions, that add up to `images`."""
+    """Return numbers of images per patient, in the NIH's proportions, with the sum `images`."""
     known = {
         int(size): int(n) for size, n in nih_counts.published_counts()["images_per_patient"].items()
     }

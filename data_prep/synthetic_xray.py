@@ -1,8 +1,9 @@
-"""A generated chest X-ray, with findings planted where they would be seen.
+"""Render a synthetic chest X-ray with findings at plausible places.
 
-Nothing here is medicine: it is anatomy enough for a picture that looks right, has the statistics
-of an X-ray (smooth shades, ribs, vessels, grain) and gives each finding a correlate a radiologist
-would recognise: fluid in the lower zone, a wide heart, a dark rim without vessels, round shadows.
+The images are not medical data. The anatomy suffices for an image that has the appearance and the
+statistics of an X-ray (smooth shades, ribs, vessels, grain) and shows each finding by a sign that a
+radiologist would recognise: fluid in the lower zone, a wide heart, a dark rim without vessels,
+round shadows.
 
 Coordinates: x to the right and y down, both from -1 to 1; shades from 0 (black) to 1 (white).
 """
@@ -21,7 +22,7 @@ CANVAS = 256
 
 @dataclass
 class Anatomy:
-    """What stays the same in all X-rays of one patient."""
+    """The anatomy of one patient, the same in all X-rays of this patient."""
 
     width: float
     lung_width: float
@@ -36,7 +37,7 @@ class Anatomy:
 
 
 def random_anatomy(rng: np.random.Generator) -> Anatomy:
-    """A patient."""
+    """Draw the anatomy of a random patient."""
     return Anatomy(
         width=rng.uniform(0.80, 0.95),
         lung_width=rng.uniform(0.30, 0.35),
@@ -54,24 +55,24 @@ def random_anatomy(rng: np.random.Generator) -> Anatomy:
 def render_xray(
     body: Anatomy, findings: dict[str, float], rng: np.random.Generator, size: int = 1024
 ) -> np.ndarray:
-    """One X-ray as uint8 of shape (size, size); `findings` gives each planted one's strength."""
+    """Render one X-ray as uint8 (size, size); `findings` gives the strength of each finding."""
     canvas = _shades(body, findings, rng)
     return _expose(canvas, rng, size)
 
 
 def _step(t: np.ndarray, width: float) -> np.ndarray:
-    """From 0 to 1 as t goes from -width to width, smoothly."""
+    """Rise smoothly from 0 to 1 while t rises from -width to width."""
     t = np.clip(t * (0.5 / width) + 0.5, 0.0, 1.0)
     return t * t * (3.0 - 2.0 * t)
 
 
 def _fraction(t: np.ndarray) -> np.ndarray:
-    """What % 1.0 gives, to the last bit, and sooner."""
+    """Return t % 1.0, with the same bits and in less time."""
     return t - np.floor(t)
 
 
 def _blob(x: np.ndarray, y: np.ndarray, cx: float, cy: float, rx: float, ry: float) -> np.ndarray:
-    """A round shadow, 1 in its middle, with a soft edge."""
+    """Return a round shadow, 1 in the middle, with a soft edge."""
     r = np.sqrt(((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2)
     return _step(1.0 - r, 0.35)
 
@@ -85,7 +86,7 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def _textures() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Cloud, vessel and mesh textures: (cloud in 0..1, ridges in 0..1, fine mesh in 0..1)."""
+    """Return textures: (cloud in 0..1, vessel ridges in 0..1, fine mesh in 0..1)."""
     rng = np.random.Generator(np.random.PCG64(20171))
     kinds = []
     for _ in range(6):
@@ -123,7 +124,7 @@ def _shades(body: Anatomy, findings: dict[str, float], rng: np.random.Generator)
     # Breath: emphysema blows the lungs up, fibrosis and atelectasis shrink them.
     breath = rng.normal(0.0, 0.02)
     diaphragm = {side: body.diaphragm + breath + rng.normal(0.0, 0.01) for side in (-1, 1)}
-    diaphragm[-1] -= 0.04  # the liver lifts the right half, which is on the left of the picture
+    diaphragm[-1] -= 0.04  # the liver lifts the right half, which is on the left of the image
     lung_width = body.lung_width
     shift = 0.0
     if power := strength("Emphysema"):
@@ -230,7 +231,7 @@ def _add_lung_findings(
     rng: np.random.Generator,
     collapsed: int,
 ) -> np.ndarray:
-    """Findings seen within the lungs; `wall` is the distance to the rib cage."""
+    """Add the findings within the lungs; `wall` is the distance to the rib cage."""
     ax = np.abs(x)
 
     def sides(both: float) -> list[int]:
@@ -305,7 +306,7 @@ def _add_lung_findings(
 
 
 def _expose(shade: np.ndarray, rng: np.random.Generator, size: int) -> np.ndarray:
-    """Exposure, enlargement to the full size and grain: uint8 (size, size)."""
+    """Apply exposure, enlarge to the full size and add grain: uint8 (size, size)."""
     contrast, black = rng.uniform(0.92, 1.06), rng.normal(0.0, 0.015)
     levels = 4.0 + 225.0 * (shade * contrast + black)
     small = Image.fromarray(np.clip(levels, 2, 253).astype(np.uint8))

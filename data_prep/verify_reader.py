@@ -1,4 +1,4 @@
-"""Are the images that any reader reads what they say they are?"""
+"""Verify the images of any reader, or of a folder that was resized or packed from them."""
 
 from __future__ import annotations
 
@@ -32,29 +32,31 @@ def verify_reader(
     progress: bool = True,
     options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """As `verify_folder`, of what `reader` reads or of what was made from it.
+    """Check the images that `reader` reads, or a folder resized from them, as `verify_folder` does.
 
-    Problems: images that cannot be read, are not what the manifest says was written, are there but
-    not in the list, or are not all of one size in a resized folder; a group in two parts; a picture
-    that is in two parts under different groups. Notes: pictures that come more than once.
+    Problems: images that are unreadable, changed since they were written, or not in the list;
+    images of several sizes in a resized folder; a group in two parts; an image in two parts under
+    different groups. Notes: images that occur more than once.
 
-    `frequencies` has a row a class or finding: `here`, `share`, and of findings the shares that are
-    `uncertain` and `missing`. Raises `DataError` for what the reader refuses.
+    `frequencies` has one row per class or finding: `here`, `share`, and for findings the shares
+    `uncertain` and `missing`. Raises `DataError` if the reader refuses the folder.
     """
     folder = Path(folder)
     found, _ = load_catalog(reader, folder, **(options or {}))
     ours, packed = labels_csv.has_labels_csv(folder), is_packed(folder)
     note = read_metadata(folder) if ours else None
     if drop_duplicates and (not ours or packed):
-        raise DataError(f"{folder}: leaks are dropped from a resized folder; resize this one first")
+        raise DataError(
+            f"{folder}: duplicates are dropped from a resized folder only; resize this one first"
+        )
     rows = manifest.read_manifest(folder) if ours else {}
-    looks: list[ImageCheck] = []
+    checks: list[ImageCheck] = []
     if decode or drop_duplicates:
         jobs = [
             (image, place, at, rows[image].sha256 if image in rows else "")
             for at, (image, place) in enumerate(zip(found.images, found.sources, strict=True))
         ]
-        looks = check_images(
+        checks = check_images(
             jobs,
             folder / IMAGES_FILE if packed else None,
             num_workers,
@@ -63,7 +65,7 @@ def verify_reader(
             kind=found.kind,
             channels=int((note or {}).get("channels", 1 if note else 3)),
         )
-    same = find_duplicates(looks)
+    same = find_duplicates(checks)
     groups = list(found.images if found.groups is None else found.groups)
     if drop_duplicates:
         group_of = dict(zip(found.images, groups, strict=True))
@@ -71,8 +73,8 @@ def verify_reader(
         return verify_reader(
             folder, reader, seed=seed, num_workers=num_workers, progress=progress, options=options
         )
-    of = "single images" if found.groups is None else "groups"
-    report = Report(len(found), len(set(groups)), len(looks), of)
+    unit = "single images" if found.groups is None else "groups"
+    report = Report(len(found), len(set(groups)), len(checks), unit)
     if note is not None:
         add_problem(report, _unnamed(folder, found), "there but not named in the list of images")
     table = pd.DataFrame({"image": list(found.images), "patient": groups})
@@ -85,19 +87,19 @@ def verify_reader(
     smaller = [
         image
         for image in found.images
-        if not looks
+        if not checks
         and not packed
         and image in rows
         and not manifest.file_matches(folder, rows[image], thorough=False)
     ]
-    report_image_checks(looks, smaller, report, resized=note is not None)
+    report_image_checks(checks, smaller, report, resized=note is not None)
     report_duplicates(same, table, splits, report)
     report.frequencies = frequencies(found)
     return report
 
 
 def frequencies(found: Catalog) -> pd.DataFrame:
-    """Images by class or finding: `here`, `share`; of findings also `uncertain` and `missing`."""
+    """Count images by class or finding: `here`, `share`; for findings `uncertain`, `missing`."""
     if found.task == "classes":
         here = np.bincount(found.labels, minlength=len(found.classes))
         return pd.DataFrame({"here": here, "share": here / len(found)}, index=list(found.classes))
@@ -114,7 +116,7 @@ def frequencies(found: Catalog) -> pd.DataFrame:
 
 
 def _unnamed(folder: Path, found: Catalog) -> list[str]:
-    """Images of a resized folder that are in no row, nor were left out."""
+    """Return the images of a resized folder that neither the manifest nor the list names."""
     named = {row.file for row in manifest.read_manifest(folder).values()} | set(found.sources)
     there = []
     for place, _, names in os.walk(folder / "images"):

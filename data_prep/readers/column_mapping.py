@@ -1,22 +1,24 @@
-"""What the columns of somebody's CSV mean: `table.toml`, or the same as a dictionary.
+"""Read and check a column mapping, `table.toml`, which says what the columns of a CSV mean.
+
+The mapping may also be a dictionary with the same keys.
 
     file = "train.csv"              # or by part: file = {train = "train.csv", valid = "valid.csv"}
     path = "Path"                   # a column, or a pattern: "p{subject_id:2}/{dicom_id}.dcm" has
                                     # the first 2 characters of one column and all of another
-    group = "PatientID"             # whose image it is: a column or a pattern
-    group_pattern = "patient[0-9]+" # of that, only what this regular expression finds
+    group = "PatientID"             # the group of an image: a column or a pattern
+    group_pattern = "patient[0-9]+" # only the text that this regular expression finds
     split = "split"                 # a column of train, valid (val, validate, validation), test
     join = {file = "labels.csv", on = ["study_id"]}  # columns of a second file
 
-and one of three kinds of labels:
+and one of three types of labels:
 
-    findings = ["Edema", "Mass"]    # a column each, of the texts in positive, negative, uncertain
-                                    # and missing
+    findings = ["Edema", "Mass"]    # a column each, with the texts in positive, negative,
+                                    # uncertain and missing
     labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
     label_format = "list"           # ... written as Python's list: "['edema', 'mass']"
-    no_finding = ["No Finding"]     # names that mean none of them
+    no_finding = ["No Finding"]     # names that mean no finding
     handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
-    class = "label"                 # one column of the class's name; classes = [...] for an order
+    class = "label"                 # a column with the class; classes = [...] sets the order
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ MAPPING_FILE = "table.toml"
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """A checked mapping; names as in the file, with `class_` for `class`."""
+    """A checked mapping, with the keys of the file and `class_` for `class`."""
 
     where: str
     file: dict[str, str]
@@ -83,7 +85,7 @@ LISTS = ("findings", "no_finding", "classes", "positive", "negative", "uncertain
 def read_mapping(
     folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None
 ) -> ColumnMapping:
-    """The mapping of a folder: as given, or from the file given, or from its `table.toml`."""
+    """Return the mapping: the dictionary, the named file, or the folder's `table.toml`."""
     if isinstance(table, Mapping):
         return _checked(dict(table), "the mapping", "")
     file = folder / MAPPING_FILE if table is None else Path(table)
@@ -96,7 +98,7 @@ def read_mapping(
             " name one with --table"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file}: cannot be read ({error}); mend it") from None
+        raise DataError(f"{file}: cannot be read ({error}); fix it") from None
     return _checked(content, str(file), text)
 
 
@@ -108,8 +110,8 @@ def _checked(content: dict[str, Any], where: str, text: str) -> ColumnMapping:
     for key, value in content.items():
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KEYS)}"
-            raise wrong(key, f"is not known; {hint}")
+            hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(KEYS)}"
+            raise wrong(key, f"is unknown; {hint}")
         if key in TEXTS and not (isinstance(value, str) and value):
             raise wrong(key, f"is {value!r}; a text is needed")
         if key in LISTS and not _is_text_list(value):
@@ -122,7 +124,7 @@ def _checked(content: dict[str, Any], where: str, text: str) -> ColumnMapping:
     kinds = [key for key in ("class", "labels") if key in content]
     if len(kinds) != 1 and (kinds or "findings" not in content):
         raise DataError(
-            f"{where}: what is the label? give 'findings' (a column each), 'labels' and 'findings'"
+            f"{where}: no labels; give 'findings' (a column each), 'labels' and 'findings'"
             " (a column of names) or 'class'"
         )
     if "labels" in content and "findings" not in content:
@@ -170,20 +172,22 @@ def _is_text_list(value: Any) -> bool:
 
 
 def _line(text: str, key: str) -> str:
-    """Where a key stands in a TOML file, as far as one can tell without its parser's help."""
+    """Return the line of a key in a TOML file, found by a text search."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.split("=")[0].strip().strip("\"'") == key:
             return f", line {number}"
     return ""
 
 
-#: A column's name in a pattern, and how many of its first characters are meant.
+#: A column's name in a pattern, and the number of its first characters to use.
 FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
 
 
 def parse_pattern(pattern: str) -> list[tuple[str, str, int | None]]:
-    """The pieces of a pattern: text before, column, number of its characters; ("text", "", None)
-    for the end. What has no braces is a column's name by itself."""
+    """Return the pieces of a pattern: text before a column, column, number of its characters.
+
+    The text at the end is ("text", "", None). A pattern without braces is a column's name.
+    """
     if "{" not in pattern:
         return [("", pattern, None)]
     pieces, at = [], 0

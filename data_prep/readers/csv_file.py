@@ -1,4 +1,4 @@
-"""Label files as they come: plain or gzipped, and no larger than a label file is."""
+"""Read a plain or gzipped CSV file with a limit on its size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from data_prep.files import MAX_TEXT_BYTES, read_limited
 
 
 def read_csv_bytes(file: Path) -> bytes:
-    """The bytes of a .csv or .csv.gz; `DataError`, naming it, if it is missing or damaged."""
+    """Return the bytes of a .csv or .csv.gz; `DataError` if it is missing or damaged."""
     try:
         data = read_limited(file, MAX_TEXT_BYTES)
         if file.suffix == ".gz":
@@ -24,4 +24,6 @@ def read_csv_bytes(file: Path) -> bytes:
     except FileNotFoundError:
         raise DataError(f"{file}: the label file is missing") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read ({error}); fetch the label file again") from None
+        raise DataError(
+            f"{file}: cannot be read ({error}); download the label file again"
+        ) from None

@@ -1,6 +1,6 @@
-"""The bytes of one image of a catalogue, and the pixels that they hold.
+"""Read the bytes of one image of a catalogue and decode them.
 
-What a worker process needs is small: the folder, the kind and the text of a source.
+A worker process needs little data: the folder, the type and the text of a source.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LOCATION = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
 
 
 def read_image(catalog: Catalog, image: int, channels: int) -> np.ndarray:
-    """An image, uint8 (height, width, channels)."""
+    """Read an image, uint8 (height, width, channels)."""
     data = read_source(catalog.folder, catalog.kind, catalog.sources[image])
     return decode_source(data, catalog.kind, catalog.path(image), channels)
 
 
 def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
-    """The bytes of a source, as they stand."""
+    """Return the bytes of a source, not decoded."""
     if kind == "file":
         return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
     name, offset, size = parse_location(place)
@@ -43,12 +43,12 @@ def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     if len(data) < size:
-        raise DataError(f"{path}: cut short while it was being read; fetch it again")
+        raise DataError(f"{path}: shorter than expected; download it again")
     return data
 
 
 def decode_source(data: bytes, kind: str, name: str, channels: int) -> np.ndarray:
-    """What the bytes of a source show, uint8 (height, width, channels); `name` is for errors."""
+    """Decode the bytes of a source to uint8 (height, width, channels); errors have `name`."""
     if kind != "record":
         return decode(data, name, channels)
     from data_prep.readers import cifar10
@@ -58,13 +58,13 @@ def decode_source(data: bytes, kind: str, name: str, channels: int) -> np.ndarra
 
 
 def source_state(folder: str | os.PathLike[str], kind: str, place: str) -> str:
-    """As `manifest.state_of`, of the file that a source is or lies in."""
+    """Return `manifest.file_state` of the file that contains a source."""
     name = place if kind == "file" else parse_location(place)[0]
     return manifest.file_state(os.path.join(folder, name.partition("!")[0]))  # noqa: PTH118 (speed)
 
 
 def parse_location(place: str) -> tuple[str, int, int]:
-    """File, offset and number of bytes of a piece of a file."""
+    """Return file, offset and number of bytes of a location within a file."""
     found = LOCATION.fullmatch(place)
-    assert found is not None, place  # made by us
+    assert found is not None, place  # written by this package
     return found[1], int(found[2]), int(found[3])

@@ -1,8 +1,8 @@
-"""What `data-prep resize` and `pack` leave of any reader's labels: one table, and its mapping.
+"""Write and read labels.csv and table.toml, the labels in a resized or packed folder.
 
-`labels.csv` has a row an image: its name, its file, its part and group where there are such, and
-what is labelled, uncertain (-1) and missing (empty) included, so that the policy on those is still
-a recipe's to choose. `table.toml` says so to the reader `table`.
+`labels.csv` has one row per image: name, file, part and group (if any), and labels. Uncertain (-1)
+and missing (empty) labels are kept, so a recipe can still choose their treatment. `table.toml`
+describes the columns to the reader `table`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LABELS_FILE = "labels.csv"
 
 
 def has_labels_csv(folder: Path) -> bool:
-    """Whether a folder is one of ours, of another reader than `nih`."""
+    """Return whether data-prep wrote this folder from another reader than `nih`."""
     from data_prep import packed
 
     return (folder / LABELS_FILE).is_file() and any(
@@ -36,9 +36,9 @@ def has_labels_csv(folder: Path) -> bool:
 
 
 def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
-    """The catalogue of such a folder, and its pixels where it is packed.
+    """Return the catalogue of such a folder, and the pixels if it is packed.
 
-    Raises `DataError` if it was made by another reader, or is not complete.
+    Raises `DataError` if the folder was written from another reader, or is not complete.
     """
     from data_prep import packed
 
@@ -47,13 +47,15 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
         array, names = packed.open_array(folder)
         found = table.catalog(folder, check_images=False)
         if list(found.images) != names:
-            raise DataError(f"{folder}: {LABELS_FILE} and the packed images do not go together")
+            raise DataError(
+                f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
+            )
         made_by = packed.reader_name(folder)
     else:
         note = read_metadata(folder) or {}
         if not note.get("complete"):
             raise DataError(
-                f"{folder} is not complete: run the command that makes it again, which goes on"
+                f"{folder} is not complete: run the command that wrote it again, which continues"
             )
         found, made_by = table.catalog(folder), note.get("reader", "table")
         if out := read_excluded(folder):
@@ -62,14 +64,16 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
                 raise DataError(
                     f"{folder / EXCLUDED_FILE}: names every image; remove it to use them"
                 )
-            found = found.only(np.array(stays))
+            found = found.select(np.array(stays))
     if reader not in (made_by, "table"):
-        raise DataError(f"{folder} was made of what the reader {made_by} reads, not {reader}")
+        raise DataError(
+            f"{folder} was written from the reader {made_by}, not {reader}; name the right reader"
+        )
     return found, array
 
 
 def label_files(found: Catalog, files: Mapping[str, str] | None) -> LabelFiles:
-    """What writes the label files of these images, which lie in these files (None: packed)."""
+    """Return a function that encodes the label files; `files` by image, or None if packed."""
     return partial(_encode_label_files, found, files)
 
 

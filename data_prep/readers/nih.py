@@ -1,4 +1,4 @@
-"""ChestX-ray14 as the NIH lays it out, or anybody's X-rays laid out so: label file and images/."""
+"""Read a data folder in the NIH's ChestX-ray14 layout: a label file and images/."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def read_catalog(
 
     Args:
         folder: the data folder.
-        check_images: require every image to be there.
-        skip_missing: leave out the rows whose image is missing instead.
+        check_images: raise an error if an image is missing.
+        skip_missing: leave out the rows whose image is missing.
 
     Returns:
         Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
         (int64), then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
 
     Raises:
-        DataError: the label file or the folder is wrong.
+        DataError: the label file or the folder is invalid.
     """
     folder = Path(folder)
     file = find_label_file(folder)
@@ -62,24 +62,24 @@ def read_catalog(
         raise DataError(
             f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
             f" missing, the first is {missing[0]} (looked in images/ and images_*/images/);"
-            f" add them, or use only those that are there with --skip-missing"
+            f" add them, or skip them with --skip-missing"
         )
     inside = str(folder / "images") + os.sep
     found = [
         path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
     ]
-    # Not as pandas' own texts, which are UTF-8, as a folder's name need not be.
+    # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
     table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
     return table
 
 
 def labels(catalog: pd.DataFrame) -> np.ndarray:
-    """The labels of a catalog as a uint8 array of shape (images, 14), columns as `FINDINGS`."""
+    """Return the labels of a catalog as uint8 (images, 14), columns in the order of `FINDINGS`."""
     return np.ascontiguousarray(catalog[list(FINDINGS)].to_numpy(dtype=np.uint8))
 
 
 def find_label_file(folder: str | os.PathLike[str]) -> Path:
-    """The label file of a data folder (the first of `LABEL_FILES` that is there)."""
+    """Return the label file of a data folder (the first of `LABEL_FILES` that exists)."""
     folder = Path(folder)
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
@@ -93,7 +93,7 @@ def find_label_file(folder: str | os.PathLike[str]) -> Path:
 
 
 def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
-    """File name to path of every image of a data folder, without opening any."""
+    """Return the path of every image of a data folder by file name, without opening files."""
     folder = Path(folder)
     places = [folder / "images"]
     for part in sorted(folder.glob("images_*")):
@@ -114,12 +114,12 @@ def _as_jpeg(name: str) -> str:
 
 
 def catalog(folder: Path, skip_missing: bool = False) -> Catalog:
-    """The general catalogue of a data folder; see `read_catalog`, which says what is checked.
+    """Return the catalogue of a data folder, with the checks of `read_catalog`.
 
-    `skip_missing` leaves out images that are named but not there. Of a packed folder row i is
-    image i of its array.
+    `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
+    of the array.
     """
-    from data_prep import packed  # which reads such folders itself
+    from data_prep import packed  # avoids an import cycle
 
     if packed.is_packed(folder):
         table = packed.open_packed(folder)[1]

@@ -1,4 +1,4 @@
-"""Files that a stranger's list may name: those within the folder, and no others."""
+"""Check that paths in an untrusted list stay inside the data folder."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 from data_prep.errors import DataError
 
-#: What no path within a folder needs: a start at the top, a way up, a drive, control
-#: characters, what is not UTF-8.
+#: Unsafe parts of a path: an absolute start, a parent folder, a drive, control characters, text
+#: that is not UTF-8.
 UNSAFE_PATH = re.compile(
     r"^/|(?:^|/)\.\.?(?:/|$)|//|/$|^[A-Za-z]:|[\x00-\x1f\x7f\\\ud800-\udfff]|^$"
 )
 
 
-#: Whatever `UNSAFE_PATH` finds shows one of these, where each path is a line, or is not printable.
+#: Every unsafe path contains one of these texts (with each path on a line) or is not printable.
 SUSPICIOUS = ("./", ".\n", "//", "\n/", "/\n", "\n\n", ":", "\\")
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written: half a pair of surrogates cannot."""
+    """Return whether a text can be encoded as UTF-8; a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -30,7 +30,7 @@ def is_utf8(text: str) -> bool:
 
 
 def any_suspicious(paths: Sequence[str]) -> bool:
-    """Whether one of many paths may be unsafe: false is sure, true is to be looked at singly."""
+    """Return False if all paths are safe; True means that each path needs a check."""
     text = "\n".join(["", *paths, ""])
     if text.count("\n") != len(paths) + 1 or not text.replace("\n", "").isprintable():
         return True
@@ -38,9 +38,9 @@ def any_suspicious(paths: Sequence[str]) -> bool:
 
 
 def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
-    """Refuse a list of (safe) paths of which one is not there, or leads out through a link.
+    """Raise `DataError` if one of the (safe) paths is missing or leads out through a link.
 
-    Folders are listed once each, so that a million files take seconds.
+    Each folder is listed once, so a million files take seconds.
     """
     by_folder: dict[str, list[str]] = {}
     for path in paths:
@@ -59,13 +59,15 @@ def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> No
     if absent:
         raise DataError(
             f"{folder}: {absent:,} of the {len(paths):,} images named in {listed_in.name} are"
-            f" missing, the first is {first}; add them, or mend the path in the mapping"
+            f" missing, the first is {first}; add them, or fix the path in the mapping"
         )
 
 
 def list_folder(folder: Path, place: str) -> dict[str, bool]:
-    """The names in a folder within the folder, each with whether it is a link; none if it is not
-    there. Raises `DataError` if it leads out."""
+    """Return the names in a subfolder, with True for a link; empty if the subfolder is missing.
+
+    Raises `DataError` if the subfolder leads out of the folder.
+    """
     refuse_outside(folder, place)
     try:
         with os.scandir(folder / place) as entries:
@@ -77,10 +79,10 @@ def list_folder(folder: Path, place: str) -> dict[str, bool]:
 
 
 def refuse_outside(folder: Path, place: str) -> None:
-    """`DataError` for a path that a link leads out of the folder."""
+    """Raise `DataError` for a path that leads out of the folder through a link."""
     home, end = os.path.realpath(folder), os.path.realpath(folder / place)
     if end != home and not end.startswith(os.path.join(home, "")):  # noqa: PTH118
         raise DataError(
-            f"{folder / place}: a link that leads out of the folder, which a data set must not;"
-            " put the files themselves there, or name the folder that holds them"
+            f"{folder / place}: a link that leads out of the folder, which is not allowed;"
+            " copy the files into the folder, or name the folder that holds them"
         )

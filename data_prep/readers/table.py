@@ -25,7 +25,7 @@ from data_prep.readers.path_safety import UNSAFE_PATH, any_suspicious, check_fil
 from data_prep.readers.table_labels import TableLabels
 from data_prep.split import PARTS
 
-#: How a column of parts may call them.
+#: The parts by the texts in a column of parts.
 PART_NAMES = {name: at for at, name in enumerate(PARTS)} | {
     "training": 0,
     "val": 1,
@@ -40,16 +40,16 @@ def catalog(
     table: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     check_images: bool = True,
 ) -> Catalog:
-    """The images that a CSV (or .csv.gz) in `folder` names.
+    """List the images in a CSV (or .csv.gz) in `folder`.
 
-    `table` is the mapping or the TOML file that has it; without, the folder's `table.toml`. With
-    `check_images` every image has to be there.
+    `table` is the mapping or its TOML file; None: the folder's `table.toml`. With `check_images`
+    every image has to exist.
 
-    Raises `DataError`, with file, line and column, for whatever does not fit the mapping; for a
-    path that leads out of the folder, also by a link; for an image that is named twice.
+    Raises `DataError`, with file, line and column, if the CSV does not match the mapping, if a path
+    leads out of the folder, also through a link, and if an image is listed twice.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder: name the one that the paths begin from")
+        raise DataError(f"{folder} is not a folder: name the folder that contains the paths")
     given = column_mapping.read_mapping(folder, table)
     labels = TableLabels(given)
     second = _read_joined(folder, given)
@@ -63,7 +63,7 @@ def catalog(
     last = folder / [*given.file.values()][-1]
     if len(set(images)) != len(images):
         raise DataError(
-            f"{last}: the image {_first_duplicate(images)} is listed twice; leave out one row"
+            f"{last}: the image {_first_duplicate(images)} is listed twice; remove one row"
         )
     if check_images:
         check_files_exist(folder, paths, last)
@@ -73,7 +73,7 @@ def catalog(
 
 
 class _TableColumns:
-    """What is gathered, row by row."""
+    """The columns of the catalogue, collected row by row."""
 
     def __init__(self) -> None:
         self.images: list[str] = []
@@ -84,7 +84,7 @@ class _TableColumns:
 
 
 class _JoinedFile:
-    """The rows of the file that is joined, by what joins them."""
+    """The rows of the joined file, by the columns in both files."""
 
     def __init__(self, rows: CsvRows, on: tuple[str, ...]) -> None:
         key = rows.cells(on)
@@ -95,7 +95,7 @@ class _JoinedFile:
             for row in block:
                 if key(row) in self.rows:
                     where = rows.where(len(self.rows))
-                    raise DataError(f"{where}: {key(row)} comes twice; leave out one row")
+                    raise DataError(f"{where}: {key(row)} occurs twice; remove one row")
                 self.rows[key(row)] = [row[at] for at in others]
 
 
@@ -113,7 +113,7 @@ def _read_file(
     second: _JoinedFile | None,
     found: _TableColumns,
 ) -> None:
-    """Add the rows of one file to what is found, column by column."""
+    """Add the rows of one file to `found`, column by column."""
     key = None
     if second is not None:
         key = rows.cells(tuple(given.join["on"]))
@@ -157,13 +157,13 @@ def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
     for at, path in enumerate(paths):
         if UNSAFE_PATH.search(path):
             raise DataError(
-                f"{where(at)}: the path {path!r} is not one within the folder; mend it, or the"
+                f"{where(at)}: the path {path!r} leads out of the folder; fix the path or the"
                 " mapping"
             )
 
 
 def _groups(texts: list[str], given: ColumnMapping, where: Callable[[int], str]) -> list[str]:
-    """Whose each image is; one text for each group, not for each image."""
+    """Return the group of each image; images of a group share one text object."""
     finds = re.compile(given.group_pattern).search if given.group_pattern else None
     groups: dict[str, str] = {}
     for text in set(texts):
@@ -173,17 +173,17 @@ def _groups(texts: list[str], given: ColumnMapping, where: Callable[[int], str])
         at = next(at for at, text in enumerate(texts) if not groups[text])
         if finds:
             raise DataError(
-                f"{where(at)}: no '{given.group_pattern}' in {texts[at]!r}; mend group_pattern"
+                f"{where(at)}: no '{given.group_pattern}' in {texts[at]!r}; fix group_pattern"
             )
-        raise DataError(f"{where(at)}: empty; whose image is it?")
+        raise DataError(f"{where(at)}: empty; enter the group of the image")
     return [groups[text] for text in texts]
 
 
 def _parts(texts: list[str], where: Callable[[int], str]) -> list[int]:
-    """The place in `PARTS` of each, or `NO_PART`."""
+    """Return the index in `PARTS` of each text, or `NO_PART`."""
     if unknown := set(texts) - PART_NAMES.keys():
         at = next(at for at, text in enumerate(texts) if text in unknown)
-        raise DataError(f"{where(at)}: {texts[at]!r} is no part; they are {', '.join(PARTS)}")
+        raise DataError(f"{where(at)}: {texts[at]!r} is no part; use {', '.join(PARTS)}")
     return [PART_NAMES[text] for text in texts]
 
 

@@ -203,7 +203,7 @@ def test_originals_do_not_lie_among_the_small_ones(
     tmp_path: Path, sources: ArchiveSources, where: str
 ) -> None:
     """In the same folder each original was overwritten by its own small image."""
-    with pytest.raises(DataError, match="the originals would lie among"):
+    with pytest.raises(DataError, match="the originals would be inside"):
         prepare_nih(
             tmp_path / "small",
             sources=sources,

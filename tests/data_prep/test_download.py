@@ -29,7 +29,7 @@ def test_cut_lines_are_taken_up_where_they_broke(tmp_path: Path, server: Server)
     server.manners["cut after"] = 30_000
     heard: list[int] = []
     remote = RemoteFile("x", f"{server.url}/x", None, hashlib.md5(data).hexdigest())
-    assert download(remote, tmp_path, told=heard.append).read_bytes() == data
+    assert download(remote, tmp_path, on_progress=heard.append).read_bytes() == data
     assert [span for _, span in server.asked] == [
         "", "bytes=30000-", "bytes=60000-", "bytes=90000-",
     ]  # fmt: skip
@@ -42,7 +42,7 @@ def test_a_server_without_ranges(tmp_path: Path, server: Server) -> None:
     (tmp_path / "x.part").write_bytes(data[:20_000])
     server.manners["no ranges"] = True
     heard: list[int] = []
-    download(RemoteFile("x", f"{server.url}/x"), tmp_path, told=heard.append)
+    download(RemoteFile("x", f"{server.url}/x"), tmp_path, on_progress=heard.append)
     assert (tmp_path / "x").read_bytes() == data and sum(heard) == len(data)
     server.manners["cut after"] = 20_000  # it always breaks: tried, then given up with one line
     with pytest.raises(DataError, match="in a row"):

@@ -130,7 +130,7 @@ def test_a_picture_twice_of_one_patient_is_none(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     shutil.copy(folder / "images" / "00000003_000.png", folder / "images" / "00000003_001.png")
     report = verify_folder(folder, progress=False, drop_duplicates=True)
-    assert report.fine and "1 picture comes more than once" in report.notes[0]
+    assert report.ok and "1 picture comes more than once" in report.notes[0]
     assert not (folder / "left_out.csv").exists()
 
 

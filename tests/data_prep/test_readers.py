@@ -149,7 +149,7 @@ def test_policies(uncertain: Any, missing: Any, images: list[int], targets: Any)
 
 def test_a_policy_that_leaves_nothing_or_is_none() -> None:
     with pytest.raises(DataError, match="no image is left"):
-        apply_label_policies(DOUBTS.only(np.array([1, 3])), "ignore", "zero")
+        apply_label_policies(DOUBTS.select(np.array([1, 3])), "ignore", "zero")
     with pytest.raises(DataError, match="uncertain is 'skip': it is zero, one, ignore"):
         apply_label_policies(DOUBTS, "skip", "zero")  # type: ignore[arg-type]
 

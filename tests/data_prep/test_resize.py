@@ -384,7 +384,7 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
     with (
         data_prep.files.exclusive_lock(folder),
         pytest.raises(DataError, match="at work here"),
-        data_prep.files.exclusive_lock(folder, patience=0.2),
+        data_prep.files.exclusive_lock(folder, timeout=0.2),
     ):
         pass
 

@@ -43,7 +43,7 @@ def verify(folder: Path) -> data_prep.verify.Report:
 def test_a_good_folder(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     report = verify(folder)
-    assert report.fine and (report.images, report.patients, report.checked) == (24, 12, 24)
+    assert report.ok and (report.images, report.patients, report.checked) == (24, 12, 24)
     done = command("verify", folder)
     assert done.returncode == 0 and "no problems" in done.stdout
 
@@ -95,7 +95,7 @@ def test_the_nihs_frequencies(kind: str, tmp_path: Path) -> None:
 def test_a_sample_is_fine_and_so_is_what_is_made_of_it(kind: str, tmp_path: Path) -> None:
     sample = sample_of(kind, tmp_path)
     report = verify(sample.folder)
-    assert report.checked == sample.images and report.fine
+    assert report.checked == sample.images and report.ok
     resize_folder(sample.folder, tmp_path / "small", size=64, progress=False)
     assert verify(tmp_path / "small").fine
 
