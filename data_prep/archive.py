@@ -32,7 +32,7 @@ MAX_MEMBERS = 1_000_000
 #: PNGs do not shrink further: an archive that grows so much when opened holds something else.
 MAX_EXPANSION = 20
 READ_SIZE = 1 << 20
-#: Bytes from the end of one member to the next: headers of some hundred, and what is read ahead.
+#: Bytes from the end of one member to the next: headers of some 100 bytes and the read buffer.
 #: `tarfile` would keep headers in memory however long they are.
 MAX_HEADER_BYTES = 3 * READ_SIZE
 
@@ -87,15 +87,17 @@ def iterate_members(
             while guard.read(READ_SIZE):  # to the end: gzip's checksum of the whole stands there
                 pass
     except FileNotFoundError:
-        raise DataError(f"{archive}: the archive is missing") from None
+        raise DataError(
+            f"{archive}: the archive is missing; check the path or download it"
+        ) from None
     except DataError:
         raise
     except Exception as error:
-        # OSError, zlib.error, EOFError and TarError say what is wrong. Of tarfile, on headers made
-        # to confuse it, come also ValueError, KeyError, RecursionError and more, which do not.
-        unclear = isinstance(error, ValueError | LookupError | RuntimeError | TypeError)
-        said = " ".join(str(error).split()) or type(error).__name__
-        reason = "a header without sense" if unclear else said
+        # OSError, zlib.error, EOFError and TarError have a clear text. On hostile headers tarfile
+        # also raises ValueError, KeyError, RecursionError and more, whose texts are unclear.
+        is_unclear = isinstance(error, ValueError | LookupError | RuntimeError | TypeError)
+        text = " ".join(str(error).split()) or type(error).__name__
+        reason = "an invalid header" if is_unclear else text
         raise DataError(
             f"{archive}: damaged or cut short ({reason}); remove it and download it again"
         ) from None

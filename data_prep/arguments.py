@@ -37,7 +37,7 @@ class _Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        line = f"data-prep: {message}; run '{self.prog} --help' to see what is possible"
+        line = f"data-prep: {message}; run '{self.prog} --help' for the possible arguments"
         self.exit(2, f"{printable(line)}\n")
 
 

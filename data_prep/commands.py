@@ -17,22 +17,22 @@ def generate(options: argparse.Namespace) -> int:
     from data_prep import synthetic_chexpert, synthetic_nih, synthetic_shapes
 
     given = {"images": options.num_images, "size": options.size, "seed": options.seed}
-    asked = {name: value for name, value in given.items() if value is not None}
-    asked["num_workers"] = options.num_workers
+    arguments = {name: value for name, value in given.items() if value is not None}
+    arguments["num_workers"] = options.num_workers
     of = ""
     if options.format == "nih":
-        made = synthetic_nih.generate_nih(options.folder, **asked)
+        made = synthetic_nih.generate_nih(options.folder, **arguments)
         of = f" of {made['patients']:,} patients"
     elif options.format == "table":
-        made = synthetic_chexpert.generate_chexpert(options.folder, **asked)
+        made = synthetic_chexpert.generate_chexpert(options.folder, **arguments)
     elif options.format == "cifar10":
         if options.size not in (None, 32):
             raise DataError(f"--size is {options.size}: an image of CIFAR-10 has 32 pixels a side")
-        asked.pop("size", None)
-        made = synthetic_shapes.generate_cifar10(options.folder, **asked)
+        arguments.pop("size", None)
+        made = synthetic_shapes.generate_cifar10(options.folder, **arguments)
     else:
         archive = options.format == "imagenet"
-        made = synthetic_shapes.generate_imagefolder(options.folder, archive=archive, **asked)
+        made = synthetic_shapes.generate_imagefolder(options.folder, archive=archive, **arguments)
     _print(f"{options.folder}: {made['images']:,} images{of} {_new_text(made)}")
     return 0
 
@@ -126,17 +126,17 @@ def verify(options: argparse.Namespace) -> int:
     from data_prep.verify_reader import verify_reader
 
     reader = _reader(options)
-    asked = {
+    arguments = {
         "seed": options.seed,
         "decode": not options.quick,
         "drop_duplicates": options.drop_duplicates,
         "num_workers": options.num_workers,
     }
     if reader == "nih":
-        report = verify_folder(options.folder, **asked)
+        report = verify_folder(options.folder, **arguments)
     else:
         of_reader = _reader_options(options)
-        report = verify_reader(options.folder, reader, options=of_reader, **asked)
+        report = verify_reader(options.folder, reader, options=of_reader, **arguments)
     print(format_report(report))
     return 0 if report.ok else 1
 
@@ -206,9 +206,9 @@ def _reader_stats(options: argparse.Namespace, reader: str) -> int:
     from data_prep.catalog import UNCERTAIN, split_catalog
     from data_prep.readers import load_catalog
 
-    for asked in ("skip_missing", "official_split", "labels_only"):
-        if getattr(options, asked):
-            option = f"--{asked.replace('_', '-')}"
+    for flag in ("skip_missing", "official_split", "labels_only"):
+        if getattr(options, flag):
+            option = f"--{flag.replace('_', '-')}"
             raise DataError(f"{option} works with the reader nih only, not {reader}; remove it")
     found, _ = load_catalog(reader, options.folder, **_reader_options(options))
     parts = {"all": np.arange(len(found)), **split_catalog(found, seed=options.seed)}

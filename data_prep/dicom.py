@@ -68,7 +68,7 @@ def _refuse_odd_kinds(file: Any, max_pixels: int) -> None:
 
 
 def _displayed(file: Any) -> np.ndarray:
-    """uint8 (height, width) of a file that holds one grey frame."""
+    """Return uint8 (height, width) of a file with one grey frame."""
     from pydicom.pixels import apply_modality_lut
 
     stored = file.pixel_array
@@ -89,7 +89,7 @@ def _displayed(file: Any) -> np.ndarray:
 
 
 def _window(values: np.ndarray, centre: float, width: float, function: str) -> np.ndarray:
-    """0 to 1 of what a window shows, by the formulas of PS3.3, C.11.2.1.2 and C.11.2.1.3."""
+    """Map the window's values to 0 to 1, by the formulas of PS3.3, C.11.2.1.2 and C.11.2.1.3."""
     if function == "LINEAR":
         if width < 1:
             raise ValueError(f"a window of width {width:g}; at least 1 is needed")

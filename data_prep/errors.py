@@ -32,7 +32,8 @@ BROKEN_PIPE_EXIT_CODE = 141
 def printable(text: str) -> str:
     r"""Return a text as one line without effect on a terminal.
 
-    An escape becomes `\x1b`, a new line `\n`. Bytes of a file name that are not UTF-8 become `\udcff` and the like.
+    An escape becomes `\x1b`, a new line `\n`. Bytes of a file name that are not UTF-8 become
+    `\udcff` and the like.
     """
     if text.isprintable():
         return text

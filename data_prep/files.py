@@ -269,8 +269,8 @@ def _cgroup_limits(groups: Path, root: Path) -> Iterator[float]:
         place = top / name.lstrip("/")
         for folder in (place, *place.parents):
             try:
-                said = [(folder / file).read_text(encoding="ascii") for file in files]
-                quota, period = " ".join(said).split()
+                values = [(folder / file).read_text(encoding="ascii") for file in files]
+                quota, period = " ".join(values).split()
                 if int(quota) > 0 and int(period) > 0:
                     yield int(quota) / int(period)
             except (OSError, ValueError):  # no limit here, or "max"
@@ -281,9 +281,9 @@ def _cgroup_limits(groups: Path, root: Path) -> Iterator[float]:
 
 def _slurm_limit() -> Iterator[float]:
     """Yield the CPUs that Slurm gave this job on this node, even if Slurm does not enforce them."""
-    said = os.environ.get("SLURM_CPUS_ON_NODE", "")
-    if "SLURM_JOB_ID" in os.environ and said.isascii() and said.isdigit():
-        yield int(said)
+    values = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    if "SLURM_JOB_ID" in os.environ and values.isascii() and values.isdigit():
+        yield int(values)
 
 
 def in_batches(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:
@@ -298,7 +298,7 @@ def map_in_processes(
 ) -> Iterator[Result]:
     """Yield `work(batch)` for each batch of jobs, computed in worker processes, as results arrive.
 
-    Only a few batches are in progress at a time, so memory use stays constant. If the caller stops
+    Only a few batches are in progress at a time, so memory use is constant. If the caller stops
     early (an error, Ctrl-C), the batches in progress are finished and the rest is dropped. Workers
     end when this process is killed.
     """

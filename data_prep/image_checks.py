@@ -45,16 +45,16 @@ def check_images(
     num_workers: int | None,
     progress: bool,
     *,
-    home: str = "",
+    folder: str = "",
     kind: str = "file",
     channels: int = 1,
 ) -> list[ImageCheck]:
     """Decode every image, or read its place in the array file `packed`.
 
-    `home` and `kind` locate the sources, as a catalogue's `folder` and `kind`.
+    `folder` and `kind` locate the sources, as a catalogue's `folder` and `kind`.
     """
     checks: list[ImageCheck] = []
-    work = partial(_check_batch, packed=packed, home=home, kind=kind, channels=channels)
+    work = partial(_check_batch, packed=packed, folder=folder, kind=kind, channels=channels)
     with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
         for some in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
             checks += some
@@ -87,15 +87,15 @@ def duplicates_to_exclude(
 
 
 def _check_batch(
-    jobs: Sequence[Job], *, packed: Path | None, home: str, kind: str, channels: int
+    jobs: Sequence[Job], *, packed: Path | None, folder: str, kind: str, channels: int
 ) -> list[ImageCheck]:
     array = None if packed is None else np.load(packed, mmap_mode="r", allow_pickle=False)
     checks = []
     for image, source, place, expected in jobs:
-        path = os.path.join(home, source)  # noqa: PTH118 (speed)
+        path = os.path.join(folder, source)  # noqa: PTH118 (speed)
         try:
             if array is None:
-                data = sources.read_source(home, kind, source)
+                data = sources.read_source(folder, kind, source)
                 changed = bool(expected) and sha256_of(data) != expected
                 pixels = sources.decode_source(data, kind, path, channels)
             else:

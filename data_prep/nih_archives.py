@@ -93,7 +93,7 @@ def _remote_file(entry: dict[str, Any]) -> RemoteFile:
 def iterate_archives(
     sources: ArchiveSources,
     todo: Sequence[RemoteFile],
-    workshop: Path,
+    staging: Path,
     connections: int,
     bar: tqdm[Any],
     stop: threading.Event,
@@ -118,7 +118,7 @@ def iterate_archives(
                 except queue.Empty:
                     return
                 under_way.add(1)
-                ready.put((remote, download(remote, workshop, on_progress=bar.update, stop=stop)))
+                ready.put((remote, download(remote, staging, on_progress=bar.update, stop=stop)))
         except Cancelled:
             pass
         except BaseException as error:

@@ -128,38 +128,38 @@ def prepare_nih(
                 f"{target}: complete, but without manifest.csv, the list of its images: use the"
                 " folder as it is, or remove it and run again, which downloads all archives"
             )
-        workshop = target / STAGING_FOLDER
+        staging = target / STAGING_FOLDER
         rows = reusable_rows(target, before, FORMATS[format], num_workers)  # by image
         if kept is not None:  # an image without its original is read again
             rows = {image: row for image, row in rows.items() if _original(kept, image).is_file()}
         if before.complete and len(rows) == len(before.rows):
-            shutil.rmtree(workshop, ignore_errors=True)  # killed just before the end
+            shutil.rmtree(staging, ignore_errors=True)  # killed just before the end
             return _result(before.note, rows, 0, started)
-        workshop.mkdir(exist_ok=True)
+        staging.mkdir(exist_ok=True)
         (target / "images").mkdir(exist_ok=True)
-        for place in (workshop, target / "images"):
+        for place in (staging, target / "images"):
             remove_temporary_files(place)
-        label_file = _label_file(sources, labels, workshop)
-        known = _labelled_images(label_file, sources, fetched=label_file.parent == workshop)
-        asked = manifest.sha256_of(label_file.read_bytes())
-        done = finished_archives(sources, before, rows, workshop, asked)
+        label_file = _label_file(sources, labels, staging)
+        known = _labelled_images(label_file, sources, fetched=label_file.parent == staging)
+        labels_sha256 = manifest.sha256_of(label_file.read_bytes())
+        done = finished_archives(sources, before, rows, staging, labels_sha256)
         mark_incomplete(target, settings)
         todo = [remote for remote in sources.archives if remote.name not in done]
-        _check_space(target, sources, todo, workshop, len(known), settings, progress)
+        _check_space(target, sources, todo, staging, len(known), settings, progress)
         run = _PipelineRun(target, settings, set(known), rows, kept)
         stop = threading.Event()
         with _progress_bars(todo, sources, len(known), progress) as (bytes_bar, images_bar):
-            coming = iterate_archives(sources, todo, workshop, connections, bytes_bar, stop)
+            coming = iterate_archives(sources, todo, staging, connections, bytes_bar, stop)
             try:
                 with manifest.appending(target, rows) as add:
                     for remote, archive in coming:
                         _check_archive(remote, archive, sources)
                         _resize_archive(remote.name, archive, run, add, num_workers, images_bar)
                         mark_archive_finished(
-                            remote.name, rows, workshop, asked, [target, run.originals]
+                            remote.name, rows, staging, labels_sha256, [target, run.originals]
                         )
                         if sources.folder is None:
-                            discard(workshop, remote.name)
+                            discard(staging, remote.name)
             except OSError as error:
                 raise DataError(disk_error_text(target, error, images_bar.n, len(known))) from None
             finally:
@@ -170,7 +170,7 @@ def prepare_nih(
         rows = {name: rows[name] for name in known if name in rows}
         note = {**settings, "decoders": decoders(), "absent": len(known) - len(rows)}
         finish_target(target, note, list(rows.values()), partial(label_files, label_file))
-        shutil.rmtree(workshop)
+        shutil.rmtree(staging)
     return _result({**note, "images": len(rows), "complete": True}, rows, run.written, started)
 
 
@@ -203,7 +203,7 @@ class _PipelineRun:
 
 
 def _label_file(
-    sources: ArchiveSources, labels: str | os.PathLike[str] | None, workshop: Path
+    sources: ArchiveSources, labels: str | os.PathLike[str] | None, staging: Path
 ) -> Path:
     if labels is not None:
         if Path(labels).name not in LABEL_FILES:
@@ -214,7 +214,7 @@ def _label_file(
             if (sources.folder / name).is_file():
                 return sources.folder / name
         raise DataError(f"{sources.folder}: no label file; put it there or name it with --labels")
-    return download(sources.label_file, workshop)
+    return download(sources.label_file, staging)
 
 
 def _labelled_images(label_file: Path, sources: ArchiveSources, fetched: bool) -> list[str]:
@@ -239,7 +239,7 @@ def _check_space(
     target: Path,
     sources: ArchiveSources,
     todo: Sequence[RemoteFile],
-    workshop: Path,
+    staging: Path,
     images: int,
     settings: dict[str, Any],
     progress: bool,
@@ -250,7 +250,7 @@ def _check_space(
     share = len(todo) / len(sources.archives)
     small = int(images * share * settings["size"] ** 2 * BYTES_PER_PIXEL[settings["format"]])
     large = sorted((remote.bytes or 0 for remote in todo), reverse=True)[: PREFETCHED_ARCHIVES + 1]
-    there = sum(file.stat().st_size for file in workshop.iterdir())
+    there = sum(file.stat().st_size for file in staging.iterdir())
     need = small + (max(0, sum(large) - there) if sources.folder is None else 0)
     free = shutil.disk_usage(target).free
     if need > free:

@@ -41,18 +41,23 @@ def _reusable_of_batch(rows: Sequence[Row], *, target: Path, thorough: bool) -> 
 
 
 def finished_archives(
-    sources: ArchiveSources, before: PreviousState, rows: dict[str, Row], workshop: Path, asked: str
+    sources: ArchiveSources,
+    before: PreviousState,
+    rows: dict[str, Row],
+    staging: Path,
+    labels_sha256: str,
 ) -> set[str]:
     """Return the archives that need not be read again: all of their images are reusable.
 
-    `asked` is the digest of the label file, which selects the images; `rows` are the reusable rows.
+    `labels_sha256` is the digest of the label file, which selects the images; `rows` are the
+    reusable rows.
     """
     have = Counter(row.source for row in rows.values())
     gave = Counter(row.source for row in before.rows.values())
     done = set()
     for remote in sources.archives:
-        mark = _mark_file(workshop, remote.name)
-        wanted = {"images": have[remote.name], "labels": asked}
+        mark = _mark_file(staging, remote.name)
+        wanted = {"images": have[remote.name], "labels": labels_sha256}
         if before.complete and gave[remote.name] == have[remote.name]:
             write_json(mark, wanted)
         if read_json(mark) == wanted:
@@ -63,15 +68,19 @@ def finished_archives(
 
 
 def mark_archive_finished(
-    name: str, rows: dict[str, Row], workshop: Path, asked: str, folders: Iterable[Path | None]
+    name: str,
+    rows: dict[str, Row],
+    staging: Path,
+    labels_sha256: str,
+    folders: Iterable[Path | None],
 ) -> None:
     """Record that an archive is no longer needed, once all of its images are on the disk."""
     for folder in folders:
         if folder is not None:
             sync_filesystem(folder)
     images = sum(row.source == name for row in rows.values())
-    write_json(_mark_file(workshop, name), {"images": images, "labels": asked})
+    write_json(_mark_file(staging, name), {"images": images, "labels": labels_sha256})
 
 
-def _mark_file(workshop: Path, name: str) -> Path:
-    return workshop / f"{name}.done"
+def _mark_file(staging: Path, name: str) -> Path:
+    return staging / f"{name}.done"

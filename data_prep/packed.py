@@ -73,8 +73,8 @@ def pack_folder(
         target: where to write; empty, new, or a packed folder.
         num_workers: number of processes; None: one per core.
         progress: show a progress bar.
-        reader: format of the source, see `data_prep.readers`; None: the NIH's, or whatever the
-            source was made from.
+        reader: format of the source, see `data_prep.readers`; None: the NIH's, or the
+            reader of the source folder.
         channels: 1 (grey) or 3 (RGB); None: as the source was made, else grey.
         options: options of the reader.
 
@@ -94,15 +94,15 @@ def pack_folder(
         )
     if reader is None and labels_csv.has_labels_csv(source):
         reader = "table"
-    has = list_source_images(source, reader, options or {})
+    contents = list_source_images(source, reader, options or {})
     if is_same_path(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")
     known = manifest.read_manifest(source)
     colour = channels or int((prepared or {}).get("channels", 1))
-    names = list(has.images)
-    where = os.path.join(has.home, has.places[0])  # noqa: PTH118
-    data = sources.read_source(has.home, has.kind, has.places[0])
-    first = sources.decode_source(data, has.kind, where, colour)
+    names = list(contents.images)
+    where = os.path.join(contents.folder, contents.locations[0])  # noqa: PTH118
+    data = sources.read_source(contents.folder, contents.kind, contents.locations[0])
+    first = sources.decode_source(data, contents.kind, where, colour)
     size = first.shape[0]
     note: dict[str, Any] = {"tool": TOOL, "images": len(names), "size": size, "names": names}
     if colour != 1:
@@ -126,17 +126,19 @@ def pack_folder(
             np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape).flush()
             jobs = [
                 (at, name, place, known[name].sha256 if name in known else "")
-                for at, (name, place) in enumerate(zip(names, has.places, strict=True))
+                for at, (name, place) in enumerate(zip(names, contents.locations, strict=True))
             ]
-            work = partial(_pack_batch, file=str(temporary), home=has.home, kind=has.kind)
+            work = partial(
+                _pack_batch, file=str(temporary), folder=contents.folder, kind=contents.kind
+            )
             rows = _pack_images(work, jobs, num_workers, progress)
             temporary.replace(target / IMAGES_FILE)
             manifest.write_manifest(target, [rows[at] for at in range(len(rows))])
-            for name, content in has.label_files(None)(set(names)).items():
+            for name, content in contents.label_files(None)(set(names)).items():
                 if content is not None:
                     write_atomic(target / name, content)
-            if (has.home / "demo.json").is_file():  # marks the images as synthetic
-                write_atomic(target / "demo.json", (has.home / "demo.json").read_bytes())
+            if (contents.folder / "demo.json").is_file():  # marks the images as synthetic
+                write_atomic(target / "demo.json", (contents.folder / "demo.json").read_bytes())
             sync_filesystem(target)
             write_json(target / METADATA_FILE, {**note, "complete": True})
         except BaseException as error:
@@ -235,15 +237,17 @@ def _pack_images(
     return rows
 
 
-def _pack_batch(jobs: Sequence[Job], *, file: str, home: Path, kind: str) -> tuple[int, list[Row]]:
+def _pack_batch(
+    jobs: Sequence[Job], *, file: str, folder: Path, kind: str
+) -> tuple[int, list[Row]]:
     images = np.lib.format.open_memmap(file, mode="r+")
     start, shape = jobs[0][0], images.shape[1:]
     size, channels = shape[0], 3 if len(shape) == 3 else 1
     block = np.empty((len(jobs), *shape), dtype=np.uint8)
     rows = []
     for at, (_, name, place, expected) in enumerate(jobs):
-        path = os.path.join(home, place)  # noqa: PTH118 (speed)
-        data = sources.read_source(home, kind, place)
+        path = os.path.join(folder, place)  # noqa: PTH118 (speed)
+        data = sources.read_source(folder, kind, place)
         found = manifest.sha256_of(data)
         if expected and found != expected:
             raise DataError(

@@ -120,7 +120,7 @@ def resize_folder(
             mark_incomplete(target, settings)
             work = partial(
                 _resize_batch,
-                source=plan.home,
+                source=plan.folder,
                 kind=plan.kind,
                 target=target,
                 settings=settings,
@@ -133,7 +133,7 @@ def resize_folder(
             note["decoders"] = before.note.get("decoders", note["decoders"])
         result = [rows[row.image] for row in plan.rows]
         finish_target(
-            target, note, result, plan.label_files, [plan.home / name for name in COPIED_FILES]
+            target, note, result, plan.label_files, [plan.folder / name for name in COPIED_FILES]
         )
     rejected = rejected_images(result)
     return {
@@ -169,7 +169,9 @@ def _reusable_rows(
 ) -> dict[str, Row]:
     """Return the rows, by image, of written images that can be reused."""
     known = [(row, before[row.image]) for row in plan.rows if row.image in before]
-    work = partial(_check_batch, source=plan.home, kind=plan.kind, target=target, thorough=thorough)
+    work = partial(
+        _check_batch, source=plan.folder, kind=plan.kind, target=target, thorough=thorough
+    )
     good = map_in_processes(work, in_batches(known, CHECK_BATCH), num_workers)
     return {row.image: row for rows in good for row in rows}
 

@@ -22,10 +22,10 @@ from data_prep.readers.nih_labels import LABEL_FILES, label_files
 class SourceImages:
     """The images of a source and their locations."""
 
-    home: Path
+    folder: Path
     kind: str
     images: Sequence[str]
-    places: Sequence[str]
+    locations: Sequence[str]
     """The locations of the images, as a catalogue's `sources`."""
     label_files: Callable[[Mapping[str, str] | None], LabelFiles]
     """A function from the file of each image (None: packed) to the label files to write."""
@@ -37,7 +37,7 @@ class ResizePlan:
 
     rows: list[Row]
     label_files: LabelFiles | None
-    home: Path
+    folder: Path
     kind: str = "file"
 
 
@@ -49,9 +49,11 @@ def list_source_images(
     if reader is None or reader == "nih":
         catalog = read_catalog(source, skip_missing=skip_missing)
         file = find_label_file(source)
-        places = [os.path.relpath(path, source) for path in catalog["path"]]
+        locations = [os.path.relpath(path, source) for path in catalog["path"]]
         names = catalog["image"].tolist()
-        return SourceImages(source, "file", names, places, lambda files: partial(label_files, file))
+        return SourceImages(
+            source, "file", names, locations, lambda files: partial(label_files, file)
+        )
     found, _ = load_catalog(reader, source, **options)
     return SourceImages(
         found.folder,
@@ -91,14 +93,14 @@ def plan_resize(
     ending = FORMATS[format]
     _refuse_packed(source)
     if reader is not None or any((source / name).is_file() for name in LABEL_FILES):
-        has = list_source_images(source, reader, options or {}, skip_missing)
+        contents = list_source_images(source, reader, options or {}, skip_missing)
         rows = [
             Row(name, target_file(name, ending), source=place)
-            for name, place in zip(has.images, has.places, strict=True)
+            for name, place in zip(contents.images, contents.locations, strict=True)
         ]
         _refuse_equal_files(rows)
-        files = has.label_files({row.image: row.file for row in rows})
-        return ResizePlan(rows, files, has.home, has.kind)
+        files = contents.label_files({row.image: row.file for row in rows})
+        return ResizePlan(rows, files, contents.folder, contents.kind)
     found = sorted(_find_images(source, target))
     if not found:
         raise DataError(

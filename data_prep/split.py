@@ -23,7 +23,7 @@ def split_by_patient(
 ) -> dict[str, pd.DataFrame]:
     """Split a catalog into `train`, `valid` and `test`, whole patients at a time.
 
-    The same seed gives the same parts on every machine, with every NumPy version and in whatever
+    The same seed gives the same parts on every machine, with every NumPy version and in any
     order the rows are: patients are ordered by a hash of seed and patient number, not by a random
     generator, whose stream a new version may change. Rows keep their order within each part.
 

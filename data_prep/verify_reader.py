@@ -43,13 +43,13 @@ def verify_reader(
     """
     folder = Path(folder)
     found, _ = load_catalog(reader, folder, **(options or {}))
-    ours, packed = labels_csv.has_labels_csv(folder), is_packed(folder)
-    note = read_metadata(folder) if ours else None
-    if drop_duplicates and (not ours or packed):
+    is_prepared, packed = labels_csv.has_labels_csv(folder), is_packed(folder)
+    note = read_metadata(folder) if is_prepared else None
+    if drop_duplicates and (not is_prepared or packed):
         raise DataError(
             f"{folder}: duplicates are dropped from a resized folder only; resize this one first"
         )
-    rows = manifest.read_manifest(folder) if ours else {}
+    rows = manifest.read_manifest(folder) if is_prepared else {}
     checks: list[ImageCheck] = []
     if decode or drop_duplicates:
         jobs = [
@@ -61,7 +61,7 @@ def verify_reader(
             folder / IMAGES_FILE if packed else None,
             num_workers,
             progress,
-            home=os.fspath(found.folder),
+            folder=os.fspath(found.folder),
             kind=found.kind,
             channels=int((note or {}).get("channels", 1 if note else 3)),
         )

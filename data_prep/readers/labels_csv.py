@@ -59,12 +59,12 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
             )
         found, made_by = table.catalog(folder), note.get("reader", "table")
         if out := read_excluded(folder):
-            stays = [at for at, image in enumerate(found.images) if image not in out]
-            if not stays:
+            kept = [at for at, image in enumerate(found.images) if image not in out]
+            if not kept:
                 raise DataError(
                     f"{folder / EXCLUDED_FILE}: names every image; remove it to use them"
                 )
-            found = found.select(np.array(stays))
+            found = found.select(np.array(kept))
     if reader not in (made_by, "table"):
         raise DataError(
             f"{folder} was written from the reader {made_by}, not {reader}; name the right reader"

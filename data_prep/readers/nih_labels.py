@@ -120,7 +120,7 @@ def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
     """Return the bytes of a (checked) label file with only the unchanged rows of these images."""
     file = Path(file)
     text = _read_text(file)
-    # Lines as the CSV reader counts them: str.splitlines also splits at U+2028, form feeds and more.
+    # Lines as the CSV reader counts them: str.splitlines also splits at U+2028 and form feeds.
     lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(lines, strict=True)
     at = _header(reader).index("Image Index")

@@ -146,7 +146,7 @@ def test_leaks_are_dropped(tmp_path: Path) -> None:
     now = digest(folder)
     del now["left_out.csv"]
     assert now == files
-    assert verify_folder(folder, progress=False).fine  # and it stays so
+    assert verify_folder(folder, progress=False).ok  # and it stays so
     # Whatever comes of the folder leaves them out too.
     resize_folder(folder, tmp_path / "small", size=8, progress=False)
     pack_folder(folder, tmp_path / "packed", progress=False)

@@ -73,7 +73,7 @@ def test_every_problem_is_found(tmp_path: Path) -> None:
 
 def test_one_size_after_resizing(tmp_path: Path) -> None:
     resize_folder(make_folder(tmp_path / "set"), tmp_path / "small", size=8, progress=False)
-    assert verify(tmp_path / "small").fine
+    assert verify(tmp_path / "small").ok
     odd = make_folder(tmp_path / "odd", size=9) / "images" / "00000001_000.png"
     shutil.copy(odd, tmp_path / "small" / "images")
     changed, size = verify(tmp_path / "small").problems
@@ -97,7 +97,7 @@ def test_a_sample_is_fine_and_so_is_what_is_made_of_it(kind: str, tmp_path: Path
     report = verify(sample.folder)
     assert report.checked == sample.images and report.ok
     resize_folder(sample.folder, tmp_path / "small", size=64, progress=False)
-    assert verify(tmp_path / "small").fine
+    assert verify(tmp_path / "small").ok
 
 
 def lists(folder: Path, catalog: pd.DataFrame, in_test: set[int]) -> tuple[Path, Path]:
@@ -119,7 +119,7 @@ def test_the_nihs_lists(tmp_path: Path) -> None:
     assert not set(split["valid"]["patient"]) & set(split["train"]["patient"])
     done = command("stats", folder, "--official-split")
     assert done.returncode == 0 and "NIH's lists" in done.stdout
-    assert verify(folder).fine
+    assert verify(folder).ok
     resize_folder(folder, tmp_path / "small", size=8, progress=False)
     assert (tmp_path / "small" / "test_list.txt").read_bytes() == files[1].read_bytes()
 
