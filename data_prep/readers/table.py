@@ -157,8 +157,8 @@ def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
     for at, path in enumerate(paths):
         if UNSAFE_PATH.search(path):
             raise DataError(
-                f"{where(at)}: the path {path!r} leads out of the folder; fix the path or the"
-                " mapping"
+                f"{where(at)}: the path {path!r} is not a safe path within the folder; fix it or"
+                " the mapping"
             )
 
 

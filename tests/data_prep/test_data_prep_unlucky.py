@@ -163,7 +163,7 @@ def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
         env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
     )
     assert done.returncode == 130
-    assert "Traceback" not in done.stderr and "interrupted; what is done is kept" in done.stderr
+    assert "Traceback" not in done.stderr and "interrupted; finished images are kept" in done.stderr
 
 
 def test_a_disk_that_takes_nothing_is_one_line(

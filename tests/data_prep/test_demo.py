@@ -122,7 +122,7 @@ def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
     first = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     again = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     assert (first["written"], again["written"], again["skipped"]) == (10, 0, 10)
-    with pytest.raises(DataError, match="another demo set"):
+    with pytest.raises(DataError, match="another synthetic set"):
         generate_nih(tmp_path / "demo", images=11, size=64, progress=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("keep")
@@ -140,7 +140,7 @@ def test_whoever_comes_second_waits_for_the_same_demo(
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     held = files.exclusive_lock(tmp_path / "demo")
     held.__enter__()
-    with pytest.raises(DataError, match="at work here"), monkeypatch.context() as patch:
+    with pytest.raises(DataError, match="writing to this folder"), monkeypatch.context() as patch:
         patch.setattr(synthetic_folder, "LOCK_TIMEOUT", 0.2)
         generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     Timer(0.5, held.__exit__, (None, None, None)).start()

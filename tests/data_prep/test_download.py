@@ -71,7 +71,9 @@ def test_a_portals_page_is_not_kept_as_the_label_file(
     good = labels.read_bytes()
     fetched = tmp_path / "small" / ".fetching" / labels.name
     labels.write_bytes(PORTAL)
-    with pytest.raises(DataError, match=r"the server sent no label file .*; it is removed"):
+    with pytest.raises(
+        DataError, match=r"the server sent no label file .*, and the file is removed"
+    ):
         fetch(listing, server, tmp_path / "small")
     assert not fetched.exists()
     if already:  # kept by a version that did keep it

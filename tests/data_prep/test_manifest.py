@@ -263,7 +263,7 @@ def test_images_gone_from_an_nih_folder_are_fetched_again(
     assert [path for path, _ in server.asked] == ["/Data_Entry_2017_v2020.csv", f"/{archive}"]
     assert digest(tmp_path / "small") == before
     (tmp_path / "small" / "manifest.csv").unlink()
-    with pytest.raises(DataError, match=r"use it as it is, or remove it and run again"):
+    with pytest.raises(DataError, match=r"use the folder as it is, or remove it and run again"):
         fetch(listing, server, tmp_path / "small")
 
 

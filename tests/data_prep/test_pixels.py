@@ -58,14 +58,14 @@ def test_a_folder_that_is_not_complete(tmp_path: Path, small: Path) -> None:
     done = command("verify", small)
     assert done.returncode == 1 and "PROBLEM: not complete" in done.stdout
     line = the_line(command("pack", small, tmp_path / "packed"))
-    assert "small is not complete: run the command that makes it again" in line
+    assert "small is not complete: run the command that wrote it again" in line
     assert not (tmp_path / "packed").exists()
 
 
 def test_a_damaged_image_is_not_packed(tmp_path: Path, small: Path) -> None:
     shutil.copy(small / "images" / "00000001_000.png", small / "images" / IMAGE)
     line = the_line(command("pack", small, tmp_path / "packed"))
-    assert f"{IMAGE}: not what was written there" in line
+    assert f"{IMAGE}: changed since it was written" in line
 
 
 def test_a_packed_folder_is_looked_at_too(packed: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_picture_in_train_and_test_is_a_leak(tmp_path: Path) -> None:
     train, test = one_of_each(folder)
     done = command("verify", folder)
     assert done.returncode == 1
-    assert "PROBLEM: the split by seed 0 leaks: 1 picture is in two parts" in done.stdout
+    assert "PROBLEM: the split by seed 0 leaks: 1 image is in two parts" in done.stdout
     assert f"{train} (train)" in done.stdout and f"{test} (test)" in done.stdout
     assert "--drop-duplicates" in done.stdout
 
@@ -130,7 +130,7 @@ def test_a_picture_twice_of_one_patient_is_none(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     shutil.copy(folder / "images" / "00000003_000.png", folder / "images" / "00000003_001.png")
     report = verify_folder(folder, progress=False, drop_duplicates=True)
-    assert report.ok and "1 picture comes more than once" in report.notes[0]
+    assert report.ok and "1 image occurs more than once" in report.notes[0]
     assert not (folder / "left_out.csv").exists()
 
 
@@ -142,7 +142,7 @@ def test_leaks_are_dropped(tmp_path: Path) -> None:
     assert done.returncode == 0 and "39 images" in done.stdout, done.stdout
     (gone,) = images - set(read_catalog(folder)["image"])
     text = (folder / "left_out.csv").read_text()
-    assert text.startswith(f"image,reason\n{gone},the same picture as ")
+    assert text.startswith(f"image,reason\n{gone},the same image as ")
     now = digest(folder)
     del now["left_out.csv"]
     assert now == files
@@ -158,7 +158,7 @@ def test_leaks_are_dropped(tmp_path: Path) -> None:
 
 def test_leaks_are_dropped_where_a_packed_folder_came_from(packed: Path) -> None:
     line = the_line(command("verify", packed, "--drop-duplicates"))
-    assert "drop leaks from the folder it was packed from" in line
+    assert "drop duplicates from the folder of image files" in line
 
 
 def test_a_damaged_list_of_what_is_left_out(small: Path) -> None:

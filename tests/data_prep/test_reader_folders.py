@@ -119,7 +119,7 @@ def test_a_packed_folder_gives_the_same(source: tuple[str, Path], tmp_path: Path
     assert all(np.array_equal(files.read(i), packed.read(i)) for i in range(len(files)))
     assert np.array_equal(files.targets, packed.targets)
     assert all(np.array_equal(at, packed.parts()[part]) for part, at in files.parts().items())
-    with pytest.raises(DataError, match="was made of what the reader"):
+    with pytest.raises(DataError, match="was written from the reader"):
         open_reader("nih", tmp_path / "packed")
 
 
@@ -174,7 +174,7 @@ def test_a_packed_folder_is_no_source(source: tuple[str, Path], tmp_path: Path) 
         ("resize", tmp_path / "packed", tmp_path / "again", "--size", 4, "--reader", reader),
     ):
         line = the_line(command(*words, "--num-workers", 1))
-        assert "is a packed folder" in line and "name the folder that it was packed from" in line
+        assert "is a packed folder" in line and "name the folder it was packed from" in line
         assert not (tmp_path / "again").exists()
 
 
@@ -213,7 +213,7 @@ def test_a_picture_in_two_parts_is_a_leak_that_can_be_dropped(tmp_path: Path) ->
     shutil.copy(train, held)
     resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="imagefolder", **QUIET)
     done = command("verify", tmp_path / "small", "--num-workers", 1)
-    assert done.returncode == 1 and "leaks: 1 picture is in two parts" in done.stdout
+    assert done.returncode == 1 and "leaks: 1 image is in two parts" in done.stdout
     done = command("verify", tmp_path / "small", "--drop-duplicates", "--num-workers", 1)
     assert done.returncode == 0, done.stdout
     assert len(open_reader("imagefolder", tmp_path / "small")) == 59
@@ -289,7 +289,7 @@ def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     before = digest(tmp_path / "set")
     assert "0 new" in command(*words).stdout
     assert digest(tmp_path / "set") == before
-    assert "contains another demo set" in the_line(command(*words, "--seed", 7))
+    assert "contains another synthetic set" in the_line(command(*words, "--seed", 7))
     reader = {"imagenet": "imagefolder"}.get(format, format)
     assert len(open_reader(reader, tmp_path / "set")) == 60
 

@@ -150,7 +150,7 @@ def test_policies(uncertain: Any, missing: Any, images: list[int], targets: Any)
 def test_a_policy_that_leaves_nothing_or_is_none() -> None:
     with pytest.raises(DataError, match="no image is left"):
         apply_label_policies(DOUBTS.select(np.array([1, 3])), "ignore", "zero")
-    with pytest.raises(DataError, match="uncertain is 'skip': it is zero, one, ignore"):
+    with pytest.raises(DataError, match="uncertain is 'skip'; use one of zero, one, ignore"):
         apply_label_policies(DOUBTS, "skip", "zero")  # type: ignore[arg-type]
 
 
@@ -281,7 +281,9 @@ def test_what_has_not_all_that_a_reader_has() -> None:
 def test_unknown_readers_options_and_folders(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no reader 'cifar'; did you mean 'cifar10'"):
         open_reader("cifar", tmp_path)
-    with pytest.raises(DataError, match="the reader nih has no option 'table'; it has only_pres"):
+    with pytest.raises(
+        DataError, match="the reader nih has no option 'table'; its options are skip_missing"
+    ):
         open_reader("nih", tmp_path, table="x")
     with pytest.raises(DataError, match="does not exist"):
         open_reader("imagefolder", tmp_path / "nowhere")

@@ -200,7 +200,7 @@ def test_jpeg(tmp_path: Path) -> None:
         quiet(source, tmp_path / "small", size=24)
     with pytest.raises(DataError, match="quality is 0"):
         quiet(source, tmp_path / "x", format="jpeg", quality=0)
-    with pytest.raises(DataError, match="format 'gif' is not known"):
+    with pytest.raises(DataError, match="format 'gif' is unknown"):
         quiet(source, tmp_path / "x", format="gif")
 
 
@@ -220,10 +220,10 @@ def test_refusals_exit_2(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="size is 0"):
         quiet(source, tmp_path / "x", size=0)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="neither a label file nor an image"):
+    with pytest.raises(DataError, match="no label file and no image"):
         quiet(tmp_path / "empty", tmp_path / "x")
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="in the way"):
+    with pytest.raises(DataError, match="lies under a file"):
         quiet(source, tmp_path / "file")
     assert not (tmp_path / "x").exists()
 
@@ -330,7 +330,7 @@ def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
     os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to every process of the command
     _, errors = running.communicate(timeout=300)
     assert running.returncode == 130, errors
-    assert b"interrupted; what is done is kept" in errors and b"Traceback" not in errors
+    assert b"interrupted; finished images are kept" in errors and b"Traceback" not in errors
     assert not list(target.rglob(".*"))
     assert command("resize", source, target, "--size", 200).returncode == 0
     assert len(read_catalog(target)) == 300
@@ -383,7 +383,7 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     with (
         data_prep.files.exclusive_lock(folder),
-        pytest.raises(DataError, match="at work here"),
+        pytest.raises(DataError, match="writing to this folder"),
         data_prep.files.exclusive_lock(folder, timeout=0.2),
     ):
         pass

@@ -165,7 +165,7 @@ def test_the_column_of_a_mistake_is_named_with_the_nearest(tmp_path: Path) -> No
 def test_a_row_that_comes_twice_in_the_second_file(tmp_path: Path) -> None:
     join = {"file": "more.csv", "on": ["p"]}
     mapping = {"file": "list.csv", "path": "p", "findings": ["x"], "join": join}
-    with pytest.raises(DataError, match=r"more.csv, line 3: a.png comes twice"):
+    with pytest.raises(DataError, match=r"more.csv, line 3: a.png occurs twice"):
         read(tmp_path, mapping, list_csv="p\na.png\n", more_csv="p,x\na.png,1\na.png,0\n")
 
 

@@ -66,7 +66,7 @@ def test_every_problem_is_found(tmp_path: Path) -> None:
     assert "named after another patient than the label file says" in problems
     assert "00000005_000.png (test) and 00000005_007.png (train)" in problems
     assert len(report.problems) == 5
-    assert "2 pictures come more than once" in "\n".join(report.notes)
+    assert "2 images occur more than once" in "\n".join(report.notes)
     done = command("verify", folder)
     assert done.returncode == 1 and "5 problems" in done.stdout
 
@@ -140,7 +140,7 @@ def test_wrong_lists(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="1 images are in neither list"):
         official_split(catalog, train, test)
     test.write_text("\n")
-    with pytest.raises(DataError, match="no names in it"):
+    with pytest.raises(DataError, match="no file names in it"):
         official_split(catalog, train, test)
     test.unlink()
     with pytest.raises(DataError, match="the list is missing"):
@@ -173,7 +173,7 @@ def test_packing_what_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.Monke
     shutil.copy(odd, mixed / "images")
     with pytest.raises(DataError, match=r"00000003_000\.png: 9 x 9 pixels"):
         pack_folder(mixed, tmp_path / "packed", progress=False)
-    with pytest.raises(DataError, match="packing was cut short"):
+    with pytest.raises(DataError, match="packing was interrupted"):
         open_packed(tmp_path / "packed")
     assert not list((tmp_path / "packed").glob(".*"))
     with pytest.raises(DataError, match="contains other files"):

@@ -111,7 +111,7 @@ CASES = [
     Case("labels-right-to-left-name", mirrored, r"the first is x\\u202egnp.exe"),
     Case("list-pipe", lists(as_pipe), "train_val_list.txt: cannot be read .not a file but a pipe"),
     Case("list-binary", lists(lambda file: file.write_bytes(b"\xff\xfe\0")), "cannot be read"),
-    Case("list-empty", lists(lambda file: file.write_text(" \n\n")), "no names in it"),
+    Case("list-empty", lists(lambda file: file.write_text(" \n\n")), "no file names in it"),
     Case("list-one-line", lists(lambda file: file.write_text("a b c")), "in neither list"),
     Case("list-sparse", lists(lambda file: os.truncate(file, 200_000_000_000)), "more than the"),
 ]
