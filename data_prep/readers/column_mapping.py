@@ -124,8 +124,8 @@ def _checked(content: dict[str, Any], where: str, text: str) -> ColumnMapping:
     kinds = [key for key in ("class", "labels") if key in content]
     if len(kinds) != 1 and (kinds or "findings" not in content):
         raise DataError(
-            f"{where}: one type of labels is needed; give 'findings' (a column each), or 'labels' and"
-            " 'findings' (a column of names), or 'class'"
+            f"{where}: one type of labels is needed; give 'findings' (a column each), or 'labels'"
+            " and 'findings' (a column of names), or 'class'"
         )
     if "labels" in content and "findings" not in content:
         raise wrong("labels", "needs 'findings', the names to learn, in their order")
