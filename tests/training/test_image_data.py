@@ -468,7 +468,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "grey, and colour is asked for": (
         images_of(64, FOLDERS, size=50),
         r"small: data-prep made grey images of these, and the recipe mine asks for rgb: make them "
-        r'again with --colour, or write colour = "grey" under \[data\]',
+        r'again with --rgb, or write colour = "grey" under \[data\]',
     ),
 }
 

@@ -291,8 +291,8 @@ def test_workers_keep_to_the_cores_that_this_process_may_use(
     eight = Devices("gpu", ("GPU",) * 8)
     monkeypatch.setattr(os, "cpu_count", lambda: 96)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(12)), raising=False)
-    monkeypatch.setattr(files, "_quotas", lambda groups, root: [])
+    monkeypatch.setattr(files, "_cgroup_limits", lambda groups, root: [])
     assert parameters.default_workers(eight) == 12
-    monkeypatch.setattr(files, "_quotas", lambda groups, root: [3])
+    monkeypatch.setattr(files, "_cgroup_limits", lambda groups, root: [3])
     assert parameters.default_workers(eight) == 3
     assert loader_workers.candidates() == [0, 1, 2, 4]
